@@ -3,7 +3,15 @@
 
 package model
 
-import "slices"
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"unsafe"
+)
 
 // system is a transition system with states of type S.
 type system[S comparable] struct {
@@ -24,6 +32,15 @@ type Report struct {
 	Capped bool   // the search stopped at its limit: nothing is known about what lies beyond
 	Wrong  string // what is wrong with the state that Steps lead to; "" if nothing was found
 	Steps  []Step // a shortest way there
+}
+
+// String lists the steps, and what is wrong in the end.
+func (r Report) String() string {
+	var b strings.Builder
+	for i, s := range r.Steps {
+		fmt.Fprintf(&b, "%4d. %s\n", i+1, s)
+	}
+	return b.String() + "      " + r.Wrong
 }
 
 // search visits what can be reached, nearest first, until something is wrong,
@@ -141,3 +158,35 @@ func (v *visited[S]) follow(s S, by int) S {
 	})
 	return found
 }
+
+// walk follows n steps from the initial states, and says what is wrong then. It is fast: so a counterexample that was
+// found earlier is confirmed.
+func walk[S comparable](sys system[S], n int, is func(k int, s Step) bool) (r Report) {
+	at := sys.init
+	for k := range n {
+		to, steps := map[S]bool{}, map[Step]bool{}
+		for _, s := range at {
+			sys.next(s, func(by Step, n S) {
+				if is(k, by) {
+					to[n], steps[by] = true, true
+				}
+			})
+		}
+		at = slices.Collect(maps.Keys(to))
+		if len(steps) != 1 {
+			return Report{} // no such step, or several
+		}
+		for by := range steps {
+			r.Steps = append(r.Steps, by)
+		}
+	}
+	for _, s := range at {
+		r.Wrong = cmp.Or(r.Wrong, sys.wrong(s))
+	}
+	return r
+}
+
+// compare orders states, or parts of them: values of bytes alone, without a pointer or a gap.
+func compare[T any](a, b T) int { return bytes.Compare(raw(&a), raw(&b)) }
+
+func raw[T any](x *T) []byte { return unsafe.Slice((*byte)(unsafe.Pointer(x)), unsafe.Sizeof(*x)) }

@@ -33,7 +33,7 @@ const (
 // admissions. A step delivers a message; what the model decides, the ballot decides here.
 type player struct {
 	t     testing.TB
-	story model.Trace
+	story trace
 	undone
 	timed  bool // it is about leases in time, and not about fences
 	votes  model.Votes
@@ -80,7 +80,7 @@ type undone struct {
 }
 
 // play returns where the code departs from the story, and what is wrong in the end.
-func play(t *testing.T, s model.Trace, u undone) (leaves []string, wrong string) {
+func play(t *testing.T, s trace, u undone) (leaves []string, wrong string) {
 	synctest.Test(t, func(t *testing.T) {
 		p := open(t, s, u)
 		for k, s := range s.Steps {
@@ -99,7 +99,7 @@ func play(t *testing.T, s model.Trace, u undone) (leaves []string, wrong string)
 	return leaves, wrong
 }
 
-func open(t testing.TB, s model.Trace, u undone) *player {
+func open(t testing.TB, s trace, u undone) *player {
 	p := &player{t: t, story: s, undone: u, judge: judge{began: map[int]int{}}}
 	p.votes, p.timed = s.Model.(model.Votes)
 	if !p.timed {

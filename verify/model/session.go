@@ -115,6 +115,35 @@ func (m Session) system() system[sessionState] {
 	}
 }
 
+// past is a Session whose states know what led to them.
+type past struct{ Session }
+
+type sessionPast struct {
+	sessionState
+	at     int8 // how much time went by from when A asked until time 0, up to 5
+	silent bool // A did nothing more while its lease was attached
+}
+
+func (m past) system() system[sessionPast] {
+	sys := m.Session.system()
+	return system[sessionPast]{
+		init: []sessionPast{{sessionState: sys.init[0]}},
+		next: func(s sessionPast, emit func(Step, sessionPast)) {
+			sys.next(s.sessionState, func(st Step, n sessionState) {
+				silent := s.lock.mark != 0 && s.o[0].phase == holding && n.o[0].phase == done && !n.o[0].release
+				to := sessionPast{n, s.at, (s.silent || silent) && st.Act != Over}
+				if n.o[0].phase == idle {
+					to.at = -n.now
+				}
+				emit(st, to)
+			})
+		},
+		canon: func(s sessionPast) sessionPast {
+			return sessionPast{sys.canon(s.sessionState), min(s.at+s.now, 5), s.silent}
+		},
+	}
+}
+
 // wrong says what must not be.
 func (m Session) wrong(s sessionState) string {
 	rely := 0

@@ -4,7 +4,6 @@
 package model_test
 
 import (
-	"bufio"
 	"flag"
 	"fmt"
 	"os"
@@ -19,6 +18,12 @@ var update = flag.Bool("update", false, "search the models again, and write "+fi
 
 // file has the counterexamples, which take longer to find than to replay.
 const file = "testdata/stories.txt"
+
+// trace is a counterexample.
+type trace struct {
+	model.Case
+	model.Report
+}
 
 // As built the code departs from each story where its row says, and nothing is wrong in the end;
 // with the safeguard undone the story is reproduced; where two prevent it, either is enough.
@@ -52,11 +57,11 @@ func TestStories(t *testing.T) {
 		})
 	}
 	for name, trace := range all {
-		t.Errorf("the counterexample %q is not played: %s", name, trace.Rule)
+		t.Errorf("the counterexample %q is not played: %s", name, trace.About)
 	}
 }
 
-func (s *story) plays(t *testing.T, trace model.Trace, u undone, stops []string, end string) {
+func (s *story) plays(t *testing.T, trace trace, u undone, stops []string, end string) {
 	t.Helper()
 	leaves, wrong := play(t, trace, u)
 	if wrong != end {
@@ -68,7 +73,7 @@ func (s *story) plays(t *testing.T, trace model.Trace, u undone, stops []string,
 }
 
 // readStories returns the counterexamples of the file by name, each walked through its model once more.
-func readStories(t *testing.T) map[string]model.Trace {
+func readStories(t *testing.T) map[string]trace {
 	t.Helper()
 	if *update {
 		writeStories(t)
@@ -77,32 +82,23 @@ func readStories(t *testing.T) map[string]model.Trace {
 	if err != nil {
 		t.Fatal(err)
 	}
-	steps, name := map[string][]model.Step{}, ""
-	for lines := bufio.NewScanner(strings.NewReader(string(text))); lines.Scan(); {
-		line := lines.Text()
-		if after, ok := strings.CutPrefix(line, "= "); ok {
-			name = after
-		} else if line != "" && line[0] != '#' {
-			var s model.Step
-			if _, err := fmt.Sscan(line, &s.Actor, &s.Act, &s.Node, &s.Value); err != nil {
-				t.Fatalf("%q: %v", line, err)
-			}
-			s.Actor = strings.TrimPrefix(s.Actor, "-")
-			steps[name] = append(steps[name], s)
-		}
+	stories, all := map[string][]string{}, map[string]trace{}
+	for _, story := range strings.Split(string(text), "\n= ")[1:] {
+		lines := strings.Split(strings.TrimSpace(story), "\n")
+		stories[lines[0]] = lines[1:]
 	}
-	all := map[string]model.Trace{}
 	for _, c := range model.Cases() {
-		if c.Replays() {
-			trace := model.Trace{Name: c.Name, Rule: c.About, Model: c.Model, Steps: steps[c.Name]}
-			if trace.Wrong = trace.Walk(); trace.Wrong == "" {
-				t.Fatalf("the steps in %s are no counterexample of %s: go test ./verify/model -run TestStories -update", file, c.Name)
-			}
-			all[c.Name] = trace
-			delete(steps, c.Name)
+		if !c.Replays() {
+			continue
 		}
+		lines := stories[c.Name]
+		r := c.Walk(len(lines), func(k int, s model.Step) bool { return s.String() == lines[k] })
+		if all[c.Name] = (trace{c, r}); r.Wrong == "" {
+			t.Fatalf("the steps in %s are no counterexample of %s: go test ./verify/model -run TestStories -update", file, c.Name)
+		}
+		delete(stories, c.Name)
 	}
-	for name := range steps {
+	for name := range stories {
 		t.Errorf("%s has %q, which no model has: go test ./verify/model -run TestStories -update", file, name)
 	}
 	return all
@@ -111,14 +107,13 @@ func readStories(t *testing.T) map[string]model.Trace {
 func writeStories(t *testing.T) {
 	var b strings.Builder
 	fmt.Fprintln(&b, "# The counterexamples of these models that play_test.go plays, written by: go test ./verify/model -run TestStories -update")
-	fmt.Fprintln(&b, "# A step a line: actor, act, node, value.")
-	for _, trace := range model.Counterexamples(true) {
-		fmt.Fprintf(&b, "\n= %s\n", trace.Name)
-		for _, s := range trace.Steps {
-			if s.Actor == "" {
-				s.Actor = "-"
-			}
-			fmt.Fprintln(&b, s.Actor, s.Act, s.Node, s.Value)
+	for _, c := range model.Cases() {
+		if !c.Replays() {
+			continue
+		}
+		fmt.Fprintf(&b, "\n= %s\n", c.Name)
+		for _, s := range c.Search(1 << 25).Steps {
+			fmt.Fprintln(&b, s)
 		}
 	}
 	if err := os.WriteFile(file, []byte(b.String()), 0o644); err != nil {
