@@ -4,6 +4,7 @@
 package model
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -43,13 +44,13 @@ const (
 	maxBacks = 4
 )
 
-// sentVote is one Vote of one owner, sent to all nodes.
-type sentVote struct {
+// vote is a Vote of one owner to one node.
+type vote struct {
+	at     delivery
 	round  int8
 	fence  int8
-	raises [nodes]bool
-	at     [nodes]delivery
-	reply  [nodes]reply // by nodes that carried it out
+	raises bool
+	reply  reply // once it was carried out
 }
 
 // delivery is the state of a message to one node.
@@ -77,21 +78,19 @@ const (
 
 // back is a Withdraw to one node.
 type back struct {
+	at        delivery
 	upTo      int8 // 0: whatever the fence
 	unsettled bool
-	at        delivery
 }
 
 type ballotsOwner struct {
-	ballot   int32 // of the pool
-	step     int8  // phase, below
-	tries    int8
-	rounds   int8
-	sentVote [maxAsked]sentVote
-	backs    [nodes][maxBacks]back
-	fence    int8 // of the lease, while it holds
-	floor    int8 // when it asked: the largest fence that was granted before that it must be above
-	spent    bool // it has reached the bounds of the model
+	ballot int32 // of the pool
+	step   int8  // phase, below
+	tries  int8
+	rounds int8
+	fence  int8 // of the lease, while it holds
+	floor  int8 // when it asked: the largest fence that was granted before that it must be above
+	spent  bool // it has reached the bounds of the model
 }
 
 // Phases of an owner beside idle, asking, holding and done.
@@ -102,6 +101,13 @@ type ballotsNode struct {
 	tombs [3]bool // the owner was released
 	key   int8    // the largest fence that was granted
 	keyX  int8    // and to one that writes
+	of    [3]ballotsMessages
+}
+
+// ballotsMessages are those of an owner to a node.
+type ballotsMessages struct {
+	votes [maxAsked]vote
+	backs [maxBacks]back
 }
 
 type ballotsState struct {
@@ -264,7 +270,7 @@ func (m ballots) decide(s ballotsState, j int, emit func(Step, ballotsState)) {
 	if o.step == refused && m.Silent && !m.Queue {
 		n := s
 		p, b := &n.o[j], m.all[o.ballot]
-		m.send(p, j, b.Vanished(b.Tries()))
+		m.send(&n, j, b.Vanished(b.Tries()))
 		p.ballot, p.step = m.id(b), done
 		emit(Step{who, Vanished, -1, 0}, n)
 	}
@@ -314,39 +320,42 @@ func (m ballots) decideRound(s ballotsState, j int, emit func(Step, ballotsState
 
 // carry sends the messages of a step.
 func (m ballots) carry(s *ballotsState, j int, step ballot.Step) {
-	p := &s.o[j]
-	m.send(p, j, step.Back)
+	m.send(s, j, step.Back)
 	if step.Outcome != ballot.Asking {
 		return
 	}
-	k := slices.IndexFunc(p.sentVote[:], func(a sentVote) bool { return a == sentVote{} })
-	if p.rounds = int8(step.Round); p.rounds > m.Rounds || k < 0 {
+	p := &s.o[j]
+	if p.rounds = int8(step.Round); p.rounds > m.Rounds {
 		p.spent = true
 		return
 	}
-	p.sentVote[k] = sentVote{round: p.rounds, fence: int8(step.Ask.Proposal)}
 	for i := range nodes {
-		if step.Nodes.Has(i) {
-			p.sentVote[k].at[m.node(j, i)], p.sentVote[k].raises[m.node(j, i)] = sent, step.Raises.Has(i)
+		if !step.Nodes.Has(i) {
+			continue
+		}
+		votes := &s.n[m.node(j, i)].of[j].votes
+		if k := slices.Index(votes[:], vote{}); k >= 0 {
+			votes[k] = vote{at: sent, round: p.rounds, fence: int8(step.Ask.Proposal), raises: step.Raises.Has(i)}
+		} else {
+			p.spent = true
 		}
 	}
 }
 
 // send sends withdrawals.
-func (m ballots) send(p *ballotsOwner, j int, all []ballot.Withdrawal) {
+func (m ballots) send(s *ballotsState, j int, all []ballot.Withdrawal) {
 	for _, w := range all {
-		m.sendWithdrawal(p, m.node(j, w.Node), back{int8(w.UpTo), !w.Settled && !m.Settled, sent})
+		m.sendWithdrawal(s, j, w.Node, w.WithdrawRequest)
 	}
 }
 
-func (m ballots) sendWithdrawal(p *ballotsOwner, i int, w back) {
-	for k := range p.backs[i] {
-		if p.backs[i][k].at == unsent {
-			p.backs[i][k] = w
-			return
-		}
+func (m ballots) sendWithdrawal(s *ballotsState, j, i int, w driver.WithdrawRequest) {
+	backs := &s.n[m.node(j, i)].of[j].backs
+	if k := slices.Index(backs[:], back{}); k >= 0 {
+		backs[k] = back{sent, int8(w.UpTo), !w.Settled && !m.Settled}
+	} else {
+		s.o[j].spent = true
 	}
-	p.spent = true
 }
 
 // release emits an owner's release.
@@ -356,10 +365,266 @@ func (m ballots) release(s ballotsState, j int, emit func(Step, ballotsState)) {
 	r := b.Release(driver.ReleaseRequest{Claim: m.request(j).Claim, TTL: 1, Settled: p.step != asking}, m.view(&s, j).Queue)
 	for i := range nodes {
 		if i < m.count() && r.Tells(i) {
-			w := r.Request(i)
-			m.sendWithdrawal(p, m.node(j, i), back{int8(w.UpTo), !w.Settled && !m.Settled, sent})
+			m.sendWithdrawal(&n, j, i, r.Request(i))
 		}
 	}
 	p.ballot, p.step, p.fence = m.id(b), done, 0
 	emit(Step{owner(j), Release, -1, 0}, n)
 }
+
+// votes emits what may happen to owner j's Votes at node i. A node answers at once,
+// except for as many answers as may be late.
+func (m ballots) votes(s ballotsState, j, i int, emit func(Step, ballotsState)) {
+	for k, a := range s.n[i].of[j].votes {
+		st := Step{owner(j), Try, i, int(a.round)}
+		switch a.at {
+		case sent:
+			n := s
+			n.n[i].of[j].votes[k].reply = m.grant(&n, j, i, a)
+			late := n
+			m.hear(n, j, k, i, ballot.Answered, unsent, st, emit)
+			if s.used[0] < m.Late {
+				late.used[0]++
+				late.n[i].of[j].votes[k].at = carried
+				emit(st, late)
+			}
+			if s.used[1] < m.Lost {
+				lost := s
+				lost.used[1]++
+				m.hear(lost, j, k, i, ballot.Unknown, silent, Step{owner(j), Silent, i, int(a.round)}, emit)
+			}
+		case carried:
+			m.hear(s, j, k, i, ballot.Answered, unsent, Step{owner(j), Answer, i, int(a.round)}, emit)
+		case silent:
+			n := s
+			n.n[i].of[j].votes[k] = vote{}
+			m.grant(&n, j, i, a)
+			emit(st, n)
+		}
+		waits := a.at == sent || a.at == carried
+		if waits && s.used[0] < m.Late {
+			n := s
+			p, b := &n.o[j], m.all[s.o[j].ballot]
+			if b.Silent(m.seen(i), int(a.round)) {
+				n.used[0]++
+				p.ballot = m.id(b)
+				emit(Step{owner(j), Overdue, i, int(a.round)}, n)
+			}
+		}
+		if waits && s.used[2] < m.Duplicates {
+			n := s
+			n.used[2]++
+			m.grant(&n, j, i, a)
+			emit(Step{owner(j), TryAgain, i, int(a.round)}, n)
+		}
+	}
+}
+
+// hear emits that owner j gets, or will not get, the answer to its request k at node i.
+func (m ballots) hear(n ballotsState, j, k, i int, kind ballot.Kind, to delivery, st Step, emit func(Step, ballotsState)) {
+	p, b, q := &n.o[j], m.all[n.o[j].ballot], &n.n[i].of[j].votes[k]
+	r := driver.VoteRequest{TryRequest: m.request(j), Proposal: uint64(q.fence), Raise: q.raises}
+	a := ballot.Reply{Node: m.seen(i), Round: int(q.round), Asked: r, Answer: ballot.Answer{Kind: kind}}
+	if kind == ballot.Answered {
+		a.Result = m.result(&n, i, q.reply)
+	}
+	if m.Old {
+		a.Round = int(p.rounds)
+	}
+	if q.at, q.reply = to, (reply{}); to == unsent {
+		*q = vote{}
+	}
+	back, _ := b.Heard(a)
+	m.send(&n, j, back)
+	p.ballot = m.id(b)
+	emit(st, n)
+}
+
+// result converts an answer to a driver.Result.
+func (m ballots) result(s *ballotsState, i int, a reply) driver.Result {
+	switch a.why {
+	case saidGranted:
+		return driver.Result{Granted: true, Fence: uint64(a.fence), TTL: 1}
+	case saidLow:
+		return driver.Result{Why: driver.FenceTooLow, Fence: uint64(a.fence)}
+	case saidReleased:
+		return driver.Result{Why: driver.Released}
+	}
+	res := driver.Result{Why: driver.Held, Left: 1}
+	for j, fence := range s.n[i].votes {
+		if fence != 0 {
+			res.Holder.Owner = owner(j)
+			if m.reads(j) {
+				res.Holder.Mode = driver.Shared
+			}
+		}
+	}
+	return res
+}
+
+// grant carries out a Vote of owner j at node i.
+func (m ballots) grant(s *ballotsState, j, i int, a vote) reply {
+	n, fence := &s.n[i], a.fence
+	if n.tombs[j] {
+		return reply{why: saidReleased}
+	}
+	if has := n.votes[j]; has != 0 {
+		switch {
+		case !a.raises:
+			return reply{fence: has}
+		case fence < has:
+			return reply{saidLow, has}
+		}
+	} else {
+		for o := range m.Modes {
+			beside := m.reads(j) && m.reads(o) || m.Beside != 0 && m.Modes[j] == m.Beside
+			if o != j && n.votes[o] != 0 && !beside {
+				return reply{why: saidHeld}
+			}
+		}
+		floor := n.key
+		if m.reads(j) {
+			floor = n.keyX
+		}
+		if fence <= floor {
+			return reply{saidLow, floor}
+		}
+	}
+	n.votes[j], n.key = fence, max(n.key, fence)
+	if !m.reads(j) {
+		n.keyX = max(n.keyX, fence)
+	}
+	return reply{fence: fence}
+}
+
+// withdrawals emits what may happen to owner j's Withdraws at node i. One whose answer is
+// lost is sent again, and is then not settled if its owner was released.
+func (m ballots) withdrawals(s ballotsState, j, i int, emit func(Step, ballotsState)) {
+	for k, w := range s.n[i].of[j].backs {
+		st := Step{owner(j), Released, i, int(w.upTo)}
+		switch w.at {
+		case sent:
+			n := s
+			m.withdraw(&n, j, i, w)
+			again := n
+			m.confirm(n, j, k, i, st, emit)
+			if s.used[0] < m.Late {
+				late := again
+				late.used[0]++
+				late.n[i].of[j].backs[k].at = carried
+				emit(st, late)
+			}
+			if s.used[1] < m.Lost {
+				again.used[1]++
+				again.n[i].of[j].backs[k].unsettled = w.unsettled || again.o[j].step == done && !m.Settled
+				emit(Step{owner(j), Silent, i, int(w.upTo)}, again)
+			}
+		case carried:
+			m.confirm(s, j, k, i, Step{owner(j), Answer, i, int(w.upTo)}, emit)
+		}
+		if w.at != unsent && s.used[2] < m.Duplicates {
+			n := s
+			n.used[2]++
+			m.withdraw(&n, j, i, w)
+			emit(st, n)
+		}
+	}
+}
+
+// confirm emits that owner j learns that its Withdraw k at node i was carried out.
+func (m ballots) confirm(n ballotsState, j, k, i int, st Step, emit func(Step, ballotsState)) {
+	p, b, w := &n.o[j], m.all[n.o[j].ballot], &n.n[i].of[j].backs[k]
+	b.Withdrawn(m.seen(i), uint64(w.upTo))
+	*w = back{}
+	p.ballot = m.id(b)
+	emit(st, n)
+}
+
+// withdraw carries out a Withdraw of owner j at node i.
+func (m ballots) withdraw(s *ballotsState, j, i int, w back) {
+	n := &s.n[i]
+	if f := n.votes[j]; f != 0 && (w.upTo == 0 || f <= w.upTo || m.AnyFence) {
+		n.votes[j] = 0
+	}
+	if w.unsettled && n.votes[j] == 0 {
+		n.tombs[j] = true
+	}
+}
+
+// judge records what is wrong with a state.
+func (m ballots) judge(s *ballotsState) {
+	for j := range m.Modes {
+		o := &s.o[j]
+		if o.step == holding {
+			votes := 0
+			for i := range s.n {
+				votes += int(bit(s.n[i].votes[j] == o.fence))
+			}
+			if votes < need && !m.Minority {
+				s.wrong = 1
+			}
+			for k := range j {
+				if s.o[k].step == holding && !(m.reads(j) && m.reads(k)) {
+					s.wrong = 2
+				}
+			}
+		}
+		b := &m.all[o.ballot]
+		if forgotten := o.step == done && b.Over() || o.step == refused && b.Blank(); forgotten && m.Duplicates == 0 && !o.spent {
+			m.leftovers(s, j)
+		}
+	}
+}
+
+// leftovers checks an owner whose ballot is about to be forgotten: every vote that it may
+// still have must be covered by a Withdraw in flight.
+func (m ballots) leftovers(s *ballotsState, j int) {
+	for i := range s.n {
+		n := &s.n[i]
+		of := &n.of[j]
+		takes := func(w back) bool { return w.at == sent && (w.upTo == 0 || w.upTo >= n.votes[j]) }
+		if n.votes[j] != 0 && !slices.ContainsFunc(of.backs[:], takes) {
+			s.wrong = 4
+		}
+		buries := n.tombs[j] || slices.ContainsFunc(of.backs[:], func(w back) bool { return w.at == sent && w.unsettled })
+		if !buries && slices.ContainsFunc(of.votes[:], func(v vote) bool { return v.at == sent || v.at == silent }) {
+			s.wrong = 5
+		}
+	}
+}
+
+// canon sorts messages and nodes, and removes what can have no effect any more, so that states that only differ in it
+// are equal.
+func (m ballots) canon(s ballotsState) ballotsState {
+	for j := range m.Modes {
+		for i := range s.n {
+			slices.SortFunc(s.n[i].of[j].votes[:], compare)
+			slices.SortFunc(s.n[i].of[j].backs[:], compare)
+		}
+		o := &s.o[j]
+		if b := &m.all[o.ballot]; o.step == done && b.Over() && !m.Leaves && m.Duplicates == 0 {
+			o.ballot, o.rounds, o.tries, o.floor = m.id(m.fresh()), 0, 0, 0
+		}
+	}
+	if m.Queue || m.Minority {
+		return s // nodes differ
+	}
+	least := s
+	for by := 1; by < len(orders); by++ {
+		p := s
+		for i, from := range orders[by] {
+			p.n[i] = s.n[from]
+		}
+		for j := range m.Modes {
+			p.o[j].ballot = m.permuted(s.o[j].ballot, by)
+		}
+		if cmp.Or(compare(p.n, least.n), cmp.Compare(p.o[0].ballot, least.o[0].ballot),
+			cmp.Compare(p.o[1].ballot, least.o[1].ballot), cmp.Compare(p.o[2].ballot, least.o[2].ballot)) < 0 {
+			least = p
+		}
+	}
+	return least
+}
+
+// orders are the permutations of three nodes.
+var orders = [...][nodes]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}}

@@ -349,8 +349,8 @@ func progressCases() []Case {
 		of(Reached, "progress/readmission", "an owner holds with the vote of a node that restarted", Votes{TTL: both(2), End: 4, Flaky: 1, Restarts: 1}, after),
 		of(Blocked, "progress/no readmission in time", "but not before the wait is over", Votes{TTL: both(2), End: 1, Flaky: 1, Restarts: 1}, after),
 		of(Reached, "progress/rolling restart", "a lease outlives that every node restarts and is admitted again, as votes are given back",
-			Votes{TTL: both(2), End: 6, Rounds: [2]int8{5, 0}, Restores: true, Flaky: 3, Restarts: 3, Lives: true, Alone: true}, rolled).long(),
+			Votes{TTL: both(2), End: 6, Rounds: [2]int8{5, 0}, Restores: true, Flaky: 3, Restarts: 3, Alone: true}, rolled).long(),
 		of(Blocked, "progress/rolling restart without restore", "which it does not where they are not",
-			Votes{TTL: both(2), End: 6, Rounds: [2]int8{5, 0}, Flaky: 3, Restarts: 3, Lives: true, Alone: true}, rolled),
+			Votes{TTL: both(2), End: 6, Rounds: [2]int8{5, 0}, Flaky: 3, Restarts: 3, Alone: true}, rolled),
 	}
 }

@@ -46,18 +46,23 @@ type fencesNode struct {
 	fence int8 // its fence
 	key   int8 // the largest fence of the key that is remembered
 	floor int8 // the floor for all keys
+	of    [3]fencesMessages
+}
+
+// fencesMessages are those of an owner to a node.
+type fencesMessages struct {
+	sent  [2]int8 // how often the Try of a round was carried out
+	got   [2]int8 // the fence that it was answered with, 0: none
+	row   [2]int8 // how many fences
+	gave  bool    // a Restore was carried out
+	renew bool    // a Renew after an interruption was carried out
 }
 
 type fencesOwner struct {
-	h     [2]int8        // proposals, 0: not made
-	sent  [2][nodes]int8 // how often the Try of a round was carried out
-	got   [2][nodes]int8 // the fence that it was answered with, 0: none
-	row   [2][nodes]int8 // how many fences
-	held  int8           // the fence it holds with, 0: it does not
-	first int8           // the first of the row that ends with it
-	gave  [nodes]bool    // a Restore was carried out
-	renew [nodes]bool    // a Renew after an interruption was carried out
-	after uint8          // who had held before it began
+	h     [2]int8 // proposals, 0: not made
+	held  int8    // the fence it holds with, 0: it does not
+	first int8    // the first of the row that ends with it
+	after uint8   // who had held before it began
 }
 
 type fencesState struct {
@@ -129,31 +134,31 @@ func (m Fences) ofOwner(s fencesState, j int, emit func(Step, fencesState)) {
 		for h := o.h[0] + 1; h <= m.Top; h++ {
 			n := s
 			n.o[j].h[1] = h
-			if !m.OldRounds {
-				n.o[j].got[0], n.o[j].row[0] = [nodes]int8{}, [nodes]int8{}
+			for i := range n.n {
+				if v := &n.n[i].of[j]; !m.OldRounds {
+					v.got[0], v.row[0] = 0, 0
+				}
 			}
 			emit(Step{who, Raise, -1, int(h)}, n)
 		}
 	}
 	for r := range o.h {
 		for i := range s.n {
-			if o.h[r] == 0 || o.sent[r][i] > 0 && (o.sent[r][i] > 1 || s.duplicates == m.Duplicates) {
+			n := s
+			v := &n.n[i].of[j]
+			if o.h[r] == 0 || v.sent[r] > 0 && (v.sent[r] > 1 || s.duplicates == m.Duplicates) {
 				continue
 			}
-			n := s
 			fence, row := m.try(&n, i, j, r)
-			if fence == 0 {
+			if fence == 0 || v.sent[r] > 0 && n.n == s.n {
 				continue // a refusal changes nothing: the message might as well be in flight
 			}
 			act := Try
-			if n.o[j].sent[r][i]++; n.o[j].sent[r][i] > 1 {
-				if n.n == s.n {
-					continue
-				}
+			if v.sent[r]++; v.sent[r] > 1 {
 				n.duplicates++
 				act = TryAgain
 			} else if o.held == 0 && (m.OldRounds || o.h[1] == 0 || r == 1) {
-				n.o[j].got[r][i], n.o[j].row[r][i] = fence, row
+				v.got[r], v.row[r] = fence, row
 				m.judgeVote(&n, i, j, fence)
 			}
 			emit(Step{who, act, i, r + 1}, n)
@@ -163,17 +168,21 @@ func (m Fences) ofOwner(s fencesState, j int, emit func(Step, fencesState)) {
 		m.count(s, j, emit)
 		return
 	}
-	for i := range s.n {
-		if m.Restores && !o.gave[i] {
+	renewed := 0
+	for _, x := range s.n {
+		renewed += int(bit(x.of[j].renew))
+	}
+	for i, x := range s.n {
+		if m.Restores && !x.of[j].gave {
 			n := s
-			n.o[j].gave[i] = true
+			n.n[i].of[j].gave = true
 			m.restore(&n.n[i], int8(j), o.held)
 			emit(Step{who, Restore, i, 0}, n)
 		}
-		if m.Revive && s.interrupted(j) && !o.renew[i] && s.n[i].owner == int8(j) {
+		if m.Revive && s.interrupted(j) && !x.of[j].renew && x.owner == int8(j) {
 			n := s
-			n.o[j].renew[i] = true
-			if count(n.o[j].renew[:]) >= need {
+			n.n[i].of[j].renew = true
+			if renewed+1 >= need {
 				n.wrong = 4
 			}
 			emit(Step{who, Renew, i, 0}, n)
@@ -223,34 +232,26 @@ func (m Fences) restore(n *fencesNode, j, h int8) {
 
 // count emits the ways in which owner j may count a majority.
 func (m Fences) count(s fencesState, j int, emit func(Step, fencesState)) {
-	o := &s.o[j]
-	var fences []int8
-	for r := range o.got {
-		for _, f := range o.got[r] {
-			if f > 0 && !slices.Contains(fences, f) {
-				fences = append(fences, f)
-			}
-		}
-	}
 	want := need
 	if m.Minority {
 		want = 1
 	}
-	for _, f := range fences {
+	for f := int8(1); f <= m.Top; f++ {
 		var rows []int8 // of the nodes that count, the longest of each
-		counted := [nodes]bool{}
-		for i := range s.n {
+		counted, given := [nodes]bool{}, false
+		for i, x := range s.n {
 			row := int8(0)
-			for r := range o.got {
-				if g := o.got[r][i]; g == f || m.Mixed && g > 0 && g < f {
-					row = max(row, o.row[r][i])
+			for r, g := range x.of[j].got {
+				given = given || g == f
+				if g == f || m.Mixed && g > 0 && g < f {
+					row = max(row, x.of[j].row[r])
 				}
 			}
 			if row > 0 {
 				rows, counted[i] = append(rows, row), true
 			}
 		}
-		if len(rows) < want {
+		if !given || len(rows) < want {
 			continue
 		}
 		slices.Sort(rows)
@@ -284,4 +285,92 @@ func (m Fences) ofNode(s fencesState, i int, emit func(Step, fencesState)) {
 		n.n[i].floor = m.Top - 1
 		emit(Step{"", Others, i, int(m.Top - 1)}, n)
 	}
+}
+
+// hold makes j a holder and judges its fences.
+func (s *fencesState) hold(j int, fence, row int8, counted [nodes]bool) {
+	o := &s.o[j]
+	o.held, o.first = fence, fence-row+1
+	for k := range s.o {
+		p := &s.o[k]
+		if k == j || p.held == 0 {
+			continue
+		}
+		if o.first <= p.held && p.first <= o.held {
+			s.wrong = 1
+		} else if o.after&(1<<k) != 0 && o.first <= p.held {
+			s.wrong = 2
+		}
+	}
+	// From now on only the votes that it counted matter.
+	for i, c := range counted {
+		v := &s.n[i].of[j]
+		if v.got, v.row = [2]int8{}, [2]int8{}; c {
+			v.got[0] = fence
+		}
+	}
+}
+
+// judgeVote judges a vote that j may count: it comes after the votes that
+// others have from that node and may count, or did.
+func (m Fences) judgeVote(s *fencesState, i, j int, fence int8) {
+	for k, v := range s.n[i].of {
+		if m.Votes && k != j && fence <= max(v.got[0], v.got[1]) {
+			s.wrong = 3
+		}
+	}
+}
+
+// holders returns the set of those who hold, or held.
+func (s *fencesState) holders() (set uint8) {
+	for j := range s.o {
+		if s.o[j].held > 0 {
+			set |= 1 << j
+		}
+	}
+	return set
+}
+
+// interrupted reports whether an owner with a larger fence than j's has held.
+func (s *fencesState) interrupted(j int) bool {
+	for k := range s.o {
+		if s.o[k].held > s.o[j].held {
+			return true
+		}
+	}
+	return false
+}
+
+// canon sorts the nodes: they differ only in name.
+func (m Fences) canon(s fencesState) fencesState {
+	if m.Listed {
+		return s
+	}
+	if !m.NoCompare && !m.NoFloor && !m.Lower && !(m.Restores && m.Raises) {
+		m.dropStale(&s)
+	}
+	slices.SortFunc(s.n[:], compare)
+	return s
+}
+
+// dropStale removes messages that can have no effect any more: floors never fall, and
+// a node that is not the owner's only becomes so again by a Restore.
+func (m Fences) dropStale(s *fencesState) {
+	for j := range s.o {
+		o := &s.o[j]
+		for r, h := range o.h {
+			for i, n := range s.n {
+				if h > 0 && n.of[j].sent[r] == 0 && (n.owner != int8(j) || o.held > 0 && !m.Raises) && h <= max(n.key, n.floor) && o.h[1] <= max(n.key, n.floor) && (o.h[1] > 0 || o.held > 0 || !m.Raises) {
+					s.n[i].of[j].sent[r] = 1
+				}
+			}
+		}
+	}
+}
+
+func bit(b bool) byte {
+	if b {
+		return 1
+	}
+	return 0
 }

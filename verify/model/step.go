@@ -14,61 +14,61 @@ type Act string
 // The acts.
 const (
 	// Of owners.
-	Propose Act = "WHO begins and proposes fence VALUE"
-	Raise Act = "WHO proposes fence VALUE in another round, with Raise"
-	Try Act = "node NODE carries out WHO's Try of round VALUE"
-	TryAgain Act = "node NODE gets WHO's Try of round VALUE a second time"
-	Hold Act = "WHO HOLDS (VALUE)" // by a majority: with the fence VALUE, or until the time VALUE
-	Restore Act = "node NODE carries out WHO's Restore"
+	Propose     Act = "WHO begins and proposes fence VALUE"
+	Raise       Act = "WHO proposes fence VALUE in another round, with Raise"
+	Try         Act = "node NODE carries out WHO's Try of round VALUE"
+	TryAgain    Act = "node NODE gets WHO's Try of round VALUE a second time"
+	Hold        Act = "WHO HOLDS (VALUE)" // by a majority: with the fence VALUE, or until the time VALUE
+	Restore     Act = "node NODE carries out WHO's Restore"
 	SendRestore Act = "WHO sends node NODE a Restore"
-	Renewing Act = "WHO begins to renew"
-	Renew Act = "node NODE carries out WHO's Renew"
-	Renewed Act = "WHO's lease is RENEWED (VALUE)" // by a majority, until the time VALUE
-	Release Act = "WHO is done and sends Release"
-	Released Act = "node NODE carries out WHO's Release"
-	Look Act = "WHO sees the record of node NODE" // and times it from here on
-	Admit Act = "WHO admits node NODE"
-	Answer Act = "WHO has the answer of node NODE to its request VALUE"
-	Silent Act = "WHO has no answer of node NODE to its request VALUE"
-	Overdue Act = "WHO waits no longer for node NODE to answer its request VALUE"
-	Refused Act = "WHO is refused"
-	Vanished Act = "WHO does not come back" // was refused, and neither asks again nor releases: its votes are withdrawn
-	Send Act = "WHO sends node NODE its Try number VALUE"
-	TryLate Act = "node NODE carries out a Try of WHO, which waits for no answer"
-	Message Act = "WHO gets the message that it was handed the key with fence VALUE"
+	Renewing    Act = "WHO begins to renew"
+	Renew       Act = "node NODE carries out WHO's Renew"
+	Renewed     Act = "WHO's lease is RENEWED (VALUE)" // by a majority, until the time VALUE
+	Release     Act = "WHO is done and sends Release"
+	Released    Act = "node NODE carries out WHO's Release"
+	Look        Act = "WHO sees the record of node NODE" // and times it from here on
+	Admit       Act = "WHO admits node NODE"
+	Answer      Act = "WHO has the answer of node NODE to its request VALUE"
+	Silent      Act = "WHO has no answer of node NODE to its request VALUE"
+	Overdue     Act = "WHO waits no longer for node NODE to answer its request VALUE"
+	Refused     Act = "WHO is refused"
+	Vanished    Act = "WHO does not come back" // was refused, and neither asks again nor releases: its votes are withdrawn
+	Send        Act = "WHO sends node NODE its Try number VALUE"
+	TryLate     Act = "node NODE carries out a Try of WHO, which waits for no answer"
+	Message     Act = "WHO gets the message that it was handed the key with fence VALUE"
 	MessageCopy Act = "WHO gets the message that it was handed the key with fence VALUE, which will come again"
-	Enter Act = "WHO ENTERS (VALUE)" // acts on the message: it holds the key, until the time VALUE
-	GiveBack Act = "node NODE carries out what gives back the handover to WHO"
+	Enter       Act = "WHO ENTERS (VALUE)" // acts on the message: it holds the key, until the time VALUE
+	GiveBack    Act = "node NODE carries out what gives back the handover to WHO"
 
 	// Of owners whose leases are attached to a session, and of their drivers.
-	Attach Act = "node NODE carries out what attaches WHO's lease to session VALUE"
+	Attach     Act = "node NODE carries out what attaches WHO's lease to session VALUE"
 	AttachCopy Act = "node NODE carries out what attaches WHO's lease to session VALUE, which will come again"
-	AttachNot Act = "node NODE carries out what attaches WHO's lease to session VALUE, which is waited for: only the session is prolonged"
-	Attached Act = "WHO's driver hears that its lease is ATTACHED to session VALUE"
-	Marked Act = "WHO hears that its lease is attached, and is not extended"
-	Beating Act = "WHO's driver sends a beat of session VALUE"
-	Beat Act = "node NODE carries out a beat of WHO's session VALUE"
-	Beaten Act = "WHO's driver has the answer to a beat" // VALUE has a bit for each owner that is named
-	Over Act = "node NODE carries out what ends WHO's lease for its driver"
-	Forgotten Act = "WHO's driver forgets the lease"
-	Detach Act = "node NODE detaches the lease from session VALUE"
+	AttachNot  Act = "node NODE carries out what attaches WHO's lease to session VALUE, which is waited for: only the session is prolonged"
+	Attached   Act = "WHO's driver hears that its lease is ATTACHED to session VALUE"
+	Marked     Act = "WHO hears that its lease is attached, and is not extended"
+	Beating    Act = "WHO's driver sends a beat of session VALUE"
+	Beat       Act = "node NODE carries out a beat of WHO's session VALUE"
+	Beaten     Act = "WHO's driver has the answer to a beat" // VALUE has a bit for each owner that is named
+	Over       Act = "node NODE carries out what ends WHO's lease for its driver"
+	Forgotten  Act = "WHO's driver forgets the lease"
+	Detach     Act = "node NODE detaches the lease from session VALUE"
 
 	// Of no owner.
-	Tick Act = "time VALUE"
-	Vanish Act = "node NODE: the key is free" // by expiry, release or a break
-	Forget Act = "node NODE forgets the fences of the key"
-	Others Act = "node NODE: other keys raise its floor to VALUE"
-	Restart Act = "node NODE restarts with nothing"
+	Tick     Act = "time VALUE"
+	Vanish   Act = "node NODE: the key is free" // by expiry, release or a break
+	Forget   Act = "node NODE forgets the fences of the key"
+	Others   Act = "node NODE: other keys raise its floor to VALUE"
+	Restart  Act = "node NODE restarts with nothing"
 	Snapshot Act = "node NODE saves a snapshot"
-	Reload Act = "node NODE restarts from its snapshot"
-	Flush Act = "node NODE is flushed"
-	Jump Act = "the clock of node NODE jumps forward by VALUE"
-	Expire Act = "node NODE ends the lease of owner VALUE, which is over" // A is 0
-	TombEnds Act = "node NODE forgets that owner VALUE was released" // A is 0
-	Access Act = "a proposal for another key"
-	Grant Act = "the key is granted" // with a fence larger than all before
-	Ask Act = "a proposal for the key"
-	Back Act = "the clock of node NODE goes back by VALUE"
+	Reload   Act = "node NODE restarts from its snapshot"
+	Flush    Act = "node NODE is flushed"
+	Jump     Act = "the clock of node NODE jumps forward by VALUE"
+	Expire   Act = "node NODE ends the lease of owner VALUE, which is over" // A is 0
+	TombEnds Act = "node NODE forgets that owner VALUE was released"        // A is 0
+	Access   Act = "a proposal for another key"
+	Grant    Act = "the key is granted" // with a fence larger than all before
+	Ask      Act = "a proposal for the key"
+	Back     Act = "the clock of node NODE goes back by VALUE"
 )
 
 // Step is one step of a counterexample. A node that is not named is -1.
