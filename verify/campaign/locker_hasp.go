@@ -28,23 +28,6 @@ func nodesOf(conns []*redis.Client, maxTTL time.Duration) (all []member) {
 	return all
 }
 
-// plain is a server without a record, to which no fences are proposed.
-type plain struct{ *redisdriver.Driver }
-
-func (p plain) Vote(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
-	return p.Try(ctx, r.TryRequest)
-}
-
-func (p plain) Withdraw(ctx context.Context, r driver.WithdrawRequest) error {
-	return p.Release(ctx, r.ReleaseRequest)
-}
-
-func (plain) Record(context.Context) (driver.Record, error) {
-	return driver.Record{}, driver.ErrUnsupported
-}
-
-func (plain) Admit(context.Context, driver.Record, time.Duration) error { return driver.ErrUnsupported }
-
 // haspLocker is hasp on one server, or on a quorum of the nodes.
 type haspLocker struct {
 	conns  []io.Closer
@@ -91,7 +74,7 @@ func (l *haspLocker) connect(j *job, v *variant, o *hasp.Options) (driver.Driver
 	case Redlock, Redis, RedisNode:
 	default:
 		kind := engines.Kind(j.Store)
-		if v != nil && v.opens != "" {
+		if v.opens != "" {
 			kind = v.opens
 		}
 		c, err := engines.Open(kind, j.Addrs)
@@ -116,7 +99,7 @@ func (l *haspLocker) connect(j *job, v *variant, o *hasp.Options) (driver.Driver
 		return v.alone(nodesOf(conns, j.MaxTTL)[0], l.seen), nil
 	}
 	session := j.Seed%2 == 0 // leases of some clients depend on sessions, and those of others do not
-	return v.alone(plain{redisdriver.New(conns[0], &redisdriver.Options{Session: session})}, l.seen), nil
+	return v.alone(redisdriver.New(conns[0], &redisdriver.Options{Session: session}), l.seen), nil
 }
 
 // observe reports each renewal, which moves a deadline, and the first refusal with a

@@ -6,21 +6,19 @@
 package campaign
 
 import (
-	"context"
-	"errors"
 	"time"
 
-	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/verify/broken"
 	"github.com/hasplock/hasp/verify/engines"
 )
 
 // engineVariants are hasp on another engine with a safeguard removed.
 var engineVariants = []*variant{
-	{name: "everybody shares", whole: func(d driver.Driver, _ any) driver.Driver { return everybodyShares{d} }, plan: calmEngine, oracle: Exclusion},
-	{name: "fences that fall", whole: func(d driver.Driver, _ any) driver.Driver { return mirrored{d} }, plan: calmEngine, oracle: Fences},
-	{name: "hints that are dropped", whole: func(d driver.Driver, _ any) driver.Driver { return noHints{d} }, plan: func() *Schedule { return onEtcd(unheard()) }, oracle: Idle},
-	{name: "a lost lease that is not told", whole: func(d driver.Driver, _ any) driver.Driver { return quiet{d} }, plan: brokenLeases, oracle: Told},
-	{name: "renewals that are assumed", whole: func(d driver.Driver, _ any) driver.Driver { return assumeRenewed{d} }, plan: cutOffEngine, oracle: TimelyEnd},
+	{name: "everybody shares", whole: broken.EverybodyShares, plan: calmEngine, oracle: Exclusion},
+	{name: "fences that fall", whole: broken.FallingFences, plan: calmEngine, oracle: Fences},
+	{name: "hints that are dropped", whole: broken.NoHints, plan: func() *Schedule { return onEtcd(unheard()) }, oracle: Idle},
+	{name: "a lost lease that is not told", whole: broken.Untold, plan: brokenLeases, oracle: Told},
+	{name: "renewals that are assumed", whole: broken.AssumeRenewed, plan: cutOffEngine, oracle: TimelyEnd},
 }
 
 // replicaVariants are hasp on Redis with replicas, with a safeguard removed.
@@ -56,47 +54,4 @@ func brokenLeases() *Schedule {
 	}
 	s.Long, s.Longest = 1, 4*time.Second
 	return s
-}
-
-// everybodyShares asks for every key as a reader does.
-type everybodyShares struct{ driver.Driver }
-
-func (d everybodyShares) Try(ctx context.Context, r driver.TryRequest) (driver.Result, error) {
-	r.Mode, r.Convert, r.Fence = driver.Shared, false, 0
-	return d.Driver.Try(ctx, r)
-}
-
-// mirrored has fences fall that rise.
-type mirrored struct{ driver.Driver }
-
-func mirror(fence uint64) uint64 {
-	if fence == 0 {
-		return 0
-	}
-	return 1<<62 - fence
-}
-
-func (d mirrored) Try(ctx context.Context, r driver.TryRequest) (driver.Result, error) {
-	r.Fence = mirror(r.Fence)
-	res, err := d.Driver.Try(ctx, r)
-	res.Fence = mirror(res.Fence)
-	return res, err
-}
-
-func (d mirrored) Renew(ctx context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal)) {
-	for i := range rs {
-		rs[i].Fence = mirror(rs[i].Fence)
-	}
-	d.Driver.Renew(ctx, rs, done)
-}
-
-// quiet tells nothing, and says of a renewal that was refused that it has no answer.
-type quiet struct{ driver.Driver }
-
-func (d quiet) Renew(ctx context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal)) {
-	d.Driver.Renew(ctx, rs, func(i int, r driver.Renewal) {
-		if !errors.Is(r.Err, driver.ErrNotHeld) || rs[i].Queue {
-			done(i, r)
-		}
-	})
 }

@@ -6,23 +6,19 @@
 package campaign
 
 import (
-	"context"
-	"errors"
-	"sync"
-	"sync/atomic"
 	"time"
 
-	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/verify/broken"
 )
 
 // loneVariants are hasp on one server with a safeguard removed.
 var loneVariants = []*variant{
-	{name: "renewals counted from the answer", whole: func(d driver.Driver, _ any) driver.Driver { return lateRenew{d} }, plan: slowLinks, oracle: TimelyEnd},
-	{name: "leases without drift", whole: func(d driver.Driver, _ any) driver.Driver { return noDrift{d} }, plan: calm, oracle: TimelyEnd},
-	{name: "who enters counts from when the message came", whole: func(d driver.Driver, _ any) driver.Driver { return newLateEnter(d) }, plan: slowHandoffs, oracle: TimelyEnd},
-	{name: "renewals without an answer count", whole: func(d driver.Driver, _ any) driver.Driver { return assumeRenewed{d} }, plan: cutOff, oracle: TimelyEnd},
-	{name: "a release that compares nothing", node: func(n member, _ any) member { return blindRelease{n} }, plan: impatient, oracle: Exclusion},
-	{name: "no hints", whole: func(d driver.Driver, _ any) driver.Driver { return noHints{d} }, plan: unheard, oracle: Idle},
+	{name: "renewals counted from the answer", whole: broken.LateRenew, plan: slowLinks, oracle: TimelyEnd},
+	{name: "leases without drift", whole: broken.NoDrift, plan: calm, oracle: TimelyEnd},
+	{name: "who enters counts from when the message came", whole: broken.LateEnter, plan: slowHandoffs, oracle: TimelyEnd},
+	{name: "renewals without an answer count", whole: broken.AssumeRenewed, plan: cutOff, oracle: TimelyEnd},
+	{name: "a release that compares nothing", node: broken.BlindRelease, plan: impatient, oracle: Exclusion},
+	{name: "no hints", whole: broken.NoHints, plan: unheard, oracle: Idle},
 }
 
 // scripted returns a schedule of some faults, of at least two seconds.
@@ -79,71 +75,4 @@ func impatient() *Schedule {
 	s := scripted(noop(6 * time.Second))
 	s.Long, s.Hasty = 3, true
 	return s
-}
-
-// noTombstones does not remember released owners.
-type noTombstones struct{ member }
-
-func (m noTombstones) Withdraw(ctx context.Context, r driver.WithdrawRequest) error {
-	r.Settled = true
-	return m.member.Withdraw(ctx, r)
-}
-
-// noHints gives no hints.
-type noHints struct{ driver.Driver }
-
-func (s noHints) Watch(ctx context.Context, c driver.Claim) (<-chan struct{}, error) {
-	if _, err := s.Driver.Watch(ctx, c); err != nil {
-		return nil, err
-	}
-	return make(chan struct{}), nil
-}
-
-// lateEnter counts the lease of a handover from when its message came.
-type lateEnter struct {
-	driver.Driver
-	mu   sync.Mutex
-	seen map[string]refusal // by owner
-}
-
-func newLateEnter(d driver.Driver) *lateEnter {
-	return &lateEnter{Driver: d, seen: map[string]refusal{}}
-}
-
-func (l *lateEnter) Try(ctx context.Context, r driver.TryRequest) (driver.Result, error) {
-	sent := now()
-	res, err := l.Driver.Try(ctx, r)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.seen[r.Owner] = refusal{sent, res.At}
-	return res, err
-}
-
-func (l *lateEnter) Handed(c driver.Claim) (driver.Handover, bool) {
-	to, ok := handed(l.Driver, c)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	seen := l.seen[c.Owner]
-	to.At = seen.at + now().Sub(seen.sent)
-	return to, ok
-}
-
-// assumeRenewed counts a renewal without an answer as successful.
-type assumeRenewed struct{ driver.Driver }
-
-func (t assumeRenewed) Renew(ctx context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal)) {
-	ctx, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
-	defer cancel()
-	got := make([]atomic.Bool, len(rs))
-	t.Driver.Renew(ctx, rs, func(i int, r driver.Renewal) {
-		if r.Err == nil || errors.Is(r.Err, driver.ErrNotHeld) {
-			got[i].Store(true)
-			done(i, r)
-		}
-	})
-	for i, r := range rs {
-		if !got[i].Load() {
-			done(i, driver.Renewal{TTL: r.TTL})
-		}
-	}
 }

@@ -16,7 +16,7 @@ import (
 func TestBrokenVariantsAreCaught(t *testing.T) {
 	for _, v := range variants {
 		t.Run(v.name, func(t *testing.T) {
-			if found := play(t, v, nil); len(found) > 0 {
+			if found := play(t, v, &variant{}); len(found) > 0 {
 				t.Errorf("with nothing broken: %q", found)
 			}
 			found := play(t, v, v)
@@ -29,10 +29,10 @@ func TestBrokenVariantsAreCaught(t *testing.T) {
 }
 
 // play runs the scenario of a variant, and returns what the oracles found.
-func play(t *testing.T, v, broken *variant) (found []string) {
+func play(t *testing.T, v, as *variant) (found []string) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w, err := newWorld(t.Context(), broken, cmp.Or(v.rate, 1))
+		w, err := newWorld(t.Context(), as, cmp.Or(v.rate, 1))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -30,7 +30,7 @@ type world struct {
 	stores []*memdriver.Store
 	rate   float64 // how fast the clocks of the nodes run
 	begun  time.Time
-	broken *variant // how every actor is made; nil: nothing is broken
+	broken *variant // how every actor is made; the zero value: nothing is
 	actors []*actor
 	log    history.Log
 	found  []string // findings that are not about holds

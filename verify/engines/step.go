@@ -14,6 +14,7 @@ import (
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/faultproxy"
 	"github.com/hasplock/hasp/internal/testserver"
+	"github.com/hasplock/hasp/verify/broken"
 )
 
 const (
@@ -58,9 +59,7 @@ func (s *step) run() (cut bool) {
 		conn, err := Open(s.w.store.Kind, s.w.store.Through(s.links))
 		t.Must(err)
 		t.Cleanup(func() { s.mend(); _ = conn.Close() })
-		if s.far = conn; s.w.o.Broken != nil {
-			s.far = s.w.o.Broken(conn)
-		}
+		s.far = broken.Around(conn, s.w.o.Broken)
 		key := fmt.Sprintf("%s %s, %s, %d %d", s.w.name, s.op.name, s.cut, s.dir, s.k)
 		s.r, s.other = request(key), request(key)
 		s.happened, s.release = make(chan struct{}), make(chan struct{})

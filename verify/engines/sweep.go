@@ -13,6 +13,7 @@ import (
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/faultproxy"
+	"github.com/hasplock/hasp/verify/broken"
 )
 
 // Cut is what happens to a message of an operation.
@@ -31,10 +32,10 @@ var Cuts = []Cut{Lost, Mute, Late}
 // Sweeping says what to cut.
 type Sweeping struct {
 	Cuts   []Cut
-	Ops    []string                          // by name; nil: all
-	Beside int                               // how many are cut side by side; 0 means 8
-	First  bool                              // end with the first that is found
-	Broken func(driver.Driver) driver.Driver // around the driver that is cut off; nil: as it is
+	Ops    []string     // by name; nil: all
+	Beside int          // how many are cut side by side; 0 means 8
+	First  bool         // end with the first that is found
+	Broken broken.Fault // of the driver that is cut off; nil: as it is
 }
 
 // Swept is what a sweep did and found.

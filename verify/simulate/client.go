@@ -12,6 +12,7 @@ import (
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/quorum"
+	"github.com/hasplock/hasp/verify/broken"
 )
 
 // key is the one key that all clients contend for.
@@ -70,21 +71,27 @@ func (c *client) start(life int) *process {
 func (p *process) driver() driver.Driver {
 	w := p.c.w
 	if w.plan.Lone {
-		l := newLone(p, w.nodes[0])
-		p.recorder.Driver = l
-		return hander{&p.recorder, l}
+		p.recorder.Driver = broken.Around(newLone(p, w.nodes[0]), w.variant.whole)
+		return hander{&p.recorder, p.recorder.Driver.(driver.Hander)}
 	}
-	links := make([]driver.Node, len(w.nodes))
-	for i, n := range w.nodes {
+	nodes := w.nodes
+	if w.variant.lists != nil {
+		nodes = nil
+		for _, i := range w.variant.lists(p.c.index) {
+			nodes = append(nodes, w.nodes[i])
+		}
+	}
+	links := make([]driver.Node, len(nodes))
+	for i, n := range nodes {
 		links[i] = newLink(p, n)
 		if w.plan.Eager {
 			links[i] = eager{newLink(p, n)}
 		}
+		if w.variant.link != nil {
+			links[i] = broken.New(links[i], w.variant.link)
+		}
 	}
-	if w.variant.nodes != nil {
-		links = w.variant.nodes(p.c.index, links)
-	}
-	p.recorder.Driver = quorum.New(links, nil)
+	p.recorder.Driver = broken.Around(quorum.New(links, nil), w.variant.whole)
 	return &p.recorder
 }
 

@@ -4,15 +4,11 @@
 package simulate
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
-	"sync"
 	"time"
 
 	"github.com/hasplock/hasp"
-	"github.com/hasplock/hasp/driver"
-	"github.com/hasplock/hasp/memdriver"
 )
 
 // gaps are for how long nobody uses the key, after the faults: longer than all that is kept for a while.
@@ -63,23 +59,5 @@ func (w *world) gaps() {
 			_ = lease.Release()
 			time.Sleep(answersBy) // what is still under way is not in the way
 		}
-	}
-}
-
-// forgetful is a node that tells a floor and forgets it: after half a day without a grant its clock is what a proposal must be
-// above, at each request anew.
-func forgetful() func(s *memdriver.Store, r driver.VoteRequest) (driver.Result, error) {
-	var grants sync.Map // when each store granted something last
-	return func(s *memdriver.Store, r driver.VoteRequest) (driver.Result, error) {
-		now := time.Now()
-		if last, ok := grants.Load(s); ok && now.Sub(last.(time.Time)) > 12*time.Hour && r.Proposal <= uint64(now.UnixMicro()) {
-			rec, err := s.Record(context.Background())
-			return driver.Result{Why: driver.FenceTooLow, Fence: uint64(now.UnixMicro()), Node: rec.Node}, err
-		}
-		res, err := s.Vote(context.Background(), r)
-		if res.Granted {
-			grants.Store(s, now)
-		}
-		return res, err
 	}
 }

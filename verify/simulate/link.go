@@ -12,7 +12,7 @@ import (
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/contend"
-	"github.com/hasplock/hasp/memdriver"
+	"github.com/hasplock/hasp/verify/broken"
 )
 
 // link is the network between one client and one node. It implements the node's driver.
@@ -85,7 +85,7 @@ type answer[T any] struct {
 
 // exchange sends one request and waits for its answer. The request is delivered
 // even if nobody waits for its answer any more. do must be able to run twice.
-func exchange[T any](ctx context.Context, l *link, m message, do func(s *memdriver.Store, r contend.Owner) (T, error)) (T, error) {
+func exchange[T any](ctx context.Context, l *link, m message, do func(s broken.Node, r contend.Owner) (T, error)) (T, error) {
 	var none T
 	w := l.p.c.w
 	if err := l.p.awake(); err != nil {
@@ -101,7 +101,7 @@ func exchange[T any](ctx context.Context, l *link, m message, do func(s *memdriv
 		l.n.arrive(func(err error) {
 			var a answer[T]
 			if a.err = err; err == nil {
-				a.v, a.err = do(l.n.store, m.r)
+				a.v, a.err = do(l.n.serves, m.r)
 			}
 			w.trace.message(l, m, a.v, a.err, first)
 			if first && !f.noReply {
@@ -144,8 +144,8 @@ type message struct {
 
 // Vote sends the request with the fences of a client whose wall clock is wrong.
 func (l *link) Vote(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
-	res, err := exchange(ctx, l, message{"try", l.skewed(contend.OfVote(r))}, func(s *memdriver.Store, r contend.Owner) (driver.Result, error) {
-		return l.p.c.w.variant.try(s, r.Vote())
+	res, err := exchange(ctx, l, message{"try", l.skewed(contend.OfVote(r))}, func(s broken.Node, r contend.Owner) (driver.Result, error) {
+		return s.Vote(context.Background(), r.Vote())
 	})
 	if res.Fence != 0 {
 		res.Fence -= uint64(l.p.c.skew.Microseconds())
@@ -170,7 +170,7 @@ func (l *link) Renew(ctx context.Context, rs []driver.RenewRequest, done func(i 
 	for i, r := range rs {
 		sent[i] = l.skewed(contend.OfRenewal(r))
 	}
-	answers, err := exchange(ctx, l, message{"renew", sent[0]}, func(s *memdriver.Store, _ contend.Owner) ([]driver.Renewal, error) {
+	answers, err := exchange(ctx, l, message{"renew", sent[0]}, func(s broken.Node, _ contend.Owner) ([]driver.Renewal, error) {
 		answers := make([]driver.Renewal, len(sent))
 		contend.Renew(context.Background(), s, sent, func(i int, a driver.Renewal) { answers[i] = a })
 		return answers, nil
@@ -186,15 +186,15 @@ func (l *link) Renew(ctx context.Context, rs []driver.RenewRequest, done func(i 
 
 // Withdraw sends the request.
 func (l *link) Withdraw(ctx context.Context, r driver.WithdrawRequest) error {
-	_, err := exchange(ctx, l, message{"release", l.skewed(contend.OfWithdrawal(r))}, func(s *memdriver.Store, r contend.Owner) (struct{}, error) {
-		return struct{}{}, l.p.c.w.variant.release(s, r.Withdrawal())
+	_, err := exchange(ctx, l, message{"release", l.skewed(contend.OfWithdrawal(r))}, func(s broken.Node, r contend.Owner) (struct{}, error) {
+		return struct{}{}, s.Withdraw(context.Background(), r.Withdrawal())
 	})
 	return err
 }
 
 // hints asks the node for hints.
 func (l *link) hints(ctx context.Context, c driver.Claim) (<-chan struct{}, error) {
-	return exchange(ctx, l, message{"watch", contend.Owner{Key: c.Key, Owner: c.Owner, Label: c.Label, Mode: c.Mode, Limit: c.Limit}}, func(s *memdriver.Store, _ contend.Owner) (<-chan struct{}, error) {
+	return exchange(ctx, l, message{"watch", contend.Owner{Key: c.Key, Owner: c.Owner, Label: c.Label, Mode: c.Mode, Limit: c.Limit}}, func(s broken.Node, _ contend.Owner) (<-chan struct{}, error) {
 		return s.Watch(ctx, c)
 	})
 }
@@ -230,21 +230,21 @@ func (l *link) Watch(ctx context.Context, c driver.Claim) (<-chan struct{}, erro
 
 // Inspect asks the node.
 func (l *link) Inspect(ctx context.Context, key string) (driver.Info, error) {
-	return exchange(ctx, l, message{"inspect", contend.Owner{}}, func(s *memdriver.Store, _ contend.Owner) (driver.Info, error) {
+	return exchange(ctx, l, message{"inspect", contend.Owner{}}, func(s broken.Node, _ contend.Owner) (driver.Info, error) {
 		return s.Inspect(context.Background(), key)
 	})
 }
 
 // Record asks the node.
 func (l *link) Record(ctx context.Context) (driver.Record, error) {
-	return exchange(ctx, l, message{"record", contend.Owner{}}, func(s *memdriver.Store, _ contend.Owner) (driver.Record, error) {
+	return exchange(ctx, l, message{"record", contend.Owner{}}, func(s broken.Node, _ contend.Owner) (driver.Record, error) {
 		return s.Record(context.Background())
 	})
 }
 
 // Admit asks the node.
 func (l *link) Admit(ctx context.Context, r driver.Record, maxTTL time.Duration) error {
-	_, err := exchange(ctx, l, message{"admit", contend.Owner{}}, func(s *memdriver.Store, _ contend.Owner) (struct{}, error) {
+	_, err := exchange(ctx, l, message{"admit", contend.Owner{}}, func(s broken.Node, _ contend.Owner) (struct{}, error) {
 		return struct{}{}, s.Admit(context.Background(), r, maxTTL)
 	})
 	return err
@@ -261,13 +261,7 @@ func (l *link) Classify(err error) driver.Class {
 // Close does nothing: the node is not the client's.
 func (l *link) Close() error { return nil }
 
-// member is what a node of a quorum has to implement.
-type member interface {
-	driver.Node
-	driver.Recorded
-}
-
-var _ member = (*link)(nil)
+var _ broken.Node = (*link)(nil)
 
 // eager is a link that starts requests without a goroutine of the caller's, and
 // also reports answers that arrive after their caller gave up.

@@ -19,38 +19,23 @@ type lone struct {
 
 	mu      sync.Mutex
 	watches map[driver.ID][]*watch
-	refused map[driver.ID]refusal
 }
 
 // watch is one call of Watch, and what its messages said.
 type watch struct {
 	hints  chan struct{}
 	handed driver.Handover // the newest
-	came   time.Time       // when that message did
-}
-
-// refusal is what a client knows of the store's clock.
-type refusal struct {
-	sent time.Time
-	at   time.Duration
 }
 
 func newLone(p *process, n *node) *lone {
-	return &lone{link: newLink(p, n), watches: map[driver.ID][]*watch{}, refused: map[driver.ID]refusal{}}
+	return &lone{link: newLink(p, n), watches: map[driver.ID][]*watch{}}
 }
 
 var _ driver.Hander = (*lone)(nil)
 
 // Try sends the request.
 func (l *lone) Try(ctx context.Context, r driver.TryRequest) (driver.Result, error) {
-	sent := time.Now()
-	res, err := l.Vote(ctx, driver.VoteRequest{TryRequest: r})
-	if err == nil && !res.Granted {
-		l.mu.Lock()
-		l.refused[r.ID()] = refusal{sent, res.At}
-		l.mu.Unlock()
-	}
-	return res, err
+	return l.Vote(ctx, driver.VoteRequest{TryRequest: r})
 }
 
 // Release sends the request.
@@ -135,7 +120,7 @@ func (l *lone) hear(wt *watch, c driver.Claim, to driver.Handover) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if to.Fence > wt.handed.Fence {
-		wt.handed, wt.came = to, time.Now()
+		wt.handed = to
 	}
 	l.p.c.w.trace.add(entry{kind: "hears", client: l.p.c.index, life: l.p.life, owner: c.Owner, fence: to.Fence})
 	select {
@@ -148,14 +133,11 @@ func (l *lone) hear(wt *watch, c driver.Claim, to driver.Handover) {
 func (l *lone) Handed(c driver.Claim) (driver.Handover, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var to watch
+	var to driver.Handover
 	for _, wt := range l.watches[c.ID()] {
-		if wt.handed.Fence > to.handed.Fence {
-			to = *wt
+		if wt.handed.Fence > to.Fence {
+			to = wt.handed
 		}
 	}
-	if v, seen := l.p.c.w.variant, l.refused[c.ID()]; v.handed != nil {
-		to.handed = v.handed(to.handed, seen.at+to.came.Sub(seen.sent))
-	}
-	return to.handed, to.handed.Fence != 0 && !l.p.crashed()
+	return to, to.Fence != 0 && !l.p.crashed()
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/memdriver"
+	"github.com/hasplock/hasp/verify/broken"
 )
 
 // clock is the wall clock of a node: it may be stepped, and has a rate of its own.
@@ -48,10 +49,11 @@ func (c *clock) set(by time.Duration, rate func(float64) float64) {
 
 // node is one store, as a process on a machine of its own.
 type node struct {
-	w     *world
-	index int
-	clock *clock
-	store *memdriver.Store
+	w      *world
+	index  int
+	clock  *clock
+	store  *memdriver.Store
+	serves broken.Node // the store, with what is broken
 
 	mu      sync.Mutex
 	down    int      // restarts under way
@@ -65,6 +67,7 @@ var errRefused = errors.New("simulated: connection refused")
 func newNode(w *world, i int) *node {
 	n := &node{w: w, index: i, clock: newClock(w.plan.Offsets[i], w.plan.Rates[i])}
 	n.store = n.newStore()
+	n.serves = broken.New(n.store, w.variant.node)
 	return n
 }
 
@@ -142,19 +145,6 @@ func (n *node) restart(f Fault) {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		n.store.Restart(from)
-		n.forgot()
 		n.down--
 	})
-}
-
-func (n *node) flush() {
-	n.store.Flush()
-	n.forgot()
-}
-
-// forgot admits the node at once in the variant that is broken in this way.
-func (n *node) forgot() {
-	if n.w.variant.AtOnce {
-		admit(n.store, n.w.plan.MaxTTL)
-	}
 }

@@ -6,7 +6,6 @@ package simulate
 import (
 	"context"
 	"sync"
-	"time"
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/contend"
@@ -36,7 +35,7 @@ type hander struct {
 
 // Try forwards the request.
 func (a *recorder) Try(ctx context.Context, r driver.TryRequest) (driver.Result, error) {
-	began, at := a.p.c.w.tick(), time.Now()
+	began := a.p.c.w.tick()
 	if r.Queue {
 		a.mu.Lock()
 		a.waits = waiter{a.p, r.Owner, r.Mode == driver.Shared}
@@ -48,22 +47,8 @@ func (a *recorder) Try(ctx context.Context, r driver.TryRequest) (driver.Result,
 		a.tries[r.Owner] = try{began, res.Granted}
 		a.mu.Unlock()
 	}
-	if err == nil && res.Granted {
-		a.p.c.w.variant.prolong(&res.TTL, r.TTL, time.Since(at))
-	}
 	a.p.c.w.trace.tried(a.p, contend.OfVote(driver.VoteRequest{TryRequest: r}), res, err)
 	return res, err
-}
-
-// Renew forwards the requests.
-func (a *recorder) Renew(ctx context.Context, rs []driver.RenewRequest, done func(i int, r driver.Renewal)) {
-	at := time.Now()
-	a.Driver.Renew(ctx, rs, func(i int, r driver.Renewal) {
-		if r.Err == nil && !rs[i].Queue {
-			a.p.c.w.variant.prolong(&r.TTL, rs[i].TTL, time.Since(at))
-		}
-		done(i, r)
-	})
 }
 
 // gone records that the process no longer waits.

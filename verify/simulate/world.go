@@ -133,7 +133,7 @@ func (w *world) inject(f Fault) {
 	case RestartEmpty, RestartSaved, RestartKept:
 		w.nodes[f.Node].restart(f)
 	case Flush:
-		w.nodes[f.Node].flush()
+		w.nodes[f.Node].store.Flush()
 	case Stop:
 		w.nodes[f.Node].stop(f.For)
 	case Step:

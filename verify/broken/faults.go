@@ -1,0 +1,373 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package broken
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+)
+
+// Of votes.
+var (
+	// SilenceCounts counts a node that does not answer as a vote.
+	SilenceCounts = answering(func(r driver.VoteRequest, a *answer) {
+		if a.err != nil {
+			*a = answer{Result: driver.Result{Granted: true, Fence: r.Proposal, TTL: r.TTL}}
+		}
+	})
+	// ReadersIgnoreMode and WritersIgnoreMode grant the requests of one mode even if the key is held in the other.
+	ReadersIgnoreMode = ignoreMode(driver.Shared)
+	WritersIgnoreMode = ignoreMode(driver.Exclusive)
+	// EverybodyShares asks for every key as a reader does.
+	EverybodyShares = asking(func(r *driver.VoteRequest) { r.Mode, r.Convert, r.Fence = driver.Shared, false, 0 })
+	// OneMore asks with a larger limit.
+	OneMore = asking(func(r *driver.VoteRequest) {
+		if r.Limit > 0 {
+			r.Limit++
+		}
+	})
+	// OneSlot gives all the same slot.
+	OneSlot = answering(func(_ driver.VoteRequest, a *answer) { a.Slot = 0 })
+	// DeathsHidden says of no holder that it did not finish, and DeathsMadeUp of all.
+	DeathsHidden = answering(func(_ driver.VoteRequest, a *answer) { a.Abandoned = false })
+	DeathsMadeUp = answering(func(_ driver.VoteRequest, a *answer) { a.Abandoned = true })
+	// NoNewest does not say, with a refusal, which fence is the newest.
+	NoNewest = answering(func(_ driver.VoteRequest, a *answer) {
+		if !a.Granted {
+			a.Fence = 0
+		}
+	})
+	// NoRetry does not say when to ask again without a hint.
+	NoRetry = answering(func(_ driver.VoteRequest, a *answer) { a.RetryIn = 0 })
+	// NeverSent says of every error that the request was not sent.
+	NeverSent = answering(func(_ driver.VoteRequest, a *answer) { a.err = driver.NotSent(a.err) })
+)
+
+func ignoreMode(of driver.Mode) Fault {
+	return answering(func(r driver.VoteRequest, a *answer) {
+		if a.err == nil && !a.Granted && a.Why == driver.Held && r.Mode == of && !r.Convert && a.Holder.Mode != of {
+			a.Result = driver.Result{Granted: true, Fence: r.Proposal, TTL: r.TTL, Node: a.Node}
+		}
+	})
+}
+
+// NewOwners asks with a new owner each time.
+func NewOwners(s *store) {
+	vote := s.vote
+	s.vote = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+		if ctx.Err() == nil {
+			r.Owner = rand.Text()
+		}
+		return vote(ctx, r)
+	}
+}
+
+// AnyFence grants any fence that is proposed.
+func AnyFence(s *store) {
+	vote := s.vote
+	s.vote = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+		res, err := vote(ctx, r)
+		if err != nil || res.Granted || res.Why != driver.FenceTooLow {
+			return res, err
+		}
+		want := r.Proposal
+		r.Proposal = res.Fence + 1
+		if res, err = vote(ctx, r); res.Granted {
+			res.Fence = want
+		}
+		return res, err
+	}
+}
+
+// FallingFences has fences fall that rise.
+func FallingFences(s *store) {
+	voting(func(r *driver.VoteRequest) { r.Fence = mirror(r.Fence) }, func(_ driver.VoteRequest, a *answer) { a.Fence = mirror(a.Fence) })(s)
+	renew := s.renew
+	s.renew = func(ctx context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal)) {
+		rs = slices.Clone(rs)
+		for i := range rs {
+			rs[i].Fence = mirror(rs[i].Fence)
+		}
+		renew(ctx, rs, done)
+	}
+}
+
+// mirror makes a rising fence fall; mirrored again it is what it was.
+func mirror(fence uint64) uint64 {
+	if fence == 0 {
+		return 0
+	}
+	return 1<<62 - fence
+}
+
+// ForgetsFloor tells a floor and forgets it: after half a day without a grant the clock is what a proposal must be above, at
+// each request anew.
+func ForgetsFloor(s *store) {
+	var last atomic.Int64 // when it granted something
+	vote := s.vote
+	s.vote = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+		now := time.Now().UnixMicro()
+		if at := last.Load(); at != 0 && now-at > (12*time.Hour).Microseconds() && r.Proposal <= uint64(now) {
+			rec, err := s.record(ctx)
+			return driver.Result{Why: driver.FenceTooLow, Fence: uint64(now), Node: rec.Node}, err
+		}
+		res, err := vote(ctx, r)
+		if res.Granted {
+			last.Store(now)
+		}
+		return res, err
+	}
+}
+
+// Anonymous hides which store a node is.
+func Anonymous(s *store) {
+	answering(func(_ driver.VoteRequest, a *answer) { a.Node = "" })(s)
+	record := s.record
+	s.record = func(ctx context.Context) (driver.Record, error) {
+		r, err := record(ctx)
+		r.Node = ""
+		return r, err
+	}
+}
+
+// VotesAfter makes a node vote as soon as it was up for so long, whatever it lost. It was up for an hour before the
+// first request.
+func VotesAfter(uptime time.Duration) Fault {
+	return func(s *store) {
+		var mu sync.Mutex
+		var run string // of the node
+		var since time.Time
+		up := func(now string) time.Duration {
+			mu.Lock()
+			defer mu.Unlock()
+			if now != run {
+				if since = time.Now(); run == "" {
+					since = since.Add(-time.Hour)
+				}
+				run = now
+			}
+			return time.Since(since)
+		}
+		vote, record := s.vote, s.record
+		s.record = func(ctx context.Context) (driver.Record, error) {
+			rec, err := record(ctx)
+			if err != nil || rec.Voting || up(rec.Node) < uptime {
+				return rec, err
+			}
+			if err := s.admit(ctx, rec, s.Traits().MaxTTL); err != nil {
+				return rec, nil //nolint:nilerr // it does not vote yet
+			}
+			return record(ctx)
+		}
+		s.vote = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+			res, err := vote(ctx, r)
+			if err != nil || res.Granted || res.Why != driver.NotVoting {
+				return res, err
+			}
+			if rec, err := s.record(ctx); err != nil || !rec.Voting {
+				return res, nil //nolint:nilerr // the refusal stands
+			}
+			return vote(ctx, r)
+		}
+	}
+}
+
+// Of how long a lease lasts.
+var (
+	// NoDrift adds what is subtracted because clocks differ.
+	NoDrift = answering(func(_ driver.VoteRequest, a *answer) {
+		if a.Granted {
+			a.TTL = (a.TTL + 2*time.Millisecond) * 100 / 99
+		}
+	})
+	// LateTry counts a lease from the answer to the Try, and LateRenew from that to the Renew.
+	LateTry = answering(func(_ driver.VoteRequest, a *answer) {
+		if a.Granted {
+			a.TTL += a.took
+		}
+	})
+	LateRenew = renewing(func(_ driver.RenewRequest, a *driver.Renewal, took time.Duration) {
+		if a.Err == nil {
+			a.TTL += took
+		}
+	})
+	// TooLong makes leases four times as long as the store keeps them.
+	TooLong = All(answering(func(_ driver.VoteRequest, a *answer) { a.TTL *= 4 }),
+		renewing(func(_ driver.RenewRequest, a *driver.Renewal, _ time.Duration) { a.TTL *= 4 }))
+	// Outliving asks for leases that outlive their holders.
+	Outliving = asking(func(r *driver.VoteRequest) { r.TTL = time.Hour })
+	// LossOfSilence takes a renewal without an answer for a loss.
+	LossOfSilence = renewing(func(_ driver.RenewRequest, a *driver.Renewal, _ time.Duration) {
+		if a.Err != nil {
+			a.Err = driver.ErrNotHeld
+		}
+	})
+)
+
+// AssumeRenewed counts a renewal without an answer as successful.
+func AssumeRenewed(s *store) {
+	renew := s.renew
+	s.renew = func(ctx context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal)) {
+		ctx, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+		defer cancel()
+		got := make([]atomic.Bool, len(rs))
+		renew(ctx, rs, func(i int, a driver.Renewal) {
+			if a.Err == nil || errors.Is(a.Err, driver.ErrNotHeld) {
+				got[i].Store(true)
+				done(i, a)
+			}
+		})
+		for i, r := range rs {
+			if !got[i].Load() {
+				done(i, driver.Renewal{TTL: r.TTL})
+			}
+		}
+	}
+}
+
+// Untold says of a renewal that was refused that it has no answer; nor is the driver a driver.Teller.
+func Untold(s *store) {
+	renew := s.renew
+	s.renew = func(ctx context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal)) {
+		renew(ctx, rs, func(i int, a driver.Renewal) {
+			if !errors.Is(a.Err, driver.ErrNotHeld) || rs[i].Queue {
+				done(i, a)
+			}
+		})
+	}
+}
+
+// RenewReleases releases what it says that it renews.
+func RenewReleases(s *store) {
+	s.renew = func(ctx context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal)) {
+		for i, r := range rs {
+			_ = s.Release(ctx, driver.ReleaseRequest{Claim: r.Claim, TTL: r.TTL, Settled: true}) // that is its fault
+			done(i, driver.Renewal{TTL: r.TTL})
+		}
+	}
+}
+
+// LateEnter counts the lease of a handover from when its message came.
+func LateEnter(s *store) {
+	var zero sync.Map // by owner: when the store's clock was 0, had it refused as soon as it was asked
+	vote, handed := s.vote, s.handed
+	s.vote = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+		sent := time.Now()
+		res, err := vote(ctx, r)
+		zero.Store(r.Owner, sent.Add(-res.At))
+		return res, err
+	}
+	s.handed = func(c driver.Claim) (driver.Handover, bool) {
+		to, ok := handed(c)
+		if at, seen := zero.Load(c.Owner); seen {
+			to.At = time.Since(at.(time.Time))
+		}
+		return to, ok
+	}
+}
+
+// EnterUntold does not say to whom is handed a key that a holder did not finish.
+func EnterUntold(s *store) {
+	handed := s.handed
+	s.handed = func(c driver.Claim) (driver.Handover, bool) {
+		to, ok := handed(c)
+		to.Abandoned = false
+		return to, ok
+	}
+}
+
+// Of releases.
+var (
+	// BlindRelease frees the key whoever holds it, and ReleaseAll for all that share it.
+	BlindRelease = withdrawing(func(ctx context.Context, s *store, r *driver.WithdrawRequest) {
+		if info, err := s.Inspect(ctx, r.Key); err == nil && info.Held {
+			r.Owner, r.Label, r.UpTo = info.Holder.Owner, info.Holder.Label, 0
+		}
+	})
+	ReleaseAll = withdrawing(func(ctx context.Context, s *store, r *driver.WithdrawRequest) {
+		if info, err := s.Inspect(ctx, r.Key); err == nil && info.Holds > 1 {
+			for _, l := range info.Holders {
+				_ = s.Driver.Release(ctx, driver.ReleaseRequest{Claim: driver.Claim{Key: r.Key, Owner: l.Holder.Owner, Label: l.Holder.Label}, TTL: r.TTL})
+			}
+		}
+	})
+	// AnyWithdrawn withdraws a vote whatever its fence.
+	AnyWithdrawn = withdrawing(func(_ context.Context, _ *store, r *driver.WithdrawRequest) { r.UpTo = 0 })
+	// NoTombstones does not remember released owners.
+	NoTombstones = withdrawing(func(_ context.Context, _ *store, r *driver.WithdrawRequest) { r.Settled = true })
+)
+
+// NoRelease drops releases.
+func NoRelease(s *store) {
+	s.withdraw = func(context.Context, driver.WithdrawRequest) error { return nil }
+}
+
+// TrustRelease takes a release without an answer for one.
+func TrustRelease(s *store) {
+	withdraw := s.withdraw
+	s.withdraw = func(ctx context.Context, r driver.WithdrawRequest) error {
+		_ = withdraw(ctx, r) // that is its fault
+		return nil
+	}
+}
+
+// KeepVotes does not withdraw the votes of a failed attempt. Its first part is for the nodes of a client, the second, which
+// knows what succeeded, for their quorum.
+func KeepVotes() (node, whole Fault) {
+	var granted sync.Map // by owner
+	node = func(s *store) {
+		withdraw := s.withdraw
+		s.withdraw = func(ctx context.Context, r driver.WithdrawRequest) error {
+			if _, ok := granted.Load(r.Owner); !ok {
+				return nil
+			}
+			return withdraw(ctx, r)
+		}
+	}
+	return node, answering(func(r driver.VoteRequest, a *answer) {
+		if a.Granted {
+			granted.Store(r.Owner, true)
+		}
+	})
+}
+
+// NoHints gives no hints.
+func NoHints(s *store) {
+	watch := s.watch
+	s.watch = func(ctx context.Context, c driver.Claim) (<-chan struct{}, error) {
+		if _, err := watch(ctx, c); err != nil {
+			return nil, err
+		}
+		return make(chan struct{}), nil
+	}
+}
+
+// SeesNothing lets a waiter see neither that the key is free nor that its place is lost.
+func SeesNothing(s *store) {
+	s.inspect = func(context.Context, string) (driver.Info, error) { return driver.Info{Held: true}, nil }
+	renewing(func(r driver.RenewRequest, a *driver.Renewal, _ time.Duration) {
+		if r.Queue {
+			*a = driver.Renewal{}
+		}
+	})(s)
+}
+
+// LookLeaves leaves a place of nobody's with each look at a key.
+func LookLeaves(s *store) {
+	inspect := s.inspect
+	s.inspect = func(ctx context.Context, key string) (driver.Info, error) {
+		const lasts = 2 * time.Minute
+		if _, err := s.Try(ctx, driver.TryRequest{Claim: driver.Claim{Key: key, Owner: rand.Text(), Label: "left"}, TTL: lasts, Queue: true, Patience: lasts}); err != nil {
+			return driver.Info{}, err
+		}
+		return inspect(ctx, key)
+	}
+}
