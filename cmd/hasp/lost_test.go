@@ -6,9 +6,13 @@
 package main
 
 import (
+	"bytes"
+	"maps"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -193,6 +197,62 @@ func TestHolderThatHasEnded(t *testing.T) {
 			matches(t, look(args...), `"ended":true`)
 		}
 		matches(t, s.exits(75, "run", "-n", "k", "--", "true"), `busy: "k" is held .*\(pid \d+, user .*\), a process of this host that has ended, reason`)
+	})
+}
+
+// addsLine is a job: it copies a file, adds a line to the copy, and renames that. Two of them at once lose a line, or
+// number two the same. The rename is done by the direct child of hasp, which dies with it.
+const addsLine = `n=$(tail -n 1 lines | cut -d " " -f 1); cp lines lines.$HASP_FENCE
+echo "$((n + 1)) $HASP_FENCE $0" >>lines.$HASP_FENCE; exec mv lines.$HASP_FENCE lines`
+
+// Processes add a line each to one file. The first holder, a waiter, and another one at some moment are killed
+// with -9: no line is missing but theirs, and the fences rise in the order of the file.
+func TestKilledAmongMany(t *testing.T) {
+	t.Parallel()
+	onlyLinux(t)
+	onEach(t, func(t *testing.T, s *sandbox) {
+		s.fifo("never")
+		adds := func(name, before string) *proc {
+			return s.hasp("run", "-v", "--ttl", ttl, "k", "--", "sh", "-c", before+addsLine, name)
+		}
+		file := filepath.Join(s.dir, "lines")
+		holder := adds("holder", "echo 0 0 start >lines; read x <never; ")
+		s.read("lines")
+		var all []*proc
+		for i := range 8 {
+			all = append(all, adds(strconv.Itoa(i), ""))
+		}
+		for _, p := range all {
+			p.says(`waiting for "k"`)
+		}
+		waiter, other := rand.IntN(4), 4+rand.IntN(4)
+		all[waiter].signal(syscall.SIGKILL)
+		holder.signal(syscall.SIGKILL)
+		if err := eventually(func() bool { text, _ := os.ReadFile(file); return bytes.Count(text, []byte("\n")) > 3 }); err != nil {
+			t.Error(err)
+		}
+		all[other].signal(syscall.SIGKILL)
+		missing := map[string]bool{}
+		for i, p := range all {
+			missing[strconv.Itoa(i)] = true
+			if code, err := p.wait(); code != 0 && i != waiter && i != other {
+				t.Errorf("line %d: %v; it said:\n%s", i, err, p.err.String())
+			}
+		}
+		last, text := 0, s.read("lines")
+		for n, line := range strings.Split(text, "\n")[1:] {
+			f := strings.Fields(line)
+			if fence := number(t, f[1]); number(t, f[0]) != n+1 || fence <= last || !missing[f[2]] {
+				t.Errorf("line %d is %q, after fence %d:\n%s", n+1, line, last, text)
+			} else {
+				last = fence
+			}
+			delete(missing, f[2])
+		}
+		delete(missing, strconv.Itoa(other))
+		if len(missing) != 1 || !missing[strconv.Itoa(waiter)] {
+			t.Errorf("lines %v are missing, want that of %d and at most of %d:\n%s", slices.Sorted(maps.Keys(missing)), waiter, other, text)
+		}
 	})
 }
 
