@@ -5,6 +5,7 @@ package quorum_test
 
 import (
 	"errors"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -35,7 +36,7 @@ func TestHungNode(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 			synctest.Wait()
-			sent := links[hung].sent.Load()
+			sent, goroutines := links[hung].sent.Load(), runtime.NumGoroutine()
 			for range 100 {
 				begun := time.Now()
 				if err := mustLock(t, c, "k").Release(); err != nil {
@@ -47,6 +48,10 @@ func TestHungNode(t *testing.T) {
 			}
 			if now := links[hung].sent.Load(); now != sent {
 				t.Errorf("%d requests went to the node that hangs", now-sent)
+			}
+			synctest.Wait()
+			if now := runtime.NumGoroutine(); now > goroutines+10 { // of 100 locks
+				t.Errorf("%d goroutines more beside the node that hangs", now-goroutines)
 			}
 			links[hung].cont()
 			time.Sleep(time.Second) // for the next probe
