@@ -19,7 +19,7 @@ test: ## does it work here? The core with the race detector, each engine once on
 test-all: ## before a release: every variant of every engine, with the race detector, in half an hour
 	@scripts/test all $(MODULES)
 
-show: ## run the long demonstrations on real servers; one alone: make show NAME=leases
+show: ## measure on real servers what takes minutes: many waiters, many leases, processes that are killed; one alone: make show NAME=leases
 	@go run ./verify/show $(or $(NAME),all)
 
 verify: ## redisdriver over Redis 8 and Valkey 8, the suite over three etcds, then 200 seeded schedules of faults against Redlock on real servers, 150 against one, 100 against each other engine, and 60 against each way to use Redis with replicas, about an hour and a half; rewrites their tables in docs/evidence.md
@@ -67,7 +67,7 @@ equal: ## compare the Redis scripts with the engine in memory over all sequences
 bench: ## measure hasp beside other locks, about 40 minutes; rewrites docs/performance.md, and what each engine costs in docs/choosing.md
 	@scripts/servers
 	@go run ./bench -out docs
-	@go run ./verify/choose -into docs/choosing.md
+	@go run ./verify/show costs -into docs/choosing.md
 
 bench-quick: ## a trial of the same in two minutes, written to .bin/bench
 	@scripts/servers

@@ -56,7 +56,7 @@ func Open(k Kind, addrs []string) (*Conn, error) {
 	case ZooKeeper, ZooKeeper3:
 		return openZooKeeper(addrs, Session), nil
 	case Postgres:
-		return openPostgres(addrs[0])
+		return OpenPostgres(addrs[0], pgx.QueryExecModeExec) // as the command has it
 	case MariaDB:
 		return openMariaDB(addrs[0])
 	case SQLite:
@@ -95,12 +95,13 @@ func openZooKeeper(addrs []string, session time.Duration) *Conn {
 	return &Conn{zkdriver.New(c, nil), c.Close}
 }
 
-func openPostgres(addr string) (*Conn, error) {
+// OpenPostgres is Open over a pool that sends its statements in this mode.
+func OpenPostgres(addr string, mode pgx.QueryExecMode) (*Conn, error) {
 	config, err := pgx.ParseConfig(fmt.Sprintf("postgres://postgres@%s/postgres?sslmode=disable&connect_timeout=2", addr))
 	if err != nil {
 		return nil, err
 	}
-	config.DefaultQueryExecMode = pgx.QueryExecModeExec // as the command has it
+	config.DefaultQueryExecMode = mode
 	db := stdlib.OpenDB(*config, stdlib.OptionShouldPing(pgxlisten.ShouldPing))
 	db.SetMaxOpenConns(maxConns)
 	db.SetMaxIdleConns(maxConns)

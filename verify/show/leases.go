@@ -26,16 +26,16 @@ import (
 // memoryBar is what a lease without a derived context may take, in bytes.
 const memoryBar = 1024
 
-func leases(flags *flag.FlagSet) func(*tb) []row {
+func leases(flags *flag.FlagSet) func(*testserver.Program) []row {
 	n := flags.Int("n", 100_000, "how many leases are held")
 	ttl := flags.Duration("ttl", hasp.DefaultTTL, "their TTL; they are held for three of it")
-	return func(t *tb) []row {
+	return func(t *testserver.Program) []row {
 		s := testserver.Redis(t)
 		p := &pile{t: t, n: *n, ttl: *ttl, rdb: redis.NewClient(&redis.Options{Addr: s.Addr()})}
 		t.Cleanup(func() { _ = p.rdb.Close() }) // its server goes, too
 		var err error
 		p.locks, err = hasp.New(redisdriver.New(p.rdb, nil), &hasp.Options{Observe: p.observe})
-		t.must(err)
+		t.Must(err)
 		rows := []row{p.acquire()}
 		rows = append(rows, p.renew()...)
 		rows = append(rows, p.contexts())
@@ -45,7 +45,7 @@ func leases(flags *flag.FlagSet) func(*tb) []row {
 
 // pile is many leases of one client.
 type pile struct {
-	t      *tb
+	t      *testserver.Program
 	n      int
 	ttl    time.Duration
 	rdb    *redis.Client
@@ -69,16 +69,16 @@ func (p *pile) observe(e hasp.Event) {
 // acquire fills the pile, and measures the memory.
 func (p *pile) acquire() row {
 	p.leases = make([]*hasp.Lease, p.n)
-	warm, err := p.locks.Mutex("warm", nil).Lock(p.t.ctx)
-	p.t.must(err)
-	p.t.must(warm.Release())
+	warm, err := p.locks.Mutex("warm", nil).Lock(p.t.Context())
+	p.t.Must(err)
+	p.t.Must(warm.Release())
 	before, start := heap(), time.Now()
 	var wg sync.WaitGroup
 	var next atomic.Int64
 	for range 256 {
 		wg.Go(func() {
 			for i := next.Add(1) - 1; int(i) < p.n; i = next.Add(1) - 1 {
-				l, err := p.locks.Mutex("lease/"+strconv.Itoa(int(i)), &hasp.LockOptions{TTL: p.ttl}).Lock(p.t.ctx)
+				l, err := p.locks.Mutex("lease/"+strconv.Itoa(int(i)), &hasp.LockOptions{TTL: p.ttl}).Lock(p.t.Context())
 				if err != nil {
 					p.t.Errorf("lease %d: %w", i, err)
 					return
@@ -88,7 +88,7 @@ func (p *pile) acquire() row {
 		})
 	}
 	wg.Wait()
-	p.t.must(p.t.err())
+	p.t.Must(p.t.Err())
 	took := time.Since(start)
 	p.t.Logf("%d leases acquired in %v, %.0f/s", p.n, took.Round(time.Millisecond), float64(p.n)/took.Seconds())
 	each := float64(heap()-before) / float64(p.n)
@@ -112,8 +112,8 @@ func (p *pile) renew() []row {
 	server, client, start := p.serverCPU(), ownCPU(), time.Now()
 	select {
 	case <-time.After(ttls * p.ttl):
-	case <-p.t.ctx.Done():
-		p.t.Fatalf("%w", p.t.ctx.Err())
+	case <-p.t.Context().Done():
+		p.t.Fatalf("%w", p.t.Context().Err())
 	}
 	took := time.Since(start)
 	server, client = p.serverCPU()-server, ownCPU()-client
@@ -139,7 +139,7 @@ func (p *pile) contexts() row {
 	work := make([]context.Context, 0, p.n)
 	before := heap()
 	for _, l := range p.leases {
-		work = append(work, l.Context(p.t.ctx))
+		work = append(work, l.Context(p.t.Context()))
 	}
 	each := float64(heap()-before) / float64(p.n)
 	runtime.KeepAlive(work)
@@ -161,23 +161,23 @@ func (p *pile) close() row {
 
 // keys counts the locks in the store.
 func (p *pile) keys() (n int) {
-	keys := p.rdb.Scan(p.t.ctx, 0, redisdriver.DefaultPrefix+"*", 1000).Iterator()
-	for keys.Next(p.t.ctx) {
+	keys := p.rdb.Scan(p.t.Context(), 0, redisdriver.DefaultPrefix+"*", 1000).Iterator()
+	for keys.Next(p.t.Context()) {
 		n++
 	}
-	p.t.must(keys.Err())
+	p.t.Must(keys.Err())
 	return n
 }
 
 // serverCPU returns the processor time that the server has used.
 func (p *pile) serverCPU() (sum time.Duration) {
-	text, err := p.rdb.Info(p.t.ctx, "cpu").Result()
-	p.t.must(err)
+	text, err := p.rdb.Info(p.t.Context(), "cpu").Result()
+	p.t.Must(err)
 	for line := range strings.Lines(text) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
 		if name == "used_cpu_sys" || name == "used_cpu_user" {
 			seconds, err := strconv.ParseFloat(value, 64)
-			p.t.must(err)
+			p.t.Must(err)
 			sum += time.Duration(seconds * float64(time.Second))
 		}
 	}

@@ -3,11 +3,11 @@
 
 //go:build unix
 
-// Command show runs the long demonstrations: what hasp promises, with figures, on
-// real servers that it starts on free loopback ports and stops again.
+// Command show measures what takes minutes, on real servers that it starts on free
+// loopback ports and stops again.
 //
 //	go run ./verify/show all
-//	go run ./verify/show cutoff -runs 10
+//	go run ./verify/show waiters -engine redis
 //
 // It ends with one table, and with exit code 1 when a bar was missed.
 package main
@@ -23,8 +23,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/hasplock/hasp/verify"
-	"github.com/redis/go-redis/v9"
+	"github.com/hasplock/hasp/internal/testserver"
+	"github.com/redis/go-redis/v9/logging"
 )
 
 // row is one line of the table.
@@ -36,29 +36,17 @@ type row struct {
 // show is one run. prepare defines its flags and returns it.
 type show struct {
 	name, about string
-	prepare     func(*flag.FlagSet) func(t *tb) []row
+	prepare     func(*flag.FlagSet) func(*testserver.Program) []row
 }
 
 var shows = []show{
-	{"realwork", "hundreds of processes append to one file under a lock; some are killed", realwork},
-	{"stop", "a hasp that is stopped for longer than its TTL", stop},
-	{"cutoff", "holders that are cut off from Redis, or stopped, right after a renewal", cutoff},
-	{"handoff", "2, 64 and 512 clients on one key: order, speed, work for the server", handoff},
-	{"hung", "Redlock at full load beside a node that hangs: goroutines, memory, connections", hung},
-	{"redlock", "64 clients on one key of five servers; three of these hang, and resume", redlocks},
+	{"costs", "what each engine promises, and costs without contention and from one client to the next", costs},
 	{"waiters", "many waiters for one key over a slow link or beside busy loops, on every engine", waiters},
 	{"leases", "many held leases in one process: renewal, memory, CPU", leases},
 }
 
-// children are the main functions of child processes: each returns at once unless this
-// process was started as its child.
-var children = []func(){verify.HolderMain}
-
 func main() {
-	for _, main := range children {
-		main()
-	}
-	redis.SetLogger(silent{})
+	logging.Disable() // what matters comes back as an error
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	rows, err := run(ctx, os.Args[1:])
 	interrupted := ctx.Err() != nil
@@ -77,11 +65,6 @@ func main() {
 		os.Exit(1)
 	}
 }
-
-// silent drops go-redis's messages about broken connections.
-type silent struct{}
-
-func (silent) Printf(context.Context, string, ...any) {}
 
 // run runs the shows that the command line names. An error of one does not end the
 // others.
@@ -106,7 +89,7 @@ func run(ctx context.Context, args []string) ([]row, error) {
 		}
 		fmt.Fprintf(os.Stderr, "\n== %s: %s\n", s.name, s.about)
 		begun := time.Now()
-		got, err := perform(ctx, f)
+		got, err := testserver.Perform(ctx, f)
 		for _, r := range got {
 			r.show = s.name
 			rows = append(rows, r)

@@ -8,37 +8,44 @@ package main
 import (
 	"flag"
 	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 	"time"
 
+	"github.com/hasplock/hasp/internal/testserver"
 	"github.com/hasplock/hasp/verify/modes"
 )
 
 func init() {
+	modes.WorkerMain() // returns at once unless this process was started as one
 	shows = append(shows, show{"modes", "semaphores, LockAll, elections and read-write locks by many processes; some are killed or stopped", modesShow})
-	children = append(children, modes.WorkerMain)
 }
 
-func modesShow(flags *flag.FlagSet) func(*tb) []row {
-	url := flags.String("store", "", "sqlite:PATH or redis://...; empty: a SQLite file and a Redis of its own")
+func modesShow(flags *flag.FlagSet) func(*testserver.Program) []row {
 	lasting := flags.Duration("for", time.Minute, "how long processes are killed and stopped, of each kind on each store")
 	seed := flags.Uint64("seed", uint64(time.Now().UnixNano()), "of what is drawn")
-	return func(t *tb) []row {
+	return func(t *testserver.Program) []row {
+		dir, err := os.MkdirTemp("", "hasp-show-")
+		t.Must(err)
+		t.Cleanup(func() { _ = os.RemoveAll(dir) }) // in the folder for such things
 		var rows []row
-		for _, s := range stores(t, *url, folder(t)) {
+		for _, store := range []string{"sqlite:" + filepath.Join(dir, "locks.db"), "redis://" + testserver.Redis(t).Addr()} {
+			kind, _, _ := strings.Cut(store, ":")
 			for _, o := range []modes.Options{
 				{Kind: modes.Semaphore, Processes: 64, Kills: 1},
 				{Kind: modes.LockAll, Processes: 32, Kills: 1},
 				{Kind: modes.Election, Processes: 8, Kills: 1, Stops: 1},
 				{Kind: modes.ReadWrite, Processes: 32, Kills: 1, Stops: 1},
 			} {
-				o.Store, o.For, o.Seed = s.url, *lasting, *seed
-				out, err := modes.Run(t.ctx, o)
-				t.must(err)
-				t.Logf("%s, %s, seed %d: %v", s.kind, o.Kind, *seed, out)
+				o.Store, o.For, o.Seed = store, *lasting, *seed
+				out, err := modes.Run(t.Context(), o)
+				t.Must(err)
+				t.Logf("%s, %s, seed %d: %v", kind, o.Kind, *seed, out)
 				for _, f := range out.Found {
 					t.Logf("  FOUND: %s", f)
 				}
-				rows = append(rows, judged(len(out.Found) == 0, fmt.Sprintf("%s: %s, %d processes, some killed: rules broken", s.kind, o.Kind, o.Processes),
+				rows = append(rows, judged(len(out.Found) == 0, fmt.Sprintf("%s: %s, %d processes, some killed: rules broken", kind, o.Kind, o.Processes),
 					"0", "%d; %d turns in %v, %d killed, %d of them holders, %d stopped, %d holders at once at most",
 					len(out.Found), out.Granted, out.Took.Round(time.Second), out.Killed, out.Holding, out.Stopped, out.Most))
 			}

@@ -7,7 +7,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"os/exec"
@@ -16,14 +15,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp"
-	"github.com/hasplock/hasp/driver"
-	"github.com/hasplock/hasp/internal/faultproxy"
 	"github.com/hasplock/hasp/internal/testserver"
-	"github.com/hasplock/hasp/quorum"
-	"github.com/hasplock/hasp/redisdriver"
-	"github.com/hasplock/hasp/verify/engines"
-	"github.com/hasplock/hasp/zkdriver"
-	"github.com/redis/go-redis/v9"
 )
 
 // freeBar is for how long a key may be free beside a live waiter, without the round trips of the link.
@@ -44,7 +36,7 @@ type crowd struct {
 	errs, lost atomic.Int64
 }
 
-func waiters(flags *flag.FlagSet) func(*tb) []row {
+func waiters(flags *flag.FlagSet) func(*testserver.Program) []row {
 	var c crowd
 	flags.IntVar(&c.waiters, "waiters", 64, "how many goroutines want the key")
 	flags.IntVar(&c.clients, "clients", 8, "over how many clients they are spread")
@@ -53,116 +45,37 @@ func waiters(flags *flag.FlagSet) func(*tb) []row {
 	flags.DurationVar(&c.ttl, "ttl", 10*time.Second, "the TTL")
 	busy := flags.Int("busy", 0, "how many busy loops run beside")
 	only := flags.String("engine", "", "one engine alone")
-	return func(t *tb) (rows []row) {
+	return func(t *testserver.Program) (rows []row) {
 		for range *busy {
-			loop := exec.CommandContext(t.ctx, "sh", "-c", "while :; do :; done")
-			t.must(loop.Start())
+			loop := exec.CommandContext(t.Context(), "sh", "-c", "while :; do :; done")
+			t.Must(loop.Start())
 			t.Cleanup(func() { _, _ = loop.Process.Kill(), loop.Wait() })
 		}
-		for _, e := range crowded {
-			if *only != "" && *only != e.name {
+		for _, e := range stores {
+			if e.name == "" || *only != "" && *only != e.name {
 				continue
 			}
-			got, err := perform(t.ctx, func(sub *tb) []row {
+			got, err := testserver.Perform(t.Context(), func(t *testserver.Program) []row {
 				c := &crowd{waiters: c.waiters, clients: c.clients, rtt: c.rtt, length: c.length, ttl: c.ttl}
-				return c.run(sub, e.name, e.open(sub, c))
+				return c.run(t, e.name, e.start(place{t, c.rtt, c.ttl}))
 			})
-			t.must(err)
+			t.Must(err)
 			rows = append(rows, got...)
 		}
 		return rows
 	}
 }
 
-// opener connects one more driver, and says how to disconnect it.
-type opener func() (driver.Driver, func() error, error)
-
-var crowded = []struct {
-	name string
-	open func(*tb, *crowd) opener
-}{
-	{"redis", func(t *tb, c *crowd) opener {
-		addr := c.link(t, testserver.Redis(t).Addr())
-		return func() (driver.Driver, func() error, error) {
-			rdb := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true})
-			return redisdriver.New(rdb, nil), rdb.Close, nil
-		}
-	}},
-	{"redlock", crowdOfRedlock},
-	{"etcd", over(engines.Etcd)},
-	{"zookeeper", func(t *tb, c *crowd) opener {
-		addr := c.link(t, testserver.ZooKeeper(t).Addr())
-		return func() (driver.Driver, func() error, error) {
-			conn := zkdriver.Connect([]string{addr}, &zkdriver.ConnOptions{SessionTimeout: c.ttl * 3 / 2})
-			return zkdriver.New(conn, nil), conn.Close, nil
-		}
-	}},
-	{"postgres", over(engines.Postgres)},
-	{"mariadb", over(engines.MariaDB)},
-	{"sqlite", over(engines.SQLite)},
-}
-
-func over(k engines.Kind) func(*tb, *crowd) opener {
-	return func(t *tb, c *crowd) opener {
-		store := engines.Start(t, k)
-		links := store.Links(t)
-		for _, l := range links {
-			l.Delay(c.rtt)
-		}
-		return func() (driver.Driver, func() error, error) {
-			conn, err := engines.Open(k, store.Through(links))
-			if err != nil {
-				return nil, nil, err
-			}
-			return conn.Driver, conn.Disconnect, nil
-		}
-	}
-}
-
-func crowdOfRedlock(t *tb, c *crowd) opener {
-	var addrs []string
-	for range 3 {
-		addrs = append(addrs, c.link(t, testserver.Redis(t).Addr()))
-	}
-	open := func() (driver.Driver, func() error, error) {
-		var nodes []driver.Node
-		var clients []*redis.Client
-		for _, addr := range addrs {
-			rdb := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true})
-			clients, nodes = append(clients, rdb), append(nodes, redisdriver.NewNode(rdb, time.Minute, nil))
-		}
-		return quorum.New(nodes, nil), func() (err error) {
-			for _, rdb := range clients {
-				err = errors.Join(err, rdb.Close())
-			}
-			return err
-		}, nil
-	}
-	d, disconnect, err := open()
-	t.must(err)
-	client, err := hasp.New(d, nil)
-	t.must(err)
-	t.must(errors.Join(client.Admit(t.ctx), client.Close(), disconnect()))
-	return open
-}
-
-// link returns the address of a slow link to a server.
-func (c *crowd) link(t *tb, addr string) string {
-	l := faultproxy.New(t, addr)
-	l.Delay(c.rtt)
-	return l.Addr()
-}
-
-func (c *crowd) run(t *tb, name string, open opener) []row {
-	ctx, cancel := context.WithTimeout(t.ctx, c.length)
+func (c *crowd) run(t *testserver.Program, name string, open opener) []row {
+	ctx, cancel := context.WithTimeout(t.Context(), c.length)
 	defer cancel()
 	var all sync.WaitGroup
 	var end []func() error
 	for range c.clients {
 		d, disconnect, err := open()
-		t.must(err)
+		t.Must(err)
 		client, err := hasp.New(d, &hasp.Options{Observe: c.observe})
-		t.must(err)
+		t.Must(err)
 		end = append(end, client.Close, disconnect)
 		for range c.waiters / c.clients {
 			all.Go(func() { c.wait(ctx, client.Mutex("k", &hasp.LockOptions{TTL: c.ttl})) })

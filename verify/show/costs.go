@@ -1,0 +1,197 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build unix
+
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/testserver"
+	"github.com/hasplock/hasp/verify/internal/page"
+)
+
+const (
+	costTTL    = 2 * time.Second // of the leases: ZooKeeper's sessions are short then
+	costRounds = 5
+	costTime   = 400 * time.Millisecond // of a round, for each engine and figure
+)
+
+// candidate is an engine to choose.
+type candidate struct {
+	title           string
+	open            opener
+	traits          driver.Traits
+	pairs, handoffs []time.Duration // the median of each round
+}
+
+func costs(flags *flag.FlagSet) func(*testserver.Program) []row {
+	into := flags.String("into", "", "write the table into this `file`, between the marks that are there")
+	return func(t *testserver.Program) []row {
+		if info, err := os.Stat("/dev/shm"); err == nil && info.IsDir() {
+			was := os.Getenv("TMPDIR")
+			t.Must(os.Setenv("TMPDIR", "/dev/shm")) // what a disk takes to sync is its own
+			t.Cleanup(func() { _ = os.Setenv("TMPDIR", was) })
+		}
+		var all []*candidate
+		for _, s := range stores {
+			if s.title != "" {
+				all = append(all, &candidate{title: s.title, open: s.start(place{t, 0, costTTL})})
+			}
+		}
+		for range costRounds {
+			for _, c := range all {
+				if err := c.measure(t.Context()); err != nil {
+					t.Fatalf("%s: %w", c.title, err)
+				}
+			}
+		}
+		text := costTable(all)
+		fmt.Print(text)
+		if *into != "" {
+			t.Must(page.Write(*into, "engines", text))
+		}
+		return nil
+	}
+}
+
+// measure makes one round.
+func (c *candidate) measure(ctx context.Context) error {
+	var clients [2]*hasp.Client
+	waits := make(chan struct{}, 1)
+	for i := range clients {
+		d, disconnect, err := c.open()
+		if err != nil {
+			return err
+		}
+		defer func() { _ = disconnect() }()
+		c.traits = d.Traits()
+		clients[i], err = hasp.New(d, &hasp.Options{Observe: func(e hasp.Event) {
+			if e.Kind == hasp.EventWaiting {
+				select {
+				case waits <- struct{}{}:
+				default:
+				}
+			}
+		}})
+		if err != nil {
+			return err
+		}
+		defer func() { _ = clients[i].Close() }()
+	}
+	pairs, err := sample(func() (time.Duration, error) {
+		begun := time.Now()
+		lease, err := lock(ctx, clients[0], "alone")
+		if err == nil {
+			err = lease.Release()
+		}
+		return time.Since(begun), err
+	})
+	if err != nil {
+		return err
+	}
+	handoffs, err := sample(func() (time.Duration, error) {
+		slices.Reverse(clients[:])
+		return handoff(ctx, clients, waits)
+	})
+	c.pairs, c.handoffs = append(c.pairs, pairs), append(c.handoffs, handoffs)
+	return err
+}
+
+func lock(ctx context.Context, c *hasp.Client, key string) (*hasp.Lease, error) {
+	return c.Mutex(key, &hasp.LockOptions{TTL: costTTL}).Lock(ctx)
+}
+
+// sample returns the median of what f measures, without the first few, which connect.
+func sample(f func() (time.Duration, error)) (time.Duration, error) {
+	const warm = 4
+	var all []time.Duration
+	for begun := time.Now(); len(all) < 2*warm || time.Since(begun) < costTime; {
+		took, err := f()
+		if err != nil {
+			return 0, err
+		}
+		all = append(all, took)
+	}
+	return median(all[warm:]), nil
+}
+
+func median(all []time.Duration) time.Duration {
+	all = slices.Sorted(slices.Values(all))
+	return all[len(all)/2]
+}
+
+// handoff returns how long after a release by the first client began the other one has the key.
+func handoff(ctx context.Context, clients [2]*hasp.Client, waits <-chan struct{}) (time.Duration, error) {
+	lease, err := lock(ctx, clients[0], "both")
+	if err != nil {
+		return 0, err
+	}
+	select {
+	case <-waits:
+	default:
+	}
+	var next *hasp.Lease
+	var failed error
+	var granted time.Time
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		next, failed = lock(ctx, clients[1], "both")
+		granted = time.Now()
+	}()
+	select {
+	case <-waits:
+	case <-ended:
+	}
+	time.Sleep(2 * time.Millisecond) // until it listens, too
+	begun := time.Now()
+	err = lease.Release()
+	<-ended
+	if err = errors.Join(err, failed); err != nil {
+		return 0, err
+	}
+	return granted.Sub(begun), next.Release()
+}
+
+func costTable(all []*candidate) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "Measured in one run on %d cores, all on one machine, with files in memory (%s): add the round trips of your network, and the syncs of your disk.\n\n", runtime.NumCPU(), runtime.Version())
+	fmt.Fprintln(&b, "| engine | waiting | fences | many readers; semaphores | lock and release, alone | from a release to the next client's grant |\n|---|---|---|---|--:|--:|")
+	yes := map[bool]string{true: "yes", false: "no"}
+	for _, c := range all {
+		waiting := "queue, polled"
+		switch {
+		case c.traits.Queue == driver.QueueHandoff:
+			waiting = "queue, handoff"
+		case c.traits.Queue == driver.QueueNone:
+			waiting = "no order"
+		case c.traits.Hints:
+			waiting = "queue, hints"
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %s; %s | %s | %s |\n", c.title, waiting, yes[c.traits.Fencing], yes[c.traits.Shared], yes[c.traits.Slots],
+			short(median(c.pairs)), short(median(c.handoffs)))
+	}
+	fmt.Fprintln(&b, "\nZooKeeper has semaphores in a layout of their own; Redisson's are types of their own (`redisson.Synchronizers`).")
+	return b.String()
+}
+
+// short has two digits that mean something.
+func short(d time.Duration) string {
+	unit := time.Microsecond
+	for d >= 100*unit {
+		unit *= 10
+	}
+	return strings.NewReplacer("µs", " µs", "ms", " ms").Replace(d.Round(unit).String())
+}
