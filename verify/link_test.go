@@ -5,7 +5,10 @@ package verify
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -22,14 +25,61 @@ import (
 func TestCutOffHolderIsToldFirst(t *testing.T) {
 	t.Parallel()
 	s := testserver.Redis(t)
-	loss, err := Cutoff(t, s.Addr(), "k", 5*time.Second) // a hundredth of it allows for the machine
-	if err == nil {
-		err = loss.Err(loss.Stood)
+	link, cut := faultproxy.New(t, s.Addr()), make(chan struct{})
+	var once sync.Once
+	holder := Locks(t, link.Addr(), func(e hasp.Event) {
+		if e.Kind == hasp.EventRenewed {
+			once.Do(func() {
+				link.Swallow(true, true)
+				close(cut)
+			})
+		}
+	})
+	t.Cleanup(link.Clear)                           // before the clients close
+	opts := &hasp.LockOptions{TTL: 5 * time.Second} // a hundredth of it allows for the machine
+	stood := stall.Watch(t)
+	lease := mustLock(t, holder.Mutex("k", opts))
+	lost := make(chan time.Time, 1)
+	work := lease.Context(context.Background())
+	context.AfterFunc(work, func() { lost <- time.Now() })
+
+	waiter := Locks(t, s.Addr(), nil)
+	next, got := awaitLease(t, lockAsync(t.Context(), waiter.Mutex("k", opts)))
+	select {
+	case <-cut:
+	default:
+		t.Fatal("the waiter got the key before the holder was cut off")
 	}
-	if err != nil {
-		t.Error(err)
+	info, err := waiter.Inspect(t.Context(), "k")
+	if err != nil || info.Holder.Owner != next.Owner() || info.Holder.Since.IsZero() {
+		t.Fatalf("the store names %+v (%v) as the holder, want owner %s and since when", info.Holder, err, next.Owner())
 	}
-	t.Logf("the context ended %v before the store granted the key to the waiter", loss.Granted.Sub(loss.Lost))
+	var ended time.Time
+	select {
+	case ended = <-lost:
+	case <-time.After(soon):
+		t.Fatal("the holder's context did not end")
+	}
+	allowed := stood()
+	if cause := context.Cause(work); !errors.Is(cause, hasp.ErrLost) {
+		t.Errorf("the holder's context ended with %v", cause)
+	}
+	margin := info.Holder.Since.Sub(ended) // in whole ms
+	t.Logf("the context ended %v before the store granted the key to the waiter", margin)
+	if margin+allowed <= 0 || !ended.Before(got.Add(allowed)) {
+		t.Errorf("the holder's context ended %v after the grant, %v after the waiter had the key", -margin, ended.Sub(got))
+	}
+	if next.Fence() <= lease.Fence() {
+		t.Errorf("fence %d after %d", next.Fence(), lease.Fence())
+	}
+	link.Clear()
+	if err := lease.Release(); !errors.Is(err, hasp.ErrLost) {
+		t.Errorf("the holder's late Release: %v, want ErrLost", err)
+	}
+	if err := next.Extend(t.Context(), opts.TTL); err != nil {
+		t.Errorf("the next holder, after the late Release: %v", err)
+	}
+	release(t, next)
 }
 
 // Failure case 22. Rule: a slow link is not a fault: with default options a free key is

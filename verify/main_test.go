@@ -5,6 +5,7 @@ package verify
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -12,13 +13,14 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/internal/testserver"
+	"github.com/hasplock/hasp/redisdriver"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
 	"go.uber.org/goleak"
 )
 
 func TestMain(m *testing.M) {
-	HolderMain()
+	holderMain()
 	lateMain()
 	logging.Disable() // it would log every refused connection
 	testserver.SideBySide(8)
@@ -55,6 +57,40 @@ func eachSetting(t *testing.T, f func(t *testing.T, dial func(addr string) *redi
 			})
 		})
 	}
+}
+
+// Locks returns a client of the Redis at addr, with connections of its own and
+// the default settings of go-redis. Both end with the test.
+func Locks(t testing.TB, addr string, observe func(hasp.Event)) *hasp.Client {
+	t.Helper()
+	return LocksOn(t, &redis.Options{Addr: addr}, observe)
+}
+
+// LocksOn is Locks with other settings.
+func LocksOn(t testing.TB, o *redis.Options, observe func(hasp.Event)) *hasp.Client {
+	t.Helper()
+	return locksOf(t, o, &hasp.Options{Observe: observe})
+}
+
+// locksOf is LocksOn with options of the client's own.
+func locksOf(t testing.TB, o *redis.Options, of *hasp.Options) *hasp.Client {
+	t.Helper()
+	rdb := redis.NewClient(o)
+	t.Cleanup(func() {
+		if err := rdb.Close(); err != nil {
+			t.Errorf("close the connections: %v", err)
+		}
+	})
+	c, err := hasp.New(redisdriver.New(rdb, nil), of)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil && !errors.Is(err, hasp.ErrLost) {
+			t.Errorf("close the client: %v", err)
+		}
+	})
+	return c
 }
 
 // admin returns a connection for inspecting the server and for injecting faults.
