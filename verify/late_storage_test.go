@@ -124,6 +124,9 @@ func openStorage(kind, at string) (storage, error) {
 		return nil, err
 	}
 	db.SetMaxOpenConns(4)
+	if kind == "sqlite" {
+		db.SetMaxOpenConns(1) // others would only wait for it, and in no order
+	}
 	return &rows{db, fence.Table(d.Dialect, "")}, nil
 }
 
