@@ -5,6 +5,7 @@ package quorum_test
 
 import (
 	"errors"
+	"math"
 	"runtime"
 	"strings"
 	"testing"
@@ -18,6 +19,7 @@ import (
 // A node that hangs changes nothing, has one probe and nothing behind it, and
 // is back as soon as it goes on.
 func TestHungNode(t *testing.T) {
+	const locks = 100
 	for hung := range 5 {
 		synctest.Test(t, func(t *testing.T) {
 			stores := newStores(t, 5)
@@ -36,22 +38,29 @@ func TestHungNode(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 			synctest.Wait()
-			sent, goroutines := links[hung].sent.Load(), runtime.NumGoroutine()
-			for range 100 {
-				begun := time.Now()
-				if err := mustLock(t, c, "k").Release(); err != nil {
-					t.Fatal(err)
+			sent, goroutines, kept := links[hung].sent.Load(), runtime.NumGoroutine(), int64(math.MaxInt64)
+			for range 4 { // a table grows in some of them
+				before := heap()
+				for range locks {
+					begun := time.Now()
+					if err := mustLock(t, c, "k").Release(); err != nil {
+						t.Fatal(err)
+					}
+					if took := time.Since(begun); took > 0 {
+						t.Fatalf("node %d hangs: a lock took %v", hung, took)
+					}
 				}
-				if took := time.Since(begun); took > 0 {
-					t.Fatalf("node %d hangs: a lock took %v", hung, took)
-				}
+				kept = min(kept, (heap()-before)/locks)
 			}
 			if now := links[hung].sent.Load(); now != sent {
 				t.Errorf("%d requests went to the node that hangs", now-sent)
 			}
 			synctest.Wait()
-			if now := runtime.NumGoroutine(); now > goroutines+10 { // of 100 locks
+			if now := runtime.NumGoroutine(); now > goroutines+10 {
 				t.Errorf("%d goroutines more beside the node that hangs", now-goroutines)
+			}
+			if kept > 512 { // an owner takes 3 KiB
+				t.Errorf("%d bytes of each lock are kept for the node that hangs", kept)
 			}
 			links[hung].cont()
 			time.Sleep(time.Second) // for the next probe
@@ -69,6 +78,15 @@ func TestHungNode(t *testing.T) {
 			}
 		})
 	}
+}
+
+// heap returns the bytes that are in use.
+func heap() int64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.GC() // what pools kept
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
 }
 
 // What a node was asked for while it hung is released there when it goes on.
