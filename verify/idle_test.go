@@ -14,6 +14,7 @@ import (
 	"github.com/hasplock/hasp/internal/testserver"
 	"github.com/hasplock/hasp/quorum"
 	"github.com/hasplock/hasp/redisdriver"
+	"github.com/hasplock/hasp/verify/broken"
 	"github.com/hasplock/hasp/verify/engines"
 	"github.com/redis/go-redis/v9"
 )
@@ -163,7 +164,8 @@ func idleRedlock(t testing.TB, env []string) idleOpen {
 		for _, s := range servers {
 			rdb := redis.NewClient(&redis.Options{Addr: s.Addr()})
 			t.Cleanup(func() { _ = rdb.Close() })
-			nodes = append(nodes, &clocked{redisdriver.NewNode(rdb, redlockMaxTTL, nil), ahead})
+			fast := func() time.Duration { return time.Duration(ahead.Load()) * time.Microsecond }
+			nodes = append(nodes, broken.New(redisdriver.NewNode(rdb, redlockMaxTTL, nil), broken.Ahead(fast)))
 		}
 		return quorum.New(nodes, &quorum.Options{NodeTimeout: 5 * time.Second}) // for a busy machine
 	}
@@ -175,36 +177,4 @@ func idleRedlock(t testing.TB, env []string) idleOpen {
 		t.Fatal(err)
 	}
 	return open
-}
-
-// clocked is a node as a client sees it whose wall clock is ahead by so many microseconds: of its clock it has the fences that it
-// proposes. Without driver.Async, which would go past it.
-type clocked struct {
-	node
-	ahead *atomic.Int64
-}
-
-type node interface {
-	driver.Node
-	driver.Recorded
-}
-
-func (c *clocked) shift(fence *uint64, by int64) {
-	if *fence != 0 {
-		*fence = uint64(max(int64(*fence)+by, 1))
-	}
-}
-
-func (c *clocked) Vote(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
-	by := c.ahead.Load()
-	c.shift(&r.Proposal, by)
-	c.shift(&r.Fence, by)
-	res, err := c.node.Vote(ctx, r)
-	c.shift(&res.Fence, -by)
-	return res, err
-}
-
-func (c *clocked) Withdraw(ctx context.Context, r driver.WithdrawRequest) error {
-	c.shift(&r.UpTo, c.ahead.Load())
-	return c.node.Withdraw(ctx, r)
 }

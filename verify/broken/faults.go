@@ -90,14 +90,7 @@ func AnyFence(s *store) {
 // FallingFences has fences fall that rise.
 func FallingFences(s *store) {
 	voting(func(r *driver.VoteRequest) { r.Fence = mirror(r.Fence) }, func(_ driver.VoteRequest, a *answer) { a.Fence = mirror(a.Fence) })(s)
-	renew := s.renew
-	s.renew = func(ctx context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal)) {
-		rs = slices.Clone(rs)
-		for i := range rs {
-			rs[i].Fence = mirror(rs[i].Fence)
-		}
-		renew(ctx, rs, done)
-	}
+	fencesOfRenewals(s, mirror)
 }
 
 // mirror makes a rising fence fall; mirrored again it is what it was.
@@ -106,6 +99,50 @@ func mirror(fence uint64) uint64 {
 		return 0
 	}
 	return 1<<62 - fence
+}
+
+// Ahead gives a client a wall clock that is ahead by so much: of it others see the fences.
+func Ahead(by func() time.Duration) Fault {
+	return func(s *store) {
+		vote, withdraw, inspect := s.vote, s.withdraw, s.inspect
+		s.vote = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+			by := by()
+			r.Proposal, r.Fence = Shift(r.Proposal, by), Shift(r.Fence, by)
+			res, err := vote(ctx, r)
+			res.Fence = Shift(res.Fence, -by)
+			return res, err
+		}
+		fencesOfRenewals(s, func(fence uint64) uint64 { return Shift(fence, by()) })
+		s.withdraw = func(ctx context.Context, r driver.WithdrawRequest) error {
+			r.UpTo = Shift(r.UpTo, by())
+			return withdraw(ctx, r)
+		}
+		s.inspect = func(ctx context.Context, key string) (driver.Info, error) {
+			info, err := inspect(ctx, key)
+			info.Fence = Shift(info.Fence, -by())
+			return info, err
+		}
+	}
+}
+
+// Shift adds a time to a fence that is not 0.
+func Shift(fence uint64, by time.Duration) uint64 {
+	if fence == 0 {
+		return 0
+	}
+	return uint64(max(int64(fence)+by.Microseconds(), 1))
+}
+
+// fencesOfRenewals changes the fences that renewals name.
+func fencesOfRenewals(s *store, to func(uint64) uint64) {
+	renew := s.renew
+	s.renew = func(ctx context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal)) {
+		rs = slices.Clone(rs)
+		for i := range rs {
+			rs[i].Fence = to(rs[i].Fence)
+		}
+		renew(ctx, rs, done)
+	}
 }
 
 // ForgetsFloor tells a floor and forgets it: after half a day without a grant the clock is what a proposal must be above, at

@@ -16,6 +16,7 @@ import (
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/quorum"
 	"github.com/hasplock/hasp/redisdriver"
+	"github.com/hasplock/hasp/verify/broken"
 	"github.com/hasplock/hasp/verify/engines"
 	"github.com/redis/go-redis/v9"
 )
@@ -154,7 +155,7 @@ func (l *haspLocker) close() error { return errors.Join(l.locks.Close(), closeAl
 
 // fence returns the fence that the nodes know: a client with a wrong clock sees it
 // shifted.
-func (h *haspLease) fence() uint64 { return shift(h.Fence(), h.of.skew) }
+func (h *haspLease) fence() uint64 { return broken.Shift(h.Fence(), h.of.skew) }
 
 func (h *haspLease) deadline() Mono {
 	at := now()

@@ -89,7 +89,7 @@ func (v *variant) compose(all []member, skew time.Duration, o *quorum.Options, s
 		if v.lists != nil {
 			n = all[v.lists[i]]
 		}
-		ds = append(ds, &skewed{member: broken.New(n, node), by: skew})
+		ds = append(ds, broken.New(n, node, broken.Ahead(func() time.Duration { return skew })))
 	}
 	return broken.Around(seen.around(quorum.New(ds, o)), whole)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/hasplock/hasp/internal/history"
 	"github.com/hasplock/hasp/memdriver"
 	"github.com/hasplock/hasp/quorum"
+	"github.com/hasplock/hasp/verify/broken"
 )
 
 // worldTTL is the TTL of every lease in a world, and the longest that its nodes
@@ -121,7 +122,7 @@ func (a *actor) take(ctx context.Context, shared bool) *actorLease {
 		return nil
 	}
 	h := a.w.log.Acquired(history.Hold{Key: "k", Owner: fmt.Sprintf("client %d, acquisition %d", a.id, a.n),
-		Fence: shift(l.Fence(), a.skew), Shared: shared, Asked: asked}, l.Deadline())
+		Fence: broken.Shift(l.Fence(), a.skew), Shared: shared, Asked: asked}, l.Deadline())
 	a.w.counts(ctx, l.Owner())
 	return &actorLease{l, a, h}
 }

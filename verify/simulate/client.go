@@ -83,12 +83,9 @@ func (p *process) driver() driver.Driver {
 	}
 	links := make([]driver.Node, len(nodes))
 	for i, n := range nodes {
-		links[i] = newLink(p, n)
-		if w.plan.Eager {
-			links[i] = eager{newLink(p, n)}
-		}
-		if w.variant.link != nil {
-			links[i] = broken.New(links[i], w.variant.link)
+		l := broken.New(newLink(p, n), broken.Ahead(func() time.Duration { return p.c.skew }), w.variant.link)
+		if links[i] = l; w.plan.Eager {
+			links[i] = eager{l}
 		}
 	}
 	p.recorder.Driver = broken.Around(quorum.New(links, nil), w.variant.whole)

@@ -142,37 +142,18 @@ type message struct {
 	r  contend.Owner
 }
 
-// Vote sends the request with the fences of a client whose wall clock is wrong.
+// Vote sends the request.
 func (l *link) Vote(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
-	res, err := exchange(ctx, l, message{"try", l.skewed(contend.OfVote(r))}, func(s broken.Node, r contend.Owner) (driver.Result, error) {
+	return exchange(ctx, l, message{"try", contend.OfVote(r)}, func(s broken.Node, r contend.Owner) (driver.Result, error) {
 		return s.Vote(context.Background(), r.Vote())
 	})
-	if res.Fence != 0 {
-		res.Fence -= uint64(l.p.c.skew.Microseconds())
-	}
-	return res, err
-}
-
-// skewed returns a request as a client with a wrong wall clock sends it: with the
-// fences shifted.
-func (l *link) skewed(r contend.Owner) contend.Owner {
-	for _, fence := range []*uint64{&r.Fence, &r.UpTo} {
-		if *fence != 0 {
-			*fence = uint64(max(int64(*fence)+l.p.c.skew.Microseconds(), 1))
-		}
-	}
-	return r
 }
 
 // Renew reports once all answers have arrived.
 func (l *link) Renew(ctx context.Context, rs []driver.RenewRequest, done func(i int, r driver.Renewal)) {
-	sent := make([]contend.Owner, len(rs))
-	for i, r := range rs {
-		sent[i] = l.skewed(contend.OfRenewal(r))
-	}
-	answers, err := exchange(ctx, l, message{"renew", sent[0]}, func(s broken.Node, _ contend.Owner) ([]driver.Renewal, error) {
-		answers := make([]driver.Renewal, len(sent))
-		contend.Renew(context.Background(), s, sent, func(i int, a driver.Renewal) { answers[i] = a })
+	answers, err := exchange(ctx, l, message{"renew", contend.OfRenewal(rs[0])}, func(s broken.Node, _ contend.Owner) ([]driver.Renewal, error) {
+		answers := make([]driver.Renewal, len(rs))
+		s.Renew(context.Background(), rs, func(i int, a driver.Renewal) { answers[i] = a })
 		return answers, nil
 	})
 	for i := range rs {
@@ -186,7 +167,7 @@ func (l *link) Renew(ctx context.Context, rs []driver.RenewRequest, done func(i 
 
 // Withdraw sends the request.
 func (l *link) Withdraw(ctx context.Context, r driver.WithdrawRequest) error {
-	_, err := exchange(ctx, l, message{"release", l.skewed(contend.OfWithdrawal(r))}, func(s broken.Node, r contend.Owner) (struct{}, error) {
+	_, err := exchange(ctx, l, message{"release", contend.OfWithdrawal(r)}, func(s broken.Node, r contend.Owner) (struct{}, error) {
 		return struct{}{}, s.Withdraw(context.Background(), r.Withdrawal())
 	})
 	return err
@@ -265,7 +246,7 @@ var _ broken.Node = (*link)(nil)
 
 // eager is a link that starts requests without a goroutine of the caller's, and
 // also reports answers that arrive after their caller gave up.
-type eager struct{ *link }
+type eager struct{ broken.Node }
 
 // answersBy bounds how long an answer is waited for.
 const answersBy = 2 * time.Second

@@ -10,6 +10,7 @@ import (
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/internal/admission"
 	"github.com/hasplock/hasp/internal/history"
+	"github.com/hasplock/hasp/verify/broken"
 )
 
 // hold is one hold of the key in its client's own view. It was asked for before the
@@ -39,7 +40,7 @@ type log struct {
 // acquired records that a client just learned of its lease.
 func (l *log) acquired(p *process, lease *hasp.Lease) *hold {
 	h := &hold{client: p.c.index, life: p.life, marked: lease.Abandoned(), Hold: history.Hold{
-		Key: key, Owner: lease.Owner(), Fence: lease.Fence() + uint64(p.c.skew.Microseconds()), Shared: lease.Mode() == hasp.Shared,
+		Key: key, Owner: lease.Owner(), Fence: broken.Shift(lease.Fence(), p.c.skew), Shared: lease.Mode() == hasp.Shared,
 		Granted: l.w.tick(), From: time.Now(), To: lease.Deadline(),
 	}}
 	how := "holds"
