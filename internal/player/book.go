@@ -16,6 +16,7 @@ type Book struct {
 	Counts
 	Holds     []*Hold
 	Found     []string // rules that were broken
+	Changed   []string // those of them that a register found
 	registers map[string]*register
 	base      time.Time // what the shared clock counts from, on the wall clock
 }
@@ -23,11 +24,13 @@ type Book struct {
 // Hold is a hold of the history, with what its holder said besides.
 type Hold struct {
 	history.Hold
-	Abandoned bool      // its holder learned that a previous one did not release the key
-	Cut       bool      // its process ended under it
-	Deadline  time.Time // the last that is known
-	Kept      time.Time // until when the store may have kept the key for it; zero: to the end
-	lease     string    // its owner in the store
+	Abandoned bool          // its holder learned that a previous one did not release the key
+	Cut       bool          // its process ended under it
+	Deadline  time.Time     // the last that is known
+	Early     time.Duration // before which it was lost, as its holder was told or as its release found
+	Kept      time.Time     // until when the store may have kept the key for it; zero: to the end
+	lease     string        // its owner in the store
+	lost      bool          // before its release
 }
 
 // Counts are the numbers of what happened in a run.
@@ -41,6 +44,8 @@ type Counts struct {
 	Stopped   int `json:"stopped"`   // clients, beyond any deadline
 	Expired   int `json:"expired"`   // leases that expired while their holder was stopped
 	Refused   int `json:"refused"`   // requests that the register refused by their fence
+	Written   int `json:"-"`         // writes that it took
+	Unfenced  int `json:"-"`         // of all writes: those that a register without fences lost another by
 
 	// Troubles counts the errors of waits and releases by their kind: the class of
 	// hasp.Error, or not-held for a key that was gone at its release.
@@ -61,12 +66,14 @@ func (b *Book) Add(m *Member, e *Event) (answer *Order) {
 	case Asked:
 		m.Asked, m.waiting = e.At, true
 	case Failed:
-		if e.Kind == Cancelled {
+		switch e.Kind {
+		case Cancelled:
 			b.Cancelled++
-			break
+		case Held:
+		default:
+			b.Failed++
+			b.Troubles[e.Kind]++
 		}
-		b.Failed++
-		b.Troubles[e.Kind]++
 	case Granted:
 		b.grant(m, e)
 	case Renewed:
@@ -78,6 +85,10 @@ func (b *Book) Add(m *Member, e *Event) (answer *Order) {
 		if h := m.holds(e); h != nil {
 			h.Down = b.Wall(e.At)
 		}
+	case Shares:
+		if h := m.holds(e); h != nil && e.Err == "" {
+			h.Lowered = b.Wall(e.At)
+		}
 	case Read, Write, Look:
 		return b.register(e.Key).serve(b, m, e)
 	case Ended:
@@ -85,6 +96,12 @@ func (b *Book) Add(m *Member, e *Event) (answer *Order) {
 	case Released:
 		for _, h := range m.Giving {
 			h.Kept = b.Wall(e.At)
+			switch {
+			case e.Err == "" && !h.lost:
+				h.Released = h.Kept
+			case e.Kind == NotHeld, e.Kind == Expired:
+				h.Early = max(h.Early, h.Deadline.Sub(h.Kept))
+			}
 		}
 		m.Giving = nil
 		switch {
@@ -134,6 +151,10 @@ func (b *Book) end(m *Member, e *Event) {
 	}
 	h.Deadline = b.Wall(e.Deadline)
 	h.To = earlier(b.Wall(e.At), h.Deadline)
+	h.lost = e.Lost || e.Closed != 0
+	if e.Closed != 0 || e.Kind == NotHeld {
+		h.Early = max(0, e.Deadline.Sub(e.At))
+	}
 	m.Open = slices.DeleteFunc(m.Open, func(o *Hold) bool { return o == h })
 	m.Giving = append(m.Giving, h)
 	switch {
@@ -173,38 +194,51 @@ func (b *Book) register(key string) *register {
 // register is what a lock protects: a number that each holder reads, and sets to
 // one more, or reads twice. It remembers the largest fence that it saw, and refuses
 // smaller ones; of a reader, only those that are smaller than a writer's: the
-// fences of readers have no order.
+// fences of readers have no order. Beside it stands what a store without fences would have.
 type register struct {
-	largest uint64
-	wrote   uint64 // the largest of the writers
-	value   int
+	largest  uint64
+	wrote    uint64 // the largest of the writers
+	value    int
+	unfenced int // what it would be if it compared no fences
 }
 
 func (r *register) serve(b *Book, m *Member, e *Event) *Order {
+	if e.What == Write { // whatever the fence says
+		if e.Unfenced != r.unfenced {
+			b.Unfenced++
+		}
+		r.unfenced = e.Unfenced + 1
+	}
 	least := r.largest
 	if e.Shared {
 		least = r.wrote
 	}
 	if e.Fence < least {
 		b.Refused++
-		return &Order{Refused: true}
+		return &Order{Refused: true, Unfenced: r.unfenced}
 	}
 	r.largest = max(r.largest, e.Fence)
 	if !e.Shared {
 		r.wrote = e.Fence
 	}
 	if e.What == Look && e.Value != r.value {
-		b.Broken("what %q protects changed under a reader: %v with fence %d read value %d, and found %d",
+		b.changed("what %q protects changed under a reader: %v with fence %d read value %d, and found %d",
 			e.Key, m, e.Fence, e.Value, r.value)
 	}
 	if e.What == Write {
+		b.Written++
 		if e.Value != r.value {
-			b.Broken("a write to what %q protects was lost: %v with fence %d made its write from value %d, and replaced %d",
+			b.changed("a write to what %q protects was lost: %v with fence %d made its write from value %d, and replaced %d",
 				e.Key, m, e.Fence, e.Value, r.value)
 		}
 		r.value = e.Value + 1
 	}
-	return &Order{Value: r.value}
+	return &Order{Value: r.value, Unfenced: r.unfenced}
+}
+
+func (b *Book) changed(format string, args ...any) {
+	b.Changed = append(b.Changed, fmt.Sprintf(format, args...))
+	b.Broken(format, args...)
 }
 
 func later(a, b time.Time) time.Time {

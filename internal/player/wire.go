@@ -7,6 +7,7 @@
 package player
 
 import (
+	"encoding/json"
 	"errors"
 	"time"
 
@@ -31,7 +32,8 @@ type Job struct {
 	Store  string // what --store was
 	Given  bool   // and whether it was given; otherwise the environment counts
 	TTL    time.Duration
-	Broken string // the fault of its driver, where one is tried
+	Broken string          // the fault of its driver, where one is tried
+	Extra  json.RawMessage // what else the program's own clients need
 }
 
 // Want is a key that is wanted, if Shared to read only.
@@ -44,8 +46,9 @@ type Want struct {
 type Order struct {
 	Stop bool `json:"stop,omitempty"`
 	// Wants are acquired, together when they are several, and held for Hold. A Limit above 0
-	// cancels the wait.
+	// cancels the wait. Try: the one key is acquired at once or not at all.
 	Wants []Want        `json:"wants,omitempty"`
+	Try   bool          `json:"try,omitempty"`
 	Hold  time.Duration `json:"hold,omitempty"`
 	Limit time.Duration `json:"limit,omitempty"`
 	// The one key is a semaphore with so many Slots; or an election, whose leaders the client
@@ -57,8 +60,9 @@ type Order struct {
 	Bare bool `json:"bare,omitempty"`
 
 	// The answer to a request for the register.
-	Refused bool `json:"refused,omitempty"`
-	Value   int  `json:"value,omitempty"`
+	Refused  bool `json:"refused,omitempty"`
+	Value    int  `json:"value,omitempty"`
+	Unfenced int  `json:"unfenced,omitempty"` // of one that compares no fences
 }
 
 // What says what an event is.
@@ -69,14 +73,17 @@ type What string
 const (
 	Ready    What = "ready"    // it asks for an order
 	Asked    What = "asked"    // before Lock
+	Waiting  What = "waiting"  // it waits in the queue
 	Failed   What = "failed"   // Lock returned without a lease
 	Granted  What = "granted"  // it returned with one
 	Renewed  What = "renewed"  // the deadline moved
 	Read     What = "read"     // the register is asked for its value
-	Lowered  What = "lowered"  // before Downgrade: from now on it only reads
 	Write    What = "write"    // the register is asked to take another
+	Lowered  What = "lowered"  // before Downgrade: from now on it only reads
+	Shares   What = "shares"   // Downgrade returned
 	Look     What = "look"     // the register is asked whether it has the value still
 	Ended    What = "ended"    // before Release: the hold is over
+	Gone     What = "gone"     // the store answered a release, also one that Lock left to the background
 	Released What = "released" // Release returned
 	Saw      What = "saw"      // a leader was observed
 	Bye      What = "bye"      // the client is closed
@@ -85,7 +92,8 @@ const (
 // Event is a line that a client writes.
 type Event struct {
 	What      What   `json:"what"`
-	At        Mono   `json:"at,omitempty"`
+	At        Mono   `json:"at,omitempty"`     // never 0
+	N         int    `json:"n,omitempty"`      // of the order that it is about, from 1
 	Waited    bool   `json:"waited,omitempty"` // of granted: the key was not free at once
 	Key       string `json:"key,omitempty"`
 	Owner     string `json:"owner,omitempty"`
@@ -95,9 +103,18 @@ type Event struct {
 	Abandoned bool   `json:"abandoned,omitempty"` // a previous holder did not release the key
 	Deadline  Mono   `json:"deadline,omitempty"`  // of the lease, as known now
 	Value     int    `json:"value,omitempty"`     // for the register
+	Unfenced  int    `json:"unfenced,omitempty"`  // for one that compares no fences
 	Lost      bool   `json:"lost,omitempty"`      // of ended: the lease was over before
+	Closed    Mono   `json:"closed,omitempty"`    // of ended: when the holder was told of that, if it was
 	Kind      string `json:"kind,omitempty"`      // of an error, in a word
 	Err       string `json:"err,omitempty"`       // in words
+
+	// Most is the latest that the deadline may be; 0: it is not known.
+	Most Mono `json:"most,omitempty"`
+	// Stood is for how long the process did not get to run so far, Slow how much longer than
+	// usual its calls to the store took.
+	Stood time.Duration `json:"stood,omitempty"`
+	Slow  time.Duration `json:"slow,omitempty"`
 }
 
 // NotHeld is the kind of error by which the store said that a key is not its
@@ -107,6 +124,7 @@ const NotHeld = "not-held"
 // The other kinds of error that are no trouble of the store.
 const (
 	Cancelled = "cancelled" // the wait was cancelled
+	Held      = "held"      // of a try: another owner has the key
 	Expired   = "expired"   // the lease was lost by the clock
 )
 

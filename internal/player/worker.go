@@ -4,8 +4,10 @@
 package player
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -24,6 +26,17 @@ type Locks interface {
 	Close() error
 }
 
+// Library is another library of locks, as Locks.
+type Library interface {
+	Acquire(context.Context, *Order) (*Holding, error)
+}
+
+// Witness are Locks that know more of an event before it is reported, and report events themselves.
+type Witness interface {
+	Attend(report func(Event))
+	Note(*Event)
+}
+
 // worker is this process as one of the clients that are tried.
 type worker struct {
 	job    Job
@@ -34,14 +47,15 @@ type worker struct {
 
 	mu     sync.Mutex
 	out    *json.Encoder
-	leases map[string]*hasp.Lease // by owner: those whose renewals are reported
+	n      int              // orders so far
+	leases map[string]Lease // by owner: those whose renewals are reported
 }
 
 // Work is all that a worker process does: it takes its job and then orders from
 // in, reports to out, and ends when asked to. When in ends, so does the
 // process, as its parent has ended.
 func Work(in io.Reader, out io.Writer, open func(Job, func(hasp.Event)) (Locks, error)) error {
-	w := &worker{orders: make(chan Order, 1), out: json.NewEncoder(out), leases: map[string]*hasp.Lease{}}
+	w := &worker{orders: make(chan Order, 1), out: json.NewEncoder(out), leases: map[string]Lease{}}
 	dec := json.NewDecoder(in)
 	if err := dec.Decode(&w.job); err != nil {
 		return fmt.Errorf("no job: %w", err)
@@ -49,6 +63,9 @@ func Work(in io.Reader, out io.Writer, open func(Job, func(hasp.Event)) (Locks, 
 	var err error
 	if w.locks, err = open(w.job, w.observe); err != nil {
 		return err
+	}
+	if by, ok := w.locks.(Witness); ok {
+		by.Attend(w.tell)
 	}
 	ctx, stop := context.WithCancel(context.Background()) // until the parent says so
 	defer stop()
@@ -88,8 +105,15 @@ func (w *worker) listen(dec *json.Decoder, stop func()) {
 func (w *worker) report(e Event) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	e.N, e.At = cmp.Or(e.N, w.n), cmp.Or(e.At, Now())
+	if by, ok := w.locks.(Witness); ok {
+		by.Note(&e)
+	}
 	return w.out.Encode(e)
 }
+
+// tell is report where a broken pipe ends the process elsewhere.
+func (w *worker) tell(e Event) { _ = w.report(e) }
 
 // ask reports an event and returns its answer.
 func (w *worker) ask(ctx context.Context, e Event) (Order, error) {
@@ -104,17 +128,19 @@ func (w *worker) ask(ctx context.Context, e Event) (Order, error) {
 	}
 }
 
-// observe reports each renewal, which moves a deadline.
+// observe reports the first refusal, and each renewal, which moves a deadline.
 func (w *worker) observe(e hasp.Event) {
 	switch e.Kind {
 	case hasp.EventWaiting:
-		w.waited.Store(true)
+		if !w.waited.Swap(true) {
+			w.tell(Event{What: Waiting, Key: e.Key, Owner: e.Owner, Shared: e.Mode == hasp.Shared})
+		}
 	case hasp.EventRenewed:
 		w.mu.Lock()
 		l := w.leases[e.Owner]
 		w.mu.Unlock()
 		if l != nil {
-			_ = w.report(Of(Renewed, l)) // a broken pipe ends the process elsewhere
+			w.tell(Of(Renewed, l))
 		}
 	}
 }
@@ -123,36 +149,49 @@ func (w *worker) observe(e hasp.Event) {
 func (w *worker) leaders(ctx context.Context, key string) {
 	for l, err := range w.locks.Election(key, nil).Observe(ctx) {
 		if err == nil && l.Fence != 0 {
-			_ = w.report(Event{What: Saw, At: Now(), Key: l.Key, Owner: l.Holder.Owner, Fence: l.Fence}) // as above
+			w.tell(Event{What: Saw, Key: l.Key, Owner: l.Holder.Owner, Fence: l.Fence})
 		}
 	}
 }
 
 // Of returns an event of a lease. The deadline that it gives is never later than the real one.
-func Of(w What, l *hasp.Lease) Event {
+func Of(w What, l Lease) Event {
 	at := Now()
 	return Event{What: w, At: at, Key: l.Key(), Owner: l.Owner(), Fence: l.Fence(), Shared: l.Mode() == hasp.Shared, Slot: l.Slot(),
 		Abandoned: l.Abandoned(), Deadline: at.Add(time.Until(l.Deadline()))}
 }
 
-// holding is what a client holds: a lease, or several.
-type holding interface {
-	All() []*hasp.Lease
+// Lease is what a client holds: a hasp.Lease, or that of another library.
+type Lease interface {
+	Key() string
+	Owner() string
+	Fence() uint64
+	Mode() hasp.Mode
+	Slot() int
+	Abandoned() bool
+	Deadline() time.Time
 	Done() <-chan struct{}
-	Release() error
+	Err() error
+	Downgrade(context.Context) error
 }
 
-type single struct{ *hasp.Lease }
+// Holding is what an order acquired: a lease, or several.
+type Holding struct {
+	Leases  []Lease
+	Done    <-chan struct{} // closed when one of them is lost
+	Release func() error
+}
 
-func (s single) All() []*hasp.Lease { return []*hasp.Lease{s.Lease} }
-
-// acquire acquires what the order wants.
-func (w *worker) acquire(ctx context.Context, o Order) (holding, error) {
-	opts := &hasp.LockOptions{TTL: w.job.TTL, Reason: "hasp verify"}
+// Acquire acquires what an order wants.
+func Acquire(ctx context.Context, locks Locks, o *Order, ttl time.Duration) (*Holding, error) {
+	if other, ok := locks.(Library); ok {
+		return other.Acquire(ctx, o)
+	}
+	opts := &hasp.LockOptions{TTL: ttl, Reason: "hasp verify"}
 	if len(o.Wants) > 1 {
 		var items []hasp.Locker
 		for _, want := range o.Wants {
-			if m := w.locks.RWMutex(want.Key, opts); want.Shared {
+			if m := locks.RWMutex(want.Key, opts); want.Shared {
 				items = append(items, m.RLocker())
 			} else {
 				items = append(items, m)
@@ -162,25 +201,34 @@ func (w *worker) acquire(ctx context.Context, o Order) (holding, error) {
 		if err != nil {
 			return nil, err
 		}
-		return all, nil
+		h := &Holding{Done: all.Done(), Release: all.Release}
+		for _, l := range all.All() {
+			h.Leases = append(h.Leases, l)
+		}
+		return h, nil
 	}
 	want := o.Wants[0]
+	m := locks.RWMutex(want.Key, opts)
 	var lock func(context.Context) (*hasp.Lease, error)
 	switch {
 	case o.Slots > 0:
-		lock = w.locks.Semaphore(want.Key, o.Slots, opts).Lock
+		lock = locks.Semaphore(want.Key, o.Slots, opts).Lock
 	case o.Campaign:
-		lock = w.locks.Election(want.Key, opts).Campaign
+		lock = locks.Election(want.Key, opts).Campaign
+	case o.Try && want.Shared:
+		lock = m.TryRLock
+	case o.Try:
+		lock = m.TryLock
 	case want.Shared:
-		lock = w.locks.RWMutex(want.Key, opts).RLock
+		lock = m.RLock
 	default:
-		lock = w.locks.RWMutex(want.Key, opts).Lock
+		lock = m.Lock
 	}
 	l, err := lock(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return single{l}, nil
+	return &Holding{[]Lease{l}, l.Done(), l.Release}, nil
 }
 
 // once acquires keys, uses them, and gives them back. An error is one of the pipes.
@@ -195,30 +243,55 @@ func (w *worker) once(ctx context.Context, o Order) error {
 		w.watch.Do(func() { go w.leaders(ctx, o.Wants[0].Key) })
 	}
 	w.waited.Store(false)
-	if err := w.report(Event{What: Asked, At: Now()}); err != nil {
+	w.mu.Lock()
+	w.n++
+	w.mu.Unlock()
+	about := Event{What: Asked, At: Now(), Key: o.Wants[0].Key, Shared: o.Wants[0].Shared} // of several keys, the first
+	if err := w.report(about); err != nil {
 		return err
 	}
-	all, err := w.acquire(wait, o)
+	all, err := Acquire(wait, w.locks, &o, w.job.TTL)
 	if err != nil {
-		kind := kindOf(err)
-		if wait.Err() != nil {
-			kind = Cancelled
+		about.What, about.At, about.Kind, about.Err = Failed, Now(), kindOf(err), err.Error()
+		switch {
+		case wait.Err() != nil:
+			about.Kind = Cancelled
+		case o.Try && errors.Is(err, hasp.ErrHeld):
+			about.Kind = Held
 		}
-		return w.report(Event{What: Failed, At: Now(), Kind: kind, Err: err.Error()})
+		return w.report(about)
 	}
-	for _, l := range all.All() {
+	var told []func() Mono
+	for _, l := range all.Leases {
 		e := Of(Granted, l)
 		e.Waited = w.waited.Load()
 		w.follow(l, true)
+		told = append(told, hear(l.Done()))
 		if err := w.report(e); err != nil {
 			return err
 		}
 	}
-	return w.use(ctx, all, o)
+	lowered, err := w.use(ctx, all, o)
+	if err != nil {
+		return err
+	}
+	return w.release(all, lowered, told)
+}
+
+// hear returns when a channel was closed; 0: it was not.
+func hear(done <-chan struct{}) func() Mono {
+	var at atomic.Int64
+	if done != nil {
+		go func() {
+			<-done
+			at.Store(int64(Now()))
+		}()
+	}
+	return func() Mono { return Mono(at.Load()) }
 }
 
 // follow sets whether the renewals of a lease are reported.
-func (w *worker) follow(l *hasp.Lease, on bool) {
+func (w *worker) follow(l Lease, on bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if delete(w.leases, l.Owner()); on {
@@ -226,41 +299,53 @@ func (w *worker) follow(l *hasp.Lease, on bool) {
 	}
 }
 
-// use changes the register under a lease, or reads it twice, and releases. It does not ask
-// the lease whether it still stands before it writes: so does whoever was stopped between the
-// question and the write.
-func (w *worker) use(ctx context.Context, all holding, o Order) error {
-	first := all.All()[0]
+// use changes the register under a lease, or reads it twice; a client that downgrades does both. It does
+// not ask the lease whether it still stands before it writes: so does a process that was stopped between
+// the question and the write.
+func (w *worker) use(ctx context.Context, all *Holding, o Order) (lowered bool, err error) {
+	first := all.Leases[0]
 	got := Order{Refused: true}
-	if !o.Bare {
-		var err error
-		if got, err = w.ask(ctx, Of(Read, first)); err != nil {
-			return err
-		}
+	ask := func(what What) error {
+		e := Of(what, first)
+		e.Shared = e.Shared || lowered
+		e.Value, e.Unfenced = got.Value, got.Unfenced
+		got, err = w.ask(ctx, e)
+		return err
+	}
+	if !o.Bare && ask(Read) != nil {
+		return false, err
 	}
 	stands := pass(ctx, all, o.Hold)
+	shared := first.Mode() == hasp.Shared
+	if !shared && !got.Refused && !got.Stop && ask(Write) != nil {
+		return false, err
+	}
 	if o.Downgrade && stands {
+		lowered = true
 		if err := w.downgrade(ctx, first); err != nil {
-			return err
+			return true, err
 		}
 		pass(ctx, all, o.Hold)
 	}
-	at := Now()
-	if !got.Refused && !got.Stop {
-		last := Of(Write, first)
-		if last.Value = got.Value; last.Shared {
-			last.What = Look
-		}
-		if _, err := w.ask(ctx, last); err != nil {
-			return err
-		}
+	if (shared || lowered) && !got.Refused && !got.Stop {
+		return lowered, ask(Look)
 	}
+	return lowered, nil
+}
+
+// release ends the hold, and gives the keys back.
+func (w *worker) release(all *Holding, lowered bool, told []func() Mono) error {
 	over := Event{}
-	for _, l := range all.All() {
+	for i, l := range all.Leases {
 		w.follow(l, false)
-		e := Of(Ended, l) // it was relied on until here
+		closed := told[i]() // before Err, which says so from then on
+		e := Of(Ended, l)   // it was relied on until here
+		e.Shared = e.Shared || lowered
+		if e.Closed = closed; closed != 0 {
+			e.At = closed
+		}
 		if err := l.Err(); err != nil {
-			e.At, e.Lost, e.Kind, e.Err = at, true, kindOf(err), err.Error()
+			e.Lost, e.Kind, e.Err = true, kindOf(err), err.Error()
 		}
 		if err := w.report(e); err != nil {
 			return err
@@ -276,24 +361,28 @@ func (w *worker) use(ctx context.Context, all holding, o Order) error {
 }
 
 // downgrade lets the client only read from now on, whether Downgrade succeeds or not.
-func (w *worker) downgrade(ctx context.Context, l *hasp.Lease) error {
+func (w *worker) downgrade(ctx context.Context, l Lease) error {
 	if err := w.report(Of(Lowered, l)); err != nil {
 		return err
 	}
 	limit, cancel := context.WithTimeout(ctx, w.job.TTL)
 	defer cancel()
-	_ = l.Downgrade(limit) // where it failed, the client writes no more all the same
-	return nil
+	err := l.Downgrade(limit) // where it fails, the client writes no more all the same
+	e := Of(Shares, l)
+	if err != nil {
+		e.Kind, e.Err = kindOf(err), err.Error()
+	}
+	return w.report(e)
 }
 
 // pass waits, and reports false when what is held was lost meanwhile.
-func pass(ctx context.Context, all holding, length time.Duration) bool {
+func pass(ctx context.Context, all *Holding, length time.Duration) bool {
 	timer := time.NewTimer(length)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 	case <-ctx.Done():
-	case <-all.Done():
+	case <-all.Done:
 		return false
 	}
 	return true

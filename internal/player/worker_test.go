@@ -53,7 +53,7 @@ func (p *parent) hears(want ...What) (e Event) {
 	p.t.Helper()
 	for _, w := range want {
 		e = Event{}
-		if err := p.out.Decode(&e); err != nil || e.What != w {
+		if err := p.out.Decode(&e); err != nil || e.What != w || e.At == 0 {
 			p.t.Fatalf("the worker said %+v (%v), want %s", e, err, w)
 		}
 	}
@@ -125,6 +125,32 @@ func TestWorkerReads(t *testing.T) {
 	})
 }
 
+// A worker that downgrades writes before that, and then looks whether what it wrote is there still.
+func TestWorkerDowngrades(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newParent(t)
+		p.send(Order{Wants: []Want{{Key: "k"}}, Hold: time.Millisecond, Downgrade: true})
+		p.hears(Asked, Granted, Read)
+		p.send(Order{Value: 4, Unfenced: 7})
+		if w := p.hears(Write); w.Shared || w.Value != 4 || w.Unfenced != 7 {
+			t.Errorf("write: %+v", w)
+		}
+		p.send(Order{Value: 5, Unfenced: 8})
+		if s := p.hears(Lowered, Shares); s.Err != "" || !s.Shared {
+			t.Errorf("shares: %+v", s)
+		}
+		if l := p.hears(Look); !l.Shared || l.Value != 5 {
+			t.Errorf("look: %+v", l)
+		}
+		p.send(Order{Value: 5})
+		if e := p.hears(Ended); e.Lost || e.Closed != 0 {
+			t.Errorf("ended: %+v", e)
+		}
+		p.hears(Released, Ready)
+		p.stops()
+	})
+}
+
 // What the register refused to read is not written.
 func TestWorkerIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -154,7 +180,7 @@ func TestWorkerLoses(t *testing.T) {
 		}
 		p.hears(Write)
 		p.send(Order{})
-		if e := p.hears(Ended); !e.Lost || e.Kind != NotHeld {
+		if e := p.hears(Ended); !e.Lost || e.Kind != NotHeld || e.Closed == 0 || e.At != e.Closed {
 			t.Errorf("ended: %+v", e)
 		}
 		p.hears(Released, Ready)
@@ -171,7 +197,12 @@ func TestWorkerGivesUp(t *testing.T) {
 			t.Fatal(err)
 		}
 		p.send(Order{Wants: []Want{{Key: "k"}}, Limit: 10 * time.Millisecond})
-		if e := p.hears(Asked, Failed); e.Kind != Cancelled {
+		if e := p.hears(Asked, Waiting, Failed); e.Kind != Cancelled || e.N != 1 {
+			t.Errorf("failed: %+v", e)
+		}
+		p.hears(Ready)
+		p.send(Order{Wants: []Want{{Key: "k"}}, Try: true})
+		if e := p.hears(Asked, Failed); e.Kind != Held || e.N != 2 {
 			t.Errorf("failed: %+v", e)
 		}
 		p.hears(Ready)

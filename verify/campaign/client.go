@@ -6,20 +6,21 @@
 package campaign
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
-	"os"
-	"sync"
-	"sync/atomic"
 	"time"
 
+	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/player"
 	"github.com/hasplock/hasp/internal/stall"
+	"github.com/hasplock/hasp/quorum"
+	"github.com/hasplock/hasp/redisdriver"
+	"github.com/hasplock/hasp/verify/broken"
+	"github.com/hasplock/hasp/verify/engines"
+	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
 )
 
@@ -31,50 +32,35 @@ const clientEnv = "HASP_CAMPAIGN_CLIENT"
 func ClientMain() {
 	player.Main(clientEnv, func(in io.Reader, out io.Writer) error {
 		logging.Disable()
-		return client(in, out)
+		return player.Work(in, out, open)
 	})
 }
 
-// process is the state of this client process.
-type process struct {
-	job     job
-	locks   locker
-	answers chan answer
-	rand    *rand.Rand
-	n       int
-	stood   func() time.Duration
-
-	mu  sync.Mutex
-	out *json.Encoder
+// job is what a client process needs to know besides player.Job.
+type job struct {
+	Library string // "hasp" or "redsync"
+	Store   Store
+	Addrs   []string
+	Skew    time.Duration
+	State   string        // the directory for waits, or empty
+	Timeout time.Duration // of a node; 0: package quorum's default
+	Strict  bool          // go-redis never sends a command twice, and obeys contexts; otherwise its defaults
+	Session bool          // its leases depend on sessions, on one server
 }
 
-// client runs until it gets the answer Stop, or its input ends.
-func client(in io.Reader, out io.Writer) error {
-	p := &process{answers: make(chan answer, 1), out: json.NewEncoder(out)}
-	dec := json.NewDecoder(in)
-	if err := dec.Decode(&p.job); err != nil {
-		return err
+// open connects the library that a job names.
+func open(with player.Job, observe func(hasp.Event)) (player.Locks, error) {
+	var j job
+	if err := json.Unmarshal(with.Extra, &j); err != nil {
+		return nil, err
 	}
-	p.rand = rand.New(rand.NewPCG(p.job.Seed, 1))
-	p.stood = stall.Watch(untilExit{})
-	var err error
-	if p.locks, err = open(&p.job, p.report); err != nil {
-		return err
+	switch j.Library {
+	case "hasp":
+		return openHasp(with, &j, observe)
+	case "redsync":
+		return openRedsync(&j, with.TTL), nil
 	}
-	ctx, stop := context.WithCancel(context.Background())
-	defer stop()
-	go p.listen(dec, stop)
-	for ctx.Err() == nil {
-		if err := p.acquireOnce(ctx); err != nil {
-			return err
-		}
-	}
-	err = p.locks.close()
-	e := event{What: bye, At: now()}
-	if err != nil {
-		e.Err = err.Error()
-	}
-	return p.report(e)
+	return nil, fmt.Errorf("no library is called %q", j.Library)
 }
 
 // untilExit stands in for a test whose cleanups never run.
@@ -82,188 +68,106 @@ type untilExit struct{}
 
 func (untilExit) Cleanup(func()) {}
 
-// listen receives answers. A client ends when its parent does.
-func (p *process) listen(dec *json.Decoder, stop func()) {
-	for {
-		var a answer
-		if err := dec.Decode(&a); err != nil {
-			os.Exit(1)
-		}
-		if a.Stop {
-			stop()
-			continue
-		}
-		p.answers <- a
-	}
+// haspLocks is hasp on one server, or on a quorum of the nodes.
+type haspLocks struct {
+	*hasp.Client
+	conns []io.Closer
+	skew  time.Duration
+	seen  *witness
+	stood func() time.Duration
 }
 
-// report writes an event: it has reached the parent's pipe when report returns.
-func (p *process) report(e event) error {
-	e.Stood, e.Slow = p.stood(), p.locks.slow()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.out.Encode(e)
-}
-
-func (p *process) ask(e event) (answer, error) {
-	if err := p.report(e); err != nil {
-		return answer{}, err
-	}
-	return <-p.answers, nil
-}
-
-// between returns a random time.
-func (p *process) between(from, to time.Duration) time.Duration {
-	return from + time.Duration(p.rand.Int64N(int64(to-from)))
-}
-
-// turn is one acquisition.
-type turn struct {
-	n    int // from 1
-	key  string
-	try  bool // do not wait
-	read bool // share the key with others who only read
-}
-
-// event returns an event of the turn.
-func (t *turn) event(w what) event {
-	return event{What: w, At: now(), N: t.n, Key: t.key, Try: t.try, Shared: t.read}
-}
-
-// acquireOnce acquires one key, uses it, and releases it. An error is one of the
-// pipes.
-func (p *process) acquireOnce(ctx context.Context) error {
-	p.n++
-	t := &turn{n: p.n, key: fmt.Sprintf("k%d", p.rand.IntN(keys)), try: p.rand.IntN(5) == 0 || p.job.Polls}
-	t.read = p.locks.shares() && p.rand.IntN(5) < 2
-	wait := p.between(time.Second, 9*time.Second)
-	if p.job.Hasty && p.rand.IntN(2) == 0 {
-		wait = p.between(20*time.Millisecond, 800*time.Millisecond)
-	}
-	limit, cancel := context.WithTimeout(ctx, wait)
-	defer cancel()
-	if err := p.report(t.event(asked)); err != nil {
-		return err
-	}
-	l, err := p.locks.lock(limit, t)
+func openHasp(with player.Job, j *job, observe func(hasp.Event)) (*haspLocks, error) {
+	l := &haspLocks{skew: j.Skew, seen: newWitness(), stood: stall.Watch(untilExit{})}
+	v, err := named(with.Broken)
 	if err != nil {
-		pause(ctx, p.between(5*time.Millisecond, 60*time.Millisecond))
-		e := t.event(failed)
-		e.Err, e.Held = err.Error(), errors.Is(err, driver.ErrHeld)
-		return p.report(e)
+		return nil, err
 	}
-	e := t.event(granted)
-	e.Fence, e.Deadline, e.Most = l.fence(), l.deadline(), l.most()
-	if err := p.report(e); err != nil {
-		return err
+	o := &hasp.Options{Observe: observe}
+	d, err := l.connect(j, with.TTL, v, o)
+	if err == nil {
+		l.Client, err = hasp.New(d, o)
 	}
-	return p.use(ctx, t, l)
-}
-
-// use changes the register under a lease, or reads it twice, without checking that
-// the lease is still valid, like a process that was stopped between the check and the
-// write.
-func (p *process) use(ctx context.Context, t *turn, l lease) error {
-	says := func(w what) event {
-		e := t.event(w)
-		e.Fence = l.fence()
-		return e
-	}
-	heard := hear(l)
-	got, err := p.ask(says(read))
 	if err != nil {
-		return err
+		return nil, errors.Join(err, closeAll(l.conns))
 	}
-	length := p.between(2*time.Millisecond, 40*time.Millisecond)
-	if p.rand.IntN(p.job.Long) == 0 { // long enough for a renewal or two
-		length = p.between(p.job.MaxTTL/3, p.job.Longest)
-	}
-	work(ctx, l, length)
-	if !t.read && !got.Refused {
-		e := says(write)
-		e.Value = got.Value
-		if got, err = p.ask(e); err != nil {
-			return err
+	return l, nil
+}
+
+// connect makes the driver that a job names, with a safeguard removed.
+func (l *haspLocks) connect(j *job, ttl time.Duration, v *variant, o *hasp.Options) (driver.Driver, error) {
+	switch j.Store {
+	case Redlock, Redis, RedisNode:
+	default:
+		kind := engines.Kind(j.Store)
+		if v.opens != "" {
+			kind = v.opens
 		}
-	}
-	if !t.read && heard() == 0 && p.locks.shares() && p.rand.IntN(3) == 0 {
-		t.read = true
-		if err := p.downgrade(ctx, says, l); err != nil {
-			return err
+		c, err := engines.Open(kind, j.Addrs)
+		if err != nil {
+			return nil, err
 		}
-		work(ctx, l, length/2)
-	}
-	if t.read && !got.Refused {
-		e := says(look)
-		e.Value = got.Value
-		if _, err := p.ask(e); err != nil {
-			return err
+		l.conns = append(l.conns, c)
+		if n, ok := c.Driver.(member); ok {
+			return v.alone(n, l.seen), nil
 		}
+		return v.over(c.Driver, l.seen), nil
 	}
-	over := says(ended)
-	over.Stands = l.err() == nil
-	over.Deadline = l.deadline()
-	if at := heard(); at != 0 {
-		over.Lost, over.At = true, at
+	conns := dial(j.Addrs, j.Strict)
+	for _, c := range conns {
+		l.conns = append(l.conns, c)
 	}
-	if err := p.report(over); err != nil {
-		return err
+	switch j.Store {
+	case Redlock:
+		return v.compose(nodesOf(conns, ttl), j.Skew, &quorum.Options{Names: j.Addrs, NodeTimeout: j.Timeout, StateDir: j.State}, l.seen), nil
+	case RedisNode:
+		o.StateDir = j.State
+		return v.alone(nodesOf(conns, ttl)[0], l.seen), nil
 	}
-	err = l.release()
-	e := says(released)
-	if err != nil {
-		e.Err, e.Lost = err.Error(), errors.Is(err, driver.ErrLost)
-	}
-	if err := p.report(e); err != nil {
-		return err
-	}
-	pause(ctx, p.between(0, 30*time.Millisecond))
-	return nil
+	return v.alone(redisdriver.New(conns[0], &redisdriver.Options{Session: j.Session}), l.seen), nil
 }
 
-// hear returns when the lease's Done was closed; 0: it was not.
-func hear(l lease) func() Mono {
-	var at atomic.Int64
-	if over := l.done(); over != nil {
-		go func() {
-			<-over
-			at.Store(int64(now()))
-		}()
+// Attend has the witness report.
+func (l *haspLocks) Attend(report func(player.Event)) { l.seen.report = report }
+
+// Note adds what the witness knows, and the fence as the nodes know it: a client with a wrong
+// clock sees it shifted.
+func (l *haspLocks) Note(e *player.Event) {
+	if e.What == player.Asked {
+		l.seen.takes(e.N)
 	}
-	return func() Mono { return Mono(at.Load()) }
+	_, e.Most = l.seen.of(e.Owner)
+	e.Fence = broken.Shift(e.Fence, l.skew)
+	e.Stood, e.Slow = l.stood(), time.Duration(l.seen.slow.Load())
 }
 
-// work waits, and returns early when the lease ends.
-func work(ctx context.Context, l lease, lasts time.Duration) {
-	timer := time.NewTimer(lasts)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	case <-l.done():
+func (l *haspLocks) Close() error { return errors.Join(l.Client.Close(), closeAll(l.conns)) }
+
+// dial makes a client for each address. With strict it never sends a command twice,
+// and obeys contexts; otherwise it has go-redis's defaults.
+func dial(addrs []string, strict bool) (all []*redis.Client) {
+	for _, addr := range addrs {
+		o := &redis.Options{Addr: addr}
+		if strict {
+			o.MaxRetries, o.ContextTimeoutEnabled = -1, true
+		}
+		all = append(all, redis.NewClient(o))
 	}
+	return all
 }
 
-// downgrade makes the client only read from now on, whether Downgrade succeeds or not.
-func (p *process) downgrade(ctx context.Context, says func(what) event, l lease) error {
-	if err := p.report(says(lowered)); err != nil {
-		return err
+func closeAll[C io.Closer](all []C) error {
+	var errs []error
+	for _, c := range all {
+		errs = append(errs, c.Close())
 	}
-	limit, cancel := context.WithTimeout(ctx, p.job.MaxTTL)
-	defer cancel()
-	err := l.downgrade(limit)
-	e := says(shares)
-	if err != nil {
-		e.Err = err.Error()
-	}
-	return p.report(e)
+	return errors.Join(errs...)
 }
 
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
+// nodesOf makes a driver for each server, with a node record.
+func nodesOf(conns []*redis.Client, maxTTL time.Duration) (all []member) {
+	for _, c := range conns {
+		all = append(all, redisdriver.NewNode(c, maxTTL, nil))
 	}
+	return all
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hasplock/hasp/internal/player"
 	"github.com/hasplock/hasp/internal/testserver"
 	"github.com/hasplock/hasp/verify/engines"
 )
@@ -164,11 +165,15 @@ func TestFailoverMakesTwoHolders(t *testing.T) {
 // Who goes on without the lease that was taken away is found, unless the machine or another fault can be the reason.
 func TestUntold(t *testing.T) {
 	fenced := func(r record) record { r.Fence = 7; return r }
-	hold := func(end int, more event) []record {
-		more.What = ended
-		return []record{fenced(ev(1, 0, event{What: granted})), fenced(ev(1, 100, event{What: renewed})), fenced(ev(1, end, more))}
+	hold := func(end int, lost bool) []record {
+		more := player.Event{What: player.Ended, Lost: lost}
+		if lost {
+			more.Closed = msAt(end)
+		}
+		return []record{ev(1, 0, player.Event{What: player.Asked}), fenced(ev(1, 0, player.Event{What: player.Granted})), fenced(ev(1, 100, player.Event{What: player.Renewed})), fenced(ev(1, end, more))}
 	}
-	stood := hold(1900, event{Lost: true, Stood: time.Second})
+	stood := hold(1900, true)
+	stood[3].Stood = time.Second
 	cut := injected{Action: Action{Kind: Partition, Part: Begin, Client: 1, Nodes: []int{0}}, from: msAt(300), to: msAt(300)}
 	for name, c := range map[string]struct {
 		records  []record
@@ -176,17 +181,17 @@ func TestUntold(t *testing.T) {
 		injected []injected
 		want     string
 	}{
-		"told at once":           {records: hold(1010, event{Lost: true}), store: engines.Etcd},
-		"told late":              {records: hold(1300, event{Lost: true}), store: engines.Etcd, want: "went on for 300ms and not at most 250ms"},
-		"never told":             {records: hold(2500, event{}), store: engines.Etcd, want: "told: false"},
+		"told at once":           {records: hold(1010, true), store: engines.Etcd},
+		"told late":              {records: hold(1300, true), store: engines.Etcd, want: "went on for 300ms and not at most 250ms"},
+		"never told":             {records: hold(2500, false), store: engines.Etcd, want: "told: false"},
 		"the machine stalled":    {records: stood, store: engines.Etcd},
-		"by the next renewal":    {records: hold(1300, event{Lost: true}), store: engines.MariaDB},
-		"after the next renewal": {records: hold(1600, event{Lost: true}), store: engines.MariaDB, want: "not at most 583.333333ms"},
-		"not renewed yet":        {records: slices.Delete(hold(1300, event{Lost: true}), 1, 2), store: engines.Etcd},
-		"released before":        {records: hold(900, event{}), store: engines.Etcd},
-		"released at that time":  {records: hold(1100, event{}), store: engines.Etcd},
-		"cut off meanwhile":      {records: hold(1300, event{Lost: true}), store: engines.Etcd, injected: []injected{cut}},
-		"another's lease":        {records: []record{ev(1, 0, event{What: granted, Fence: 6}), ev(1, 5000, event{What: ended, Fence: 6})}, store: engines.Etcd},
+		"by the next renewal":    {records: hold(1300, true), store: engines.MariaDB},
+		"after the next renewal": {records: hold(1600, true), store: engines.MariaDB, want: "not at most 583.333333ms"},
+		"not renewed yet":        {records: slices.Delete(hold(1300, true), 2, 3), store: engines.Etcd},
+		"released before":        {records: hold(900, false), store: engines.Etcd},
+		"released at that time":  {records: hold(1100, false), store: engines.Etcd},
+		"cut off meanwhile":      {records: hold(1300, true), store: engines.Etcd, injected: []injected{cut}},
+		"another's lease":        {records: []record{ev(1, 0, player.Event{What: player.Asked}), ev(1, 0, player.Event{What: player.Granted, Fence: 6}), ev(1, 5000, player.Event{What: player.Ended, Fence: 6})}, store: engines.Etcd},
 	} {
 		r := &run{s: &Schedule{Store: Store(c.store), MaxTTL: time.Second}, spawned: 2, slots: []int{0, 1}, startedAt: make([]Mono, 2), injected: c.injected,
 			ensemble: &ensemble{taken: []takenAway{{"k", 7, msAt(1000)}}}}

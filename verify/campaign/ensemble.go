@@ -13,6 +13,7 @@ import (
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/faultproxy"
+	"github.com/hasplock/hasp/internal/player"
 	"github.com/hasplock/hasp/internal/testserver"
 	"github.com/hasplock/hasp/verify/engines"
 )
@@ -193,9 +194,9 @@ func (e *ensemble) awaitGrant(limit time.Duration) {
 		for _, r := range e.log.from(0) {
 			switch {
 			case r.Key != "k0":
-			case r.What == granted && !r.Shared:
+			case r.What == player.Granted && !r.Shared:
 				holder = r
-			case (r.What == lowered || r.What == ended) && r.Client == holder.Client && r.N == holder.N:
+			case (r.What == player.Lowered || r.What == player.Ended) && r.Client == holder.Client && r.N == holder.N:
 				holder = record{}
 			}
 		}

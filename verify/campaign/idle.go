@@ -13,6 +13,7 @@ import (
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/history"
+	"github.com/hasplock/hasp/internal/player"
 )
 
 const (
@@ -93,7 +94,7 @@ func (r *run) gap() (longest time.Duration) {
 			continue
 		}
 		for _, e := range r.log.from(0) {
-			if e.What == granted && e.At > a.to {
+			if e.What == player.Granted && e.At > a.to {
 				longest = max(longest, e.At.Sub(a.to))
 				break
 			}
@@ -104,50 +105,6 @@ func (r *run) gap() (longest time.Duration) {
 
 // startOf returns when the run started a client.
 func (r *run) startOf(id int) Mono { return r.startedAt[id] }
-
-// attempt is one acquisition as idle judges it.
-type attempt struct {
-	client int
-	key    string
-	shared bool
-
-	asked, queued, granted, lowered, ended, gone, failed Mono // 0: it did not happen
-}
-
-func attemptsOf(records []record) (all []*attempt) {
-	byID := map[acquisition]*attempt{}
-	for _, e := range records {
-		id := acquisition{e.Client, e.N}
-		s := byID[id]
-		if s == nil {
-			if e.What != asked {
-				continue
-			}
-			s = &attempt{client: e.Client, key: e.Key, shared: e.Shared}
-			byID[id] = s
-			all = append(all, s)
-		}
-		switch e.What {
-		case asked:
-			s.asked = e.At
-		case waiting:
-			s.queued = e.At
-		case granted:
-			s.granted = e.At
-		case failed:
-			s.failed = e.At
-		case shares:
-			if e.Err == "" {
-				s.lowered = e.At
-			}
-		case ended:
-			s.ended = e.At
-		case gone:
-			s.gone = cmp.Or(s.gone, e.At)
-		}
-	}
-	return all
-}
 
 // idle finds keys that were available to a waiter for too long, and returns the longest
 // such time, both without stalls of the machine. It only judges waiters that no fault

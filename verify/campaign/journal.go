@@ -6,38 +6,49 @@
 package campaign
 
 import (
+	"cmp"
 	"sync"
 	"time"
 
 	"github.com/hasplock/hasp/internal/player"
 )
 
+// Mono is an instant of the clock that all processes share.
+type Mono = player.Mono
+
+func now() Mono { return player.Now() }
+
 // record is an event of a client.
 type record struct {
 	Client int `json:"client"` // numbers all processes of a run, from 0
-	event
+	player.Event
 	Stalled time.Duration `json:"stalled,omitempty"` // for how long the campaign's own process has not got to run so far
 }
 
-// journal is what all clients of a run reported.
+// journal is what all clients of a run reported, and the book of it.
 type journal struct {
 	mu      sync.Mutex
 	records []record
+	book    *player.Book
 	more    chan struct{} // capacity 1
-
-	registers map[string]*register // by key
-	stalled   func() time.Duration
+	stalled func() time.Duration
 }
 
-func (j *journal) add(r record) {
-	r.Stalled = j.stalled()
+func newJournal(stalled func() time.Duration) *journal {
+	return &journal{book: player.NewBook(), more: make(chan struct{}, 1), stalled: stalled}
+}
+
+// add records what a client said, and returns the answer, if there is one.
+func (j *journal) add(m *player.Member, e player.Event) (answer *player.Order) {
 	j.mu.Lock()
-	j.records = append(j.records, r)
+	j.records = append(j.records, record{m.ID, e, j.stalled()})
+	answer = j.book.Add(m, &e)
 	j.mu.Unlock()
 	select {
 	case j.more <- struct{}{}:
 	default: // already signalled
 	}
+	return answer
 }
 
 // from returns what was reported since the first n records.
@@ -47,10 +58,53 @@ func (j *journal) from(n int) []record {
 	return j.records[n:len(j.records):len(j.records)]
 }
 
-// hear records an event, and answers requests to the registers.
-func (j *journal) hear(m *player.Process, e event) {
-	j.add(record{Client: m.ID, event: e})
-	if e.What == read || e.What == write || e.What == look {
-		m.Send(j.registers[e.Key].serve(e))
+// attempt is one order of a client, and when what came of it; 0: it did not.
+type attempt struct {
+	client, n int
+	key       string
+	shared    bool
+	fence     uint64
+
+	asked, queued, granted, failed Mono
+	renewed                        Mono // first
+	lowered, ended, gone           Mono
+	told                           bool // the holder was told that its lease had ended
+}
+
+// attemptsOf extracts the attempts from what the clients reported.
+func attemptsOf(records []record) (all []*attempt) {
+	type order struct{ client, n int }
+	byOrder := map[order]*attempt{}
+	for _, e := range records {
+		a := byOrder[order{e.Client, e.N}]
+		if a == nil {
+			if e.What != player.Asked {
+				continue
+			}
+			a = &attempt{client: e.Client, n: e.N, key: e.Key, shared: e.Shared}
+			byOrder[order{e.Client, e.N}] = a
+			all = append(all, a)
+		}
+		switch e.What {
+		case player.Asked:
+			a.asked = e.At
+		case player.Waiting:
+			a.queued = e.At
+		case player.Granted:
+			a.granted, a.fence = e.At, e.Fence
+		case player.Failed:
+			a.failed = e.At
+		case player.Renewed:
+			a.renewed = cmp.Or(a.renewed, e.At)
+		case player.Shares:
+			if e.Err == "" {
+				a.lowered = e.At
+			}
+		case player.Ended:
+			a.ended, a.told = e.At, e.Closed != 0
+		case player.Gone:
+			a.gone = cmp.Or(a.gone, e.At)
+		}
 	}
+	return all
 }

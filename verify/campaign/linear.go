@@ -121,17 +121,18 @@ func notLinear(holds []history.Hold, exclusive bool) (found []string, unknown in
 		if !exclusive {
 			continue
 		}
+		tick := func(t time.Time) int64 { return h.Granted + int64(t.Sub(h.From)) }
 		switch {
 		case !h.Lowered.IsZero():
-			add(lockOp{kind: downgrade, fence: h.Fence}, h.Down.UnixNano(), h.Lowered.UnixNano())
+			add(lockOp{kind: downgrade, fence: h.Fence}, tick(h.Down), tick(h.Lowered))
 		case !h.Down.IsZero():
-			add(lockOp{kind: maybe, fence: h.Fence}, h.Down.UnixNano(), int64(never))
+			add(lockOp{kind: maybe, fence: h.Fence}, tick(h.Down), int64(never))
 		}
 		back := int64(never)
 		if !h.Released.IsZero() {
-			back = h.Released.UnixNano()
+			back = tick(h.Released)
 		}
-		add(lockOp{kind: end, fence: h.Fence}, h.To.UnixNano(), back)
+		add(lockOp{kind: end, fence: h.Fence}, tick(h.To), back)
 	}
 	for key, ops := range byKey {
 		switch porcupine.CheckOperationsTimeout(fencedLock(exclusive), ops, linearLimit) {

@@ -6,9 +6,7 @@
 package campaign
 
 import (
-	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -94,94 +92,5 @@ func TestOracles(t *testing.T) {
 				t.Errorf("%s: %s found %q, want anything: %v", name, oracle, r.found, r.want)
 			}
 		}
-	}
-}
-
-// releasedAt is a hold as it was recorded: whether it ended, and when its Release returned.
-func releasedAt(at Mono, over bool, h history.Hold) history.Hold {
-	if h.Released, h.Over = (time.Time{}), over; at != 0 {
-		h.Released = at.Time()
-	}
-	return h
-}
-
-func TestHoldsOf(t *testing.T) {
-	e := func(client int, w what, at, deadline Mono) record {
-		return record{Client: client, event: event{What: w, At: at, N: 1, Key: "k", Fence: uint64(client), Deadline: deadline}}
-	}
-	toRead := func(r record) record { r.Shared = true; return r }
-	got := holdsOf([]record{
-		e(1, asked, 1, 0), e(2, asked, 2, 0), e(3, asked, 3, 0), e(4, asked, 4, 0),
-		e(4, failed, 5, 0),
-		e(1, granted, 10, 50), e(1, renewed, 40, 80), e(1, ended, 60, 80), e(1, renewed, 61, 90), e(1, released, 62, 0), // as it should be
-		e(2, granted, 70, 120), e(2, renewed, 100, 150), // killed
-		e(3, granted, 200, 250), e(3, ended, 300, 250), // too late
-		toRead(e(5, asked, 310, 0)), toRead(e(5, granted, 320, 400)),
-		e(6, asked, 500, 0), e(6, granted, 510, 590), e(6, lowered, 520, 0), e(6, shares, 525, 0), toRead(e(6, ended, 530, 590)),
-	})
-	want := []history.Hold{
-		releasedAt(62, true, asking(1, held(1, 10, 60))),
-		releasedAt(0, false, asking(2, held(2, 70, 150))),
-		releasedAt(0, true, asking(3, held(3, 200, 250))),
-		releasedAt(0, false, reading(asking(310, held(5, 320, 400)))),
-		releasedAt(0, true, loweredAt(520, asking(500, held(6, 510, 530)))),
-	}
-	want[4].Lowered = Mono(525).Time()
-	same := func(a, b history.Hold) bool {
-		before, _, _ := strings.Cut(a.Owner, " to")
-		client, _, _ := strings.Cut(before, ", fence")
-		a.Owner = ""
-		return a == b && client == fmt.Sprintf("client %d, acquisition 1", b.Fence)
-	}
-	if !slices.EqualFunc(got, want, same) {
-		t.Errorf("got %+v\nwant %+v", got, want)
-	}
-}
-
-func TestRegister(t *testing.T) {
-	r := &register{}
-	req := func(w what, fence uint64, v value) answer { return r.serve(event{What: w, Fence: fence, Value: v}) }
-	a := req(read, 1, value{})
-	b := req(read, 2, value{}) // while the first still works
-	if req(write, 2, b.Value).Refused {
-		t.Error("the holder was refused")
-	}
-	if !req(write, 1, a.Value).Refused {
-		t.Error("a stale write was taken")
-	}
-	if r.now != (value{Fenced: 1, Bare: 1}) || r.bareLost != 1 || r.refused != 1 || r.written != 1 || len(r.lost) != 0 {
-		t.Errorf("the register is %+v", r)
-	}
-	// One fence for two is what the fence cannot tell apart, and the oracle can.
-	c, d := req(read, 3, value{}), req(read, 3, value{})
-	req(write, 3, c.Value)
-	req(write, 3, d.Value)
-	if len(r.lost) != 1 {
-		t.Errorf("the lost update was not found: %+v", r)
-	}
-}
-
-func TestRegisterUnderReaders(t *testing.T) {
-	r := &register{}
-	req := func(w what, fence uint64, v value, shared bool) answer {
-		return r.serve(event{What: w, Fence: fence, Value: v, Shared: shared})
-	}
-	first, second := req(read, 5, value{}, true), req(read, 3, value{}, true)
-	if first.Refused || second.Refused || req(look, 5, first.Value, true).Refused {
-		t.Error("readers were refused for their order")
-	}
-	if !req(read, 4, value{}, false).Refused {
-		t.Error("a writer was let in below a reader's fence")
-	}
-	w := req(read, 6, value{}, false)
-	req(write, 6, w.Value, false)
-	if !req(look, 5, first.Value, true).Refused || len(r.lost) != 0 {
-		t.Errorf("a reader was let in below a writer's fence: %+v", r)
-	}
-	late := req(read, 6, value{}, true) // as one whose fence is not above the writer's
-	w = req(read, 6, value{}, false)
-	req(write, 6, w.Value, false)
-	if req(look, 6, late.Value, true); len(r.lost) != 1 {
-		t.Errorf("the change under a reader was not found: %+v", r)
 	}
 }

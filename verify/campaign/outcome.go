@@ -6,10 +6,12 @@
 package campaign
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
 	"github.com/hasplock/hasp/internal/history"
+	"github.com/hasplock/hasp/internal/player"
 	"github.com/hasplock/hasp/verify/engines"
 )
 
@@ -96,7 +98,12 @@ func (o *Outcome) Violated() bool { return slices.ContainsFunc(o.Verdicts, Verdi
 // judge runs every oracle.
 func (r *run) judge(late, hung []string, stalled time.Duration) *Outcome {
 	o := &Outcome{Schedule: r.s, Kinds: r.s.Kinds(), Stalled: stalled, records: r.log.from(0)}
-	o.holds = holdsOf(o.records)
+	book := r.log.book
+	o.holds = book.History()
+	for i := range o.holds {
+		h := &o.holds[i]
+		h.Owner = h.Since(book.Wall(0)) // as the events say when
+	}
 	mayOverlap, mayRepeat := r.s.MayOverlap(), r.s.MayRepeat()
 	verdict := func(oracle string, may, found []string) {
 		o.Verdicts = append(o.Verdicts, Verdict{oracle, may, few(found)})
@@ -104,16 +111,10 @@ func (r *run) judge(late, hung []string, stalled time.Duration) *Outcome {
 	verdict(Exclusion, mayOverlap, history.Overlaps(o.holds))
 	if r.library == "hasp" {
 		verdict(Fences, mayRepeat, history.Falls(o.holds, len(mayOverlap) == 0))
-		var lost []string
-		for _, reg := range r.log.registers {
-			lost = append(lost, reg.lost...)
-		}
-		verdict(Register, mayRepeat, lost)
+		verdict(Register, mayRepeat, book.Changed)
 		var wrong []string
 		wrong, o.Unknown = notLinear(o.holds, len(mayOverlap) == 0)
 		verdict(Linear, mayRepeat, wrong)
-	}
-	if r.library == "hasp" {
 		verdict(TimelyEnd, nil, overdue(o.records, r.s.MaxTTL))
 	}
 	if r.ensemble != nil {
@@ -122,7 +123,7 @@ func (r *run) judge(late, hung []string, stalled time.Duration) *Outcome {
 		verdict(Told, nil, late)
 	}
 	if k, ok := r.s.engine(); ok && slices.Contains(engines.Replicated, k) {
-		verdict(Kept, r.s.MayLose(), lostEarly(o.records, r.ensemble.taken))
+		verdict(Kept, r.s.MayLose(), lostEarly(book.Holds, r.ensemble.taken))
 		o.Gap = r.gap()
 	}
 	if r.s.Store != Redlock {
@@ -139,44 +140,41 @@ func (r *run) judge(late, hung []string, stalled time.Duration) *Outcome {
 
 // count counts what happened.
 func (o *Outcome) count(r *run) {
+	b := r.log.book
+	o.Counts = Counts{Locks: b.Granted, Shared: b.Shared, Failed: b.Failed, Writes: b.Written, Stale: b.Refused, BareLosts: b.Unfenced}
 	c := &o.Counts
-	last := map[int]bool{}
-	for _, e := range o.records {
-		switch e.What {
-		case granted:
-			c.Locks++
-			if e.Shared {
-				c.Shared++
-			}
-			if e.At > r.over && !last[e.Client] {
-				last[e.Client] = true
-				o.Back = max(o.Back, e.At.Sub(r.over))
-			}
-		case failed:
-			if e.Held {
-				c.Refused++
-			} else {
-				c.Failed++
-			}
-		case renewed:
-			c.Renewals++
-		case shares:
-			if e.Err == "" {
-				c.Lowered++
-			}
-		case ended:
-			if e.Lost {
-				c.Lost++
-			}
-		case released:
-			if e.Err == "" {
-				c.Releases++
-			}
+	for _, h := range b.Holds {
+		if !h.Lowered.IsZero() {
+			c.Lowered++
+		}
+		if !h.Released.IsZero() {
+			c.Releases++
 		}
 	}
-	for _, reg := range r.log.registers {
-		c.Writes += reg.written
-		c.Stale += reg.refused
-		c.BareLosts += reg.bareLost
+	last := map[int]bool{}
+	for _, e := range o.records {
+		switch {
+		case e.What == player.Granted && e.At > r.over && !last[e.Client]:
+			last[e.Client] = true
+			o.Back = max(o.Back, e.At.Sub(r.over))
+		case e.What == player.Failed && (e.Kind == player.Held || e.Kind == player.Cancelled):
+			c.Refused++
+		case e.What == player.Renewed:
+			c.Renewals++
+		case e.What == player.Ended && e.Closed != 0:
+			c.Lost++
+		}
 	}
+}
+
+// mostFindings bounds what a verdict lists, because one broken rule shows in many
+// places.
+const mostFindings = 5
+
+// few returns the first few findings.
+func few(found []string) []string {
+	if len(found) > mostFindings {
+		found = append(found[:mostFindings:mostFindings], fmt.Sprintf("and %d more", len(found)-mostFindings))
+	}
+	return found
 }

@@ -20,9 +20,9 @@ import (
 func withProcesses(t *testing.T, f func(r *run)) {
 	t.Helper()
 	_, err := testserver.Perform(t.Context(), func(p *testserver.Program) any {
-		r := &run{s: &Schedule{}, t: p, log: &journal{more: make(chan struct{}, 1), stalled: noStall}, patience: 100 * time.Millisecond, over: 1000}
+		r := &run{s: &Schedule{}, t: p, log: newJournal(noStall), patience: 100 * time.Millisecond, over: 1000}
 		for i := range r.processes {
-			m, err := player.Start(i, exec.Command("sleep", "1000"), r.log.hear)
+			m, err := player.Start(i, exec.Command("sleep", "1000"), func(*player.Process, player.Event) {})
 			p.Must(err)
 			p.Cleanup(m.Kill)
 			r.processes[i] = m
@@ -40,8 +40,8 @@ func noStall() time.Duration { return 0 }
 // Who never gets the lock again is found, and who gets it late.
 func TestProgressIsJudged(t *testing.T) {
 	withProcesses(t, func(r *run) {
-		got := func(client int, at Mono) {
-			r.log.add(record{Client: client, event: event{What: granted, At: at}})
+		got := func(id int, at Mono) {
+			r.log.add(client(id), player.Event{What: player.Granted, At: at})
 		}
 		got(0, r.over+1)
 		got(1, r.over-1) // before the faults had ended

@@ -201,8 +201,8 @@ func (o *Outcome) Explain(w io.Writer) {
 		if r.Deadline != 0 {
 			fmt.Fprintf(w, " deadline %.6f", time.Duration(r.Deadline).Seconds())
 		}
-		if r.Try || r.Lost || r.Err != "" {
-			fmt.Fprintf(w, " try=%v shared=%v lost=%v %s", r.Try, r.Shared, r.Lost, r.Err)
+		if r.Lost || r.Err != "" {
+			fmt.Fprintf(w, " shared=%v lost=%v %s %s", r.Shared, r.Lost, r.Kind, r.Err)
 		}
 		fmt.Fprintln(w)
 	}

@@ -8,8 +8,10 @@ package campaign
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"slices"
 	"syscall"
@@ -83,7 +85,7 @@ func perform(ctx context.Context, library, broken string, s *Schedule) (*Outcome
 	}
 	begun := now()
 	out, err := testserver.Perform(ctx, func(t *testserver.Program) *Outcome {
-		r := &run{t: t, library: library, broken: broken, s: s, log: &journal{more: make(chan struct{}, 1), registers: map[string]*register{}}, patience: hangLimit + s.beside()}
+		r := &run{t: t, library: library, broken: broken, s: s, patience: hangLimit + s.beside()}
 		if s.Shared {
 			var err error
 			r.state, err = os.MkdirTemp("", "hasp-waits-")
@@ -100,10 +102,7 @@ func perform(ctx context.Context, library, broken string, s *Schedule) (*Outcome
 
 func (r *run) all() *Outcome {
 	lost := stall.Watch(r.t)
-	r.log.stalled = lost
-	for k := range keys {
-		r.log.registers[fmt.Sprintf("k%d", k)] = &register{}
-	}
+	r.log = newJournal(lost)
 	if r.s.Wired {
 		r.wires = newWires(r.t)
 	}
@@ -150,7 +149,7 @@ func (r *run) begin() {
 	limit := time.NewTimer(r.patience)
 	defer limit.Stop()
 	stood := r.log.stalled()
-	for !slices.ContainsFunc(r.log.from(0), func(e record) bool { return e.What == granted }) {
+	for !slices.ContainsFunc(r.log.from(0), func(e record) bool { return e.What == player.Granted }) {
 		select {
 		case <-r.log.more:
 		case <-limit.C:
@@ -226,15 +225,33 @@ func (r *run) admit() error {
 	return errors.Join(c.Admit(ctx), c.Close(), closeAll(conns))
 }
 
-func (r *run) job(slot int) job {
-	j := job{Library: r.library, Store: r.s.Store, Broken: r.broken, MaxTTL: r.s.MaxTTL, Skew: r.s.Skew[slot], State: r.state, Strict: r.s.Strict, Long: r.s.Long, Hasty: r.s.Hasty, Polls: r.s.Polls, Longest: cmp.Or(r.s.Longest, r.s.MaxTTL*3/2), Seed: r.s.Seed<<8 + uint64(r.spawned)}
-	j.Addrs = r.servers.addrs(slot)
-	return j
+// job is that of the client of a slot; timeout is of a node.
+func (r *run) job(slot int, timeout time.Duration) player.Job {
+	extra, err := json.Marshal(job{Library: r.library, Store: r.s.Store, Addrs: r.servers.addrs(slot), Skew: r.s.Skew[slot], State: r.state,
+		Timeout: timeout, Strict: r.s.Strict, Session: r.spawned%2 == 0}) // leases of some clients depend on sessions, and those of others do not
+	r.t.Must(err)
+	return player.Job{TTL: r.s.MaxTTL, Broken: r.broken, Extra: extra}
 }
 
 // spawn starts a client for a slot.
 func (r *run) spawn(slot int) error {
-	m, err := player.Spawn(r.spawned, r.wires.client(slot), clientEnv, r.job(slot), r.log.hear)
+	var c player.Member
+	draws, rest := rand.New(rand.NewPCG(r.s.Seed<<8+uint64(r.spawned), 1)), time.Duration(0)
+	m, err := player.Spawn(r.spawned, r.wires.client(slot), clientEnv, r.job(slot, 0), func(p *player.Process, e player.Event) {
+		c.Process = p
+		if answer := r.log.add(&c, e); answer != nil {
+			p.Send(answer)
+		}
+		switch e.What {
+		case player.Ready:
+			o := r.draw(draws)
+			time.AfterFunc(rest, func() { p.Send(o) })
+		case player.Failed:
+			rest = between(draws, 5*time.Millisecond, 60*time.Millisecond)
+		case player.Released:
+			rest = between(draws, 0, 30*time.Millisecond)
+		}
+	})
 	if err != nil {
 		return err
 	}
@@ -243,6 +260,32 @@ func (r *run) spawn(slot int) error {
 	r.processes[slot] = m
 	r.t.Cleanup(m.Kill)
 	return nil
+}
+
+// draw draws the next order of a client: one key, which it uses without checking that its lease is valid, like a process
+// that was stopped between the check and the write.
+func (r *run) draw(draws *rand.Rand) player.Order {
+	s, shares := r.s, r.library == "hasp"
+	o := player.Order{
+		Wants: []player.Want{{Key: fmt.Sprintf("k%d", draws.IntN(keys)), Shared: shares && draws.IntN(5) < 2}},
+		Try:   draws.IntN(5) == 0 || s.Polls,
+		Limit: between(draws, time.Second, 9*time.Second), Hold: between(draws, 2*time.Millisecond, 40*time.Millisecond),
+	}
+	if s.Hasty && draws.IntN(2) == 0 {
+		o.Limit = between(draws, 20*time.Millisecond, 800*time.Millisecond)
+	}
+	if draws.IntN(s.Long) == 0 { // long enough for a renewal or two
+		o.Hold = between(draws, s.MaxTTL/3, cmp.Or(s.Longest, s.MaxTTL*3/2))
+	}
+	if shares && !o.Wants[0].Shared && draws.IntN(3) == 0 { // and half of it as a reader
+		o.Downgrade, o.Hold = true, o.Hold*3/4
+	}
+	return o
+}
+
+// between returns a random time.
+func between(draws *rand.Rand, from, to time.Duration) time.Duration {
+	return from + time.Duration(draws.Int64N(int64(to-from)))
 }
 
 // readmitted waits until all nodes vote again, also those that lost data, and
@@ -293,7 +336,7 @@ func (r *run) recover(lost func() time.Duration) (late []string) {
 	for seen := 0; len(waiting) > 0; {
 		for _, e := range r.log.from(seen) {
 			seen++
-			if e.What == granted && e.At > r.over && waiting[e.Client] {
+			if e.What == player.Granted && e.At > r.over && waiting[e.Client] {
 				delete(waiting, e.Client)
 				if took := e.At.Sub(r.over); took > recoveryLimit+r.s.beside()+lost()-before {
 					late = append(late, fmt.Sprintf("client %d had the lock only %v after the faults", e.Client, took))
@@ -321,7 +364,7 @@ func (r *run) recover(lost func() time.Duration) (late []string) {
 // stacks.
 func (r *run) stopClients() (hung []string) {
 	for _, m := range r.processes {
-		go m.Send(answer{Stop: true})
+		go m.Send(player.Order{Stop: true})
 	}
 	limit := time.NewTimer(r.patience)
 	defer limit.Stop()

@@ -254,7 +254,7 @@ func onlyOne(ctx context.Context, w *world) error {
 // arrives after the owner's release.
 func overtakenTry(ctx context.Context, w *world) error {
 	o := &overtaken{member: w.stores[0], released: make(chan struct{}), came: make(chan struct{})}
-	first, err := hasp.New(w.broken.alone(o, newWitness(func(event) {})), nil)
+	first, err := hasp.New(w.broken.alone(o, newWitness()), nil)
 	if err != nil {
 		return err
 	}

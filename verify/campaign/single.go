@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hasplock/hasp/internal/player"
 	"github.com/hasplock/hasp/internal/testserver"
 )
 
@@ -71,24 +72,29 @@ func single(t *testserver.Program, library string, fault Kind) Single {
 		r.nodes[i].links[1].Refuse()
 		r.nodes[4-i].links[0].Refuse()
 	}
-	var both [2]locker
+	var both [2]player.Locks
 	for i := range both {
 		var err error
-		j := r.job(i)
-		j.Timeout = singleTimeout
-		both[i], err = open(&j, func(event) error { return nil })
+		both[i], err = open(r.job(i, singleTimeout), nil)
 		t.Must(err)
-		defer func() { _ = both[i].close() }() // a client without its nodes cannot release
+		defer func() { _ = both[i].Close() }() // a client without its nodes cannot release
 	}
-	lock := func(i int, limit time.Duration) (lease, error) {
+	lock := func(i int, limit time.Duration) (player.Lease, error) {
 		ctx, cancel := context.WithTimeout(t.Context(), limit)
 		defer cancel()
-		return both[i].lock(ctx, &turn{n: 1, key: "k"})
+		h, err := player.Acquire(ctx, both[i], &player.Order{Wants: []player.Want{{Key: "k"}}}, singleTTL)
+		if err != nil {
+			return nil, err
+		}
+		return h.Leases[0], nil
 	}
 	first, err := lock(0, hangLimit)
 	t.Must(err)
-	reg := &register{}
-	read1 := reg.serve(event{What: read, Fence: first.fence()})
+	book := player.NewBook()
+	uses := func(l player.Lease, what player.What, value int) *player.Order {
+		return book.Add(&player.Member{}, &player.Event{What: what, Key: "k", Fence: l.Fence(), Value: value})
+	}
+	read1 := uses(first, player.Read, 0)
 
 	switch fault {
 	case ClockForward:
@@ -110,12 +116,12 @@ func single(t *testserver.Program, library string, fault Kind) Single {
 		got.Why = err.Error()
 		return got
 	}
-	got.Two = now() < first.deadline()
-	read2 := reg.serve(event{What: read, Fence: second.fence()})
-	reg.serve(event{What: write, Fence: second.fence(), Value: read2.Value})
-	late := reg.serve(event{What: write, Fence: first.fence(), Value: read1.Value})
-	got.Caught = late.Refused
-	if now() >= first.deadline() {
+	stands := func() bool { return time.Now().Before(first.Deadline()) }
+	got.Two = stands()
+	read2 := uses(second, player.Read, 0)
+	uses(second, player.Write, read2.Value)
+	got.Caught = uses(first, player.Write, read1.Value).Refused
+	if !stands() {
 		t.Must(errors.New("the scenario took longer than the lease"))
 	}
 	return got

@@ -7,8 +7,9 @@ package campaign
 
 import (
 	"fmt"
-	"slices"
 	"time"
+
+	"github.com/hasplock/hasp/internal/player"
 )
 
 // drift is by how much a lease is shorter than its TTL, because clocks differ.
@@ -27,35 +28,15 @@ func overdue(records []record, ttl time.Duration) (found []string) {
 			found = append(found, fmt.Sprintf("client %d, acquisition %d: ", r.Client, r.N)+fmt.Sprintf(format, args...))
 		}
 		switch past := r.At.Sub(r.Deadline); {
-		case r.What == granted || r.What == renewed:
+		case r.What == player.Granted || r.What == player.Renewed:
 			if late := r.Deadline.Sub(r.Most); r.Most != 0 && late > 0 {
 				says("its deadline is %v later than it may be", late)
 			}
-		case r.What != ended:
-		case r.Stands && (r.Lost || past > 0):
-			says("its Err is nil %v after the deadline, its Done closed: %v", past, r.Lost)
-		case r.Lost && past > drift(ttl)+stalled(own, r.Deadline):
+		case r.What != player.Ended:
+		case !r.Lost && (r.Closed != 0 || past > 0):
+			says("its Err is nil %v after the deadline, its Done closed: %v", past, r.Closed != 0)
+		case r.Closed != 0 && past > drift(ttl)+stalled(own, r.Deadline):
 			says("its Done was closed %v after the deadline", past)
-		}
-	}
-	return found
-}
-
-// lostEarly finds leases that were lost before their deadline, though nobody took them away: the store did not have them any more, as
-// their holder heard, or as their release found.
-func lostEarly(records []record, taken []takenAway) (found []string) {
-	deadlines := map[acquisition]Mono{}
-	for _, r := range records {
-		id := acquisition{r.Client, r.N}
-		switch r.What {
-		case granted, renewed:
-			deadlines[id] = max(deadlines[id], r.Deadline)
-		case ended, released:
-			away := slices.ContainsFunc(taken, func(t takenAway) bool { return t.key == r.Key && t.fence == r.Fence })
-			if left := deadlines[id].Sub(r.At); r.Lost && left > 0 && !away {
-				deadlines[id] = 0 // once
-				found = append(found, fmt.Sprintf("client %d, acquisition %d: its lease of %s with fence %d was lost %v before its deadline", r.Client, r.N, r.Key, r.Fence, left))
-			}
 		}
 	}
 	return found

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/hasplock/hasp/internal/player"
 )
 
 // toldLimit is how long it may take until a holder hears that its lease was taken away. It is milliseconds;
@@ -20,14 +22,18 @@ const toldLimit = 250 * time.Millisecond
 // lease yet, learns it by the next renewal, a third of the TTL later. It only judges holders that no other fault affects.
 func (r *run) untold(records []record) (found []string, judged int, longest time.Duration) {
 	k, _ := r.s.engine()
-	out := r.outages()
+	out, all := r.outages(), attemptsOf(records)
 	for _, t := range r.ensemble.taken {
-		h := holderOf(records, t)
+		i := slices.IndexFunc(all, func(a *attempt) bool { return a.key == t.key && a.fence == t.fence })
+		if i < 0 {
+			continue
+		}
+		h := all[i]
 		limit := toldLimit
 		if !k.Tells() || h.renewed == 0 || h.renewed > t.at {
 			limit += r.s.MaxTTL / 3
 		}
-		if h.ended == 0 || h.ended < t.at {
+		if h.ended < t.at { // or never
 			continue
 		}
 		affects := func(o outage) bool {
@@ -38,35 +44,26 @@ func (r *run) untold(records []record) (found []string, judged int, longest time
 		}
 		judged++
 		stood := taken(records, t.at, h.ended, func(int) bool { return false })
-		if h.lost {
-			longest = max(longest, h.ended.Sub(t.at)-stood)
+		late := h.ended.Sub(t.at)
+		if h.told {
+			longest = max(longest, late-stood)
 		}
-		if late := h.ended.Sub(t.at); late > limit+stood {
+		if late > limit+stood {
 			found = append(found, fmt.Sprintf("client %d, acquisition %d of %q with fence %d: its lease was taken away at %.6f, and it went on for %v and not at most %v (told: %v)",
-				h.client, h.n, t.key, t.fence, time.Duration(t.at).Seconds(), late, limit+stood, h.lost))
+				h.client, h.n, t.key, t.fence, time.Duration(t.at).Seconds(), late, limit+stood, h.told))
 		}
 	}
 	return found, judged, longest
 }
 
-// holder is an acquisition whose lease was taken away.
-type holder struct {
-	client, n      int
-	renewed, ended Mono // the first renewal, and the end; 0: there was none
-	lost           bool
-}
-
-func holderOf(records []record, t takenAway) (h holder) {
-	for _, e := range records {
-		switch {
-		case e.Key != t.key || e.Fence != t.fence:
-		case e.What == granted:
-			h = holder{client: e.Client, n: e.N}
-		case e.What == renewed && h.renewed == 0:
-			h.renewed = e.At
-		case e.What == ended:
-			h.ended, h.lost = e.At, e.Lost
+// lostEarly finds leases that were lost before their deadline, as their holder was told or their release found, though nobody took
+// them away.
+func lostEarly(holds []*player.Hold, taken []takenAway) (found []string) {
+	for _, h := range holds {
+		away := slices.ContainsFunc(taken, func(t takenAway) bool { return t.key == h.Key && t.fence == h.Fence })
+		if h.Early > 0 && !away {
+			found = append(found, fmt.Sprintf("%s: its lease of %s with fence %d was lost %v before its deadline", h.Owner, h.Key, h.Fence, h.Early))
 		}
 	}
-	return h
+	return found
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/player"
 )
 
 // witness wraps hasp's engine, and computes how late the deadline of each lease may be:
@@ -20,14 +21,14 @@ import (
 // over, as of a lease that the refusal before granted for until its end. It also reports when the store has
 // answered a release.
 type witness struct {
-	report func(event)
-	slow   atomic.Int64 // ns, see usual
+	report func(player.Event) // set before a request
+	slow   atomic.Int64       // ns, see usual
 
-	mu    sync.Mutex
-	now   *turn            // that the next new owner belongs to
-	turns map[string]*turn // by owner
-	most  map[string]Mono
-	seen  map[string]refusal // the latest of each owner
+	mu     sync.Mutex
+	n      int            // the order that the next new owner belongs to
+	orders map[string]int // by owner
+	most   map[string]Mono
+	seen   map[string]refusal // the latest of each owner
 }
 
 // refusal is when a Try was sent that was refused, and when that was on the store's clock.
@@ -36,29 +37,29 @@ type refusal struct {
 	at   time.Duration
 }
 
-func newWitness(report func(event)) *witness {
-	return &witness{report: report, turns: map[string]*turn{}, most: map[string]Mono{}, seen: map[string]refusal{}}
+func newWitness() *witness {
+	return &witness{orders: map[string]int{}, most: map[string]Mono{}, seen: map[string]refusal{}}
 }
 
-// takes records that a turn begins.
-func (w *witness) takes(t *turn) {
+// takes records that an order begins.
+func (w *witness) takes(n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.now = t
+	w.n = n
 }
 
 func (w *witness) asks(owner string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.turns[owner] == nil {
-		w.turns[owner] = w.now
+	if w.orders[owner] == 0 {
+		w.orders[owner] = w.n
 	}
 }
 
-func (w *witness) of(owner string) (turn *turn, most Mono) {
+func (w *witness) of(owner string) (n int, most Mono) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.turns[owner], w.most[owner]
+	return w.orders[owner], w.most[owner]
 }
 
 func (w *witness) note(owner string, at Mono, ttl time.Duration) {
@@ -154,8 +155,8 @@ func (d watched) Release(ctx context.Context, r driver.ReleaseRequest) error {
 	at := now()
 	err := d.Driver.Release(ctx, r)
 	d.by.took(at)
-	if t, _ := d.by.of(r.Owner); t != nil && (err == nil || errors.Is(err, driver.ErrNotHeld)) {
-		d.by.report(t.event(gone))
+	if n, _ := d.by.of(r.Owner); n != 0 && (err == nil || errors.Is(err, driver.ErrNotHeld)) {
+		d.by.report(player.Event{What: player.Gone, N: n, Key: r.Key, Owner: r.Owner})
 	}
 	return err
 }

@@ -81,7 +81,7 @@ func (w *world) actor(skew time.Duration, reach ...int) (*actor, error) {
 	for i := range nodes {
 		all = append(all, &nodeLink{member: w.stores[i], a: a, i: i})
 	}
-	d := w.broken.compose(all, skew, &quorum.Options{NodeTimeout: 2 * time.Second}, newWitness(func(event) {}))
+	d := w.broken.compose(all, skew, &quorum.Options{NodeTimeout: 2 * time.Second}, newWitness())
 	var err error
 	a.locks, err = hasp.New(d, nil)
 	return a, err
