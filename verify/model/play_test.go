@@ -79,24 +79,25 @@ type undone struct {
 	stale    bool                                           // an answer to an earlier round counts as one to the latest
 }
 
-// play returns where the code departs from the story, and what is wrong in the end.
-func play(t *testing.T, s trace, u undone) (leaves []string, wrong string) {
+// play returns the steps, each with how the code departs from it, and what is wrong in the end.
+func play(t *testing.T, s trace, u undone) (lines []string, wrong string) {
 	synctest.Test(t, func(t *testing.T) {
 		p := open(t, s, u)
-		for k, s := range s.Steps {
-			why := ""
+		for _, s := range s.Steps {
+			line, why := s.String(), ""
 			if s.Actor == "" {
 				p.fault(s)
 			} else {
 				why = p.step(int(s.Actor[0]-'A'), s)
 			}
 			if why != "" {
-				leaves = append(leaves, fmt.Sprintf("%d. %s: %s", k+1, s, why))
+				line += departs + why
 			}
+			lines = append(lines, line)
 		}
 		wrong = p.wrong
 	})
-	return leaves, wrong
+	return lines, wrong
 }
 
 func open(t testing.TB, s trace, u undone) *player {
