@@ -25,7 +25,7 @@ type Case struct {
 	Name  string
 	Kind  Kind
 	About string // what is special in it: the rule that is removed, or the faults
-	Model any    // Fences, Votes, Again, Ballots, Floor, Handover or Session
+	Model any    // Fences, Votes, Ballots, Floor, Handover or Session
 	Long  bool   // too large for the short run, at least under the race detector
 
 	// Search looks for something wrong in at most about limit states.
@@ -46,7 +46,7 @@ func (c Case) Replays() bool {
 
 // Cases returns all searches.
 func Cases() []Case {
-	return slices.Concat(fencesCases(), floorCases(), votesCases(), againCases(), ballotsCases(),
+	return slices.Concat(fencesCases(), floorCases(), votesCases(), ballotsCases(),
 		handoverCases(), handoverProgress(), sessionCases(), sessionProgress(), progressCases())
 }
 
@@ -98,6 +98,12 @@ func fencesCases() []Case {
 			Fences{Owners: 2, Top: 3, Restores: true, Votes: true, Revive: true}),
 		of(Safe, "fences/no revival with restore, raise", "the same with a second round",
 			Fences{Owners: 2, Top: 3, Raises: true, Restores: true, Duplicates: 1, Votes: true, Revive: true}).long(),
+
+		of(Safe, "again/as it should be", "votes are withdrawn up to the fences proposed so far, and the next Try raises standing fences",
+			Fences{Owners: 2, Top: 4, Raises: true, Withdraws: true}),
+		of(Refuted, "again/blunt", "a vote is withdrawn whatever its fence", Fences{Owners: 2, Top: 3, Raises: true, Withdraws: true, AnyFence: true}),
+		of(Refuted, "again/stood", "the next Try is made without Raise, and counts standing votes that are being withdrawn",
+			Fences{Owners: 2, Top: 3, Raises: true, Withdraws: true, NoRaise: true}),
 
 		of(Refuted, "fences/no comparison", "a free node grants any fence", Fences{Owners: 2, Top: 2, NoCompare: true}),
 		of(Refuted, "fences/no floor", "what a node forgets is not covered by a floor", Fences{Owners: 2, Top: 2, Forget: true, NoFloor: true}),
@@ -172,14 +178,6 @@ func votesCases() []Case {
 			Votes{TTL: both(3), End: 4, Rounds: first, Restores: true, Late: true, Flaky: 1, Restarts: 1}).long(),
 		of(Refuted, "votes/no tombstone", "a Try is granted after its Release", Votes{TTL: both(2), End: 3, Releases: true, Tombs: true, Forgetful: true}),
 		of(Limit, "votes/clock step", "the wall clock of a node that votes is stepped forward", Votes{TTL: both(2), End: 4, Flaky: 1, Jumps: 1}),
-	}
-}
-
-func againCases() []Case {
-	return []Case{
-		of(Safe, "again/as it should be", "votes are withdrawn up to the fences proposed so far, and the next Try raises standing fences", Again{}),
-		of(Refuted, "again/blunt", "a vote is withdrawn whatever its fence", Again{AnyFence: true}),
-		of(Refuted, "again/stood", "the next Try is made without Raise, and counts standing votes that are being withdrawn", Again{Stood: true}),
 	}
 }
 

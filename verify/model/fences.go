@@ -23,6 +23,7 @@ type Fences struct {
 	Others     bool // other keys raise the floors of nodes
 	Forget     bool // nodes forget the fences of a key that is free, which raises their floor
 	Raises     bool // owners propose once more, with Raise
+	Withdraws  bool // who proposes once more withdraws its votes first; nothing else ends a lease, and no two may hold
 	Restores   bool // holders ask for votes with Restore, at any time from then on
 	Votes      bool // judge also the order of the votes that each node gave, which must be that of their fences
 	Revive     bool // judge also whether a lease can be confirmed that another's hold interrupted
@@ -33,6 +34,7 @@ type Fences struct {
 	Lower      bool // a standing fence becomes the proposed one, even if that is lower
 	Echo       bool // the holder is answered with the fence it proposes, not with the standing one
 	NoRaise    bool // the second proposal is made without Raise
+	AnyFence   bool // a vote is withdrawn whatever its fence
 	OldRounds  bool // answers of a round before the latest are counted, too
 	Mixed      bool // votes for different fences are counted together
 	Minority   bool // one vote is enough
@@ -54,6 +56,7 @@ type fencesMessages struct {
 	sent  [2]int8 // how often the Try of a round was carried out
 	got   [2]int8 // the fence that it was answered with, 0: none
 	row   [2]int8 // how many fences
+	back  bool    // a withdrawal of the first vote is in flight
 	gave  bool    // a Restore was carried out
 	renew bool    // a Renew after an interruption was carried out
 }
@@ -78,6 +81,7 @@ var fencesWrong = []string{
 	"an owner that began after another held got a fence that is not larger",
 	"a vote of a node has a fence that is not above that of its earlier vote for another",
 	"a lease stands again although another held the key in between",
+	"both hold the key at once",
 }
 
 // system returns the transition system of the model.
@@ -135,7 +139,8 @@ func (m Fences) ofOwner(s fencesState, j int, emit func(Step, fencesState)) {
 			n := s
 			n.o[j].h[1] = h
 			for i := range n.n {
-				if v := &n.n[i].of[j]; !m.OldRounds {
+				v := &n.n[i].of[j]
+				if v.back = m.Withdraws && v.got[0] > 0; !m.OldRounds {
 					v.got[0], v.row[0] = 0, 0
 				}
 			}
@@ -163,6 +168,17 @@ func (m Fences) ofOwner(s fencesState, j int, emit func(Step, fencesState)) {
 			}
 			emit(Step{who, act, i, r + 1}, n)
 		}
+	}
+	for i, x := range s.n {
+		if !x.of[j].back {
+			continue
+		}
+		n := s
+		y := &n.n[i]
+		if y.of[j].back = false; x.owner == int8(j) && (m.AnyFence || x.fence <= o.h[0]) {
+			y.owner, y.fence = -1, 0
+		}
+		emit(Step{who, Released, i, 1}, n)
 	}
 	if o.held == 0 {
 		m.count(s, j, emit)
@@ -260,7 +276,7 @@ func (m Fences) count(s fencesState, j int, emit func(Step, fencesState)) {
 			row = rows[len(rows)-1]
 		}
 		n := s
-		n.hold(j, f, row, counted)
+		m.hold(&n, j, f, row, counted)
 		emit(Step{owner(j), Hold, -1, int(f)}, n)
 	}
 }
@@ -268,11 +284,11 @@ func (m Fences) count(s fencesState, j int, emit func(Step, fencesState)) {
 // ofNode emits what may happen to a node by itself.
 func (m Fences) ofNode(s fencesState, i int, emit func(Step, fencesState)) {
 	x := s.n[i]
-	if x.owner >= 0 {
+	if x.owner >= 0 && !m.Withdraws {
 		n := s
 		n.n[i].owner, n.n[i].fence = -1, 0
 		emit(Step{"", Vanish, i, 0}, n)
-	} else if m.Forget && x.key > 0 {
+	} else if x.owner < 0 && m.Forget && x.key > 0 {
 		n := s
 		n.n[i].key = 0
 		if !m.NoFloor {
@@ -288,7 +304,7 @@ func (m Fences) ofNode(s fencesState, i int, emit func(Step, fencesState)) {
 }
 
 // hold makes j a holder and judges its fences.
-func (s *fencesState) hold(j int, fence, row int8, counted [nodes]bool) {
+func (m Fences) hold(s *fencesState, j int, fence, row int8, counted [nodes]bool) {
 	o := &s.o[j]
 	o.held, o.first = fence, fence-row+1
 	for k := range s.o {
@@ -296,7 +312,9 @@ func (s *fencesState) hold(j int, fence, row int8, counted [nodes]bool) {
 		if k == j || p.held == 0 {
 			continue
 		}
-		if o.first <= p.held && p.first <= o.held {
+		if m.Withdraws {
+			s.wrong = 5
+		} else if o.first <= p.held && p.first <= o.held {
 			s.wrong = 1
 		} else if o.after&(1<<k) != 0 && o.first <= p.held {
 			s.wrong = 2

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -115,6 +116,7 @@ func open(t testing.TB, s trace, u undone) *player {
 		}
 	}
 	p.fences, p.judge.fenced = s.Model.(model.Fences)
+	p.judge.fenced = p.judge.fenced && !p.fences.Withdraws
 	for i := range p.nodes {
 		p.nodes[i] = newNode(max(p.maxTTL(0), p.ttl(0), p.ttl(1)))
 		p.admit(i)
@@ -192,9 +194,6 @@ func (p *player) fault(s model.Step) {
 // step carries out a step of an owner, and returns how the code departs from it.
 func (p *player) step(j int, s model.Step) (leaves string) {
 	c := p.owners[j]
-	if _, again := p.story.Model.(model.Again); again && len(c.rounds) == 0 { // it has no step for that
-		p.propose(j, 1+2*j)
-	}
 	switch s.Act {
 	case model.Propose:
 		p.began[j] = len(p.held)
@@ -216,7 +215,7 @@ func (p *player) step(j int, s model.Step) (leaves string) {
 	case model.Renewed:
 		return p.renewed(j, s)
 	case model.Release:
-		return p.release(j)
+		p.release(j)
 	case model.Released:
 		return p.released(c, s.Node)
 	case model.Look, model.Admit:
@@ -272,7 +271,7 @@ func (p *player) try(j int, s model.Step) (leaves string) {
 	}
 	round := c.rounds[s.Value-1]
 	r := round.Request(s.Node)
-	r.Raise = r.Raise && !p.fences.NoRaise && !p.noRaise
+	r.Raise = r.Raise && (!p.fences.NoRaise || p.fences.Withdraws) && !p.noRaise
 	res, err := c.nodes[s.Node].Vote(context.Background(), r)
 	if p.timed && res.Why == driver.FenceTooLow { // these models have no fences
 		higher := r
@@ -290,7 +289,8 @@ func (p *player) try(j int, s model.Step) (leaves string) {
 	if p.stale {
 		reply.Round = c.rounds[len(c.rounds)-1].Round
 	}
-	if _, again := p.story.Model.(model.Again); again && j == 0 && s.Value == 1 {
+	raises := func(a model.Step) bool { return a.Act == model.Raise && a.Actor == s.Actor }
+	if p.fences.Withdraws && s.Value == 1 && slices.ContainsFunc(p.story.Steps, raises) {
 		c.late = append(c.late, reply)
 		return answer(res, err)
 	}
@@ -404,14 +404,8 @@ func (p *player) renewed(j int, s model.Step) (leaves string) {
 	return p.lasts(c.until, s.Value)
 }
 
-// release ends an attempt: to ask again, where the story is about that.
-func (p *player) release(j int) (leaves string) {
+func (p *player) release(j int) {
 	c := p.owners[j]
-	if _, again := p.story.Model.(model.Again); again {
-		p.end(c)
-		p.propose(j, 2+2*j)
-		return ""
-	}
 	c.gone = true
 	r := c.ballot.Release(driver.ReleaseRequest{Claim: p.request(j).Claim, TTL: p.ttl(j)}, ballot.None)
 	for i := range nodes {
@@ -419,7 +413,6 @@ func (p *player) release(j int) (leaves string) {
 			c.backs[i] = append(c.backs[i], r.Request(i))
 		}
 	}
-	return ""
 }
 
 func (p *player) released(c *client, i int) (leaves string) {
