@@ -115,16 +115,7 @@ type ballotsState struct {
 	o       [3]ballotsOwner
 	granted [2]int8 // the largest fence that a majority granted: to any, and to one that writes
 	used    [3]int8 // late, lost, twins
-	wrong   int8
-}
-
-var ballotsWrong = []string{
-	"",
-	"an owner holds the key, and a majority no longer has its vote",
-	"both hold the key at once, and one of them writes",
-	"a fence is not above one that was granted before it was asked for",
-	"a ballot is forgotten, and a node has a vote of its owner",
-	"a ballot is forgotten, and a vote may still be granted",
+	wrong   verdict
 }
 
 // pool numbers ballots, so that states are small.
@@ -170,7 +161,7 @@ func (m Ballots) system() system[ballotsState] {
 		init:  []ballotsState{s},
 		next:  w.next,
 		canon: w.canon,
-		wrong: func(s ballotsState) string { return ballotsWrong[s.wrong] },
+		wrong: func(s ballotsState) string { return verdicts[s.wrong] },
 	}
 }
 
@@ -302,7 +293,7 @@ func (m ballots) decideRound(s ballotsState, j int, emit func(Step, ballotsState
 			p.step, p.fence = holding, int8(step.Result.Fence)
 			act = Step{owner(j), Hold, -1, int(p.fence)}
 			if p.fence <= p.floor {
-				n.wrong = 3
+				n.wrong = says("a fence is not above one that was granted before it was asked for")
 			}
 			n.granted[0] = max(n.granted[0], p.fence)
 			if !m.reads(j) {
@@ -561,11 +552,11 @@ func (m ballots) judge(s *ballotsState) {
 				votes += int(bit(s.n[i].votes[j] == o.fence))
 			}
 			if votes < need && !m.Minority {
-				s.wrong = 1
+				s.wrong = says("an owner holds the key, and a majority no longer has its vote")
 			}
 			for k := range j {
 				if s.o[k].step == holding && !(m.reads(j) && m.reads(k)) {
-					s.wrong = 2
+					s.wrong = says("both hold the key at once, and one of them writes")
 				}
 			}
 		}
@@ -584,11 +575,11 @@ func (m ballots) leftovers(s *ballotsState, j int) {
 		of := &n.of[j]
 		takes := func(w back) bool { return w.at == sent && (w.upTo == 0 || w.upTo >= n.votes[j]) }
 		if n.votes[j] != 0 && !slices.ContainsFunc(of.backs[:], takes) {
-			s.wrong = 4
+			s.wrong = says("a ballot is forgotten, and a node has a vote of its owner")
 		}
 		buries := n.tombs[j] || slices.ContainsFunc(of.backs[:], func(w back) bool { return w.at == sent && w.unsettled })
 		if !buries && slices.ContainsFunc(of.votes[:], func(v vote) bool { return v.at == sent || v.at == silent }) {
-			s.wrong = 5
+			s.wrong = says("a ballot is forgotten, and a vote may still be granted")
 		}
 	}
 }

@@ -25,6 +25,18 @@ type system[S comparable] struct {
 	wrong func(S) string
 }
 
+// verdict is what is wrong with a state, by its number among verdicts, since states are small; 0: nothing.
+type verdict int8
+
+var verdicts = []string{""}
+
+func says(text string) verdict {
+	if !slices.Contains(verdicts, text) {
+		verdicts = append(verdicts, text)
+	}
+	return verdict(slices.Index(verdicts, text))
+}
+
 // Report is the outcome of a search.
 type Report struct {
 	States int    // states found; those that differ only in node names count once
@@ -46,17 +58,26 @@ func (r Report) String() string {
 // search visits what can be reached, nearest first, until something is wrong,
 // nothing is left, or limit states were found.
 func search[S comparable](sys system[S], limit int) Report {
+	if sys.canon == nil {
+		sys.canon = func(s S) S { return s }
+	}
 	v := visited[S]{sys: sys, seen: map[S]struct{}{}}
 	for i, s := range sys.init {
 		v.add(s, -1, i)
 	}
-	for depth := 0; len(v.fresh) > 0; depth++ {
+	capped := false
+	for depth := 0; ; depth++ {
 		level, first := v.fresh, len(v.from)-len(v.fresh)
 		v.fresh = nil
+		r := Report{States: len(v.from), Depth: depth, Capped: capped}
 		for i, s := range level {
-			if why := sys.wrong(s); why != "" {
-				return Report{States: len(v.from), Depth: depth, Wrong: why, Steps: v.steps(first + i)}
+			if r.Wrong = sys.wrong(s); r.Wrong != "" {
+				r.Steps = v.steps(first + i)
+				return r
 			}
+		}
+		if capped {
+			return r
 		}
 		for i, s := range level {
 			n := 0
@@ -64,15 +85,14 @@ func search[S comparable](sys system[S], limit int) Report {
 				v.add(to, first+i, n)
 				n++
 			})
-			if len(v.from) >= limit {
-				return v.capped(depth+1, first+len(level))
+			if capped = len(v.from) >= limit; capped {
+				break // the states that were found are judged, but what follows them is not known
 			}
 		}
-		if len(v.fresh) == 0 {
-			return Report{States: len(v.from), Depth: depth}
+		if len(v.fresh) == 0 && !capped {
+			return r
 		}
 	}
-	return Report{}
 }
 
 // visited is the states found so far, numbered in the order of finding.
@@ -91,32 +111,13 @@ type edge struct {
 }
 
 func (v *visited[S]) add(s S, prev, by int) {
-	s = v.canonical(s)
+	s = v.sys.canon(s)
 	if _, ok := v.seen[s]; ok {
 		return
 	}
 	v.seen[s] = struct{}{}
 	v.fresh = append(v.fresh, s)
 	v.from = append(v.from, edge{int32(prev), uint16(by)})
-}
-
-func (v *visited[S]) canonical(s S) S {
-	if v.sys.canon == nil {
-		return s
-	}
-	return v.sys.canon(s)
-}
-
-// capped ends a search, and judges the states that were found but not visited.
-func (v *visited[S]) capped(depth, first int) Report {
-	r := Report{States: len(v.from), Depth: depth, Capped: true}
-	for i, s := range v.fresh {
-		if why := v.sys.wrong(s); why != "" {
-			r.Wrong, r.Steps = why, v.steps(first+i)
-			break
-		}
-	}
-	return r
 }
 
 // steps returns the way to a state. A canonical state may number its nodes
@@ -129,13 +130,13 @@ func (v *visited[S]) steps(id int) []Step {
 	}
 	slices.Reverse(way)
 	named := v.sys.init[way[0].by]
-	at := v.canonical(named)
+	at := v.sys.canon(named)
 	var steps []Step
 	for _, e := range way[1:] {
 		at = v.follow(at, int(e.by))
 		step, to, found := Step{}, named, false
 		v.sys.next(named, func(st Step, s S) {
-			if !found && v.canonical(s) == at {
+			if !found && v.sys.canon(s) == at {
 				step, to, found = st, s, true
 			}
 		})
@@ -152,7 +153,7 @@ func (v *visited[S]) follow(s S, by int) S {
 	n, found := 0, s
 	v.sys.next(s, func(_ Step, to S) {
 		if n == by {
-			found = v.canonical(to)
+			found = v.sys.canon(to)
 		}
 		n++
 	})

@@ -72,16 +72,7 @@ type fencesState struct {
 	n          [nodes]fencesNode
 	o          [3]fencesOwner
 	duplicates int8
-	wrong      int8
-}
-
-var fencesWrong = []string{
-	"",
-	"two holders have the same fence",
-	"an owner that began after another held got a fence that is not larger",
-	"a vote of a node has a fence that is not above that of its earlier vote for another",
-	"a lease stands again although another held the key in between",
-	"both hold the key at once",
+	wrong      verdict
 }
 
 // system returns the transition system of the model.
@@ -91,7 +82,7 @@ func (m Fences) system() system[fencesState] {
 		init:  m.init(),
 		next:  m.next,
 		canon: m.canon,
-		wrong: func(s fencesState) string { return fencesWrong[s.wrong] },
+		wrong: func(s fencesState) string { return verdicts[s.wrong] },
 	}
 }
 
@@ -199,7 +190,7 @@ func (m Fences) ofOwner(s fencesState, j int, emit func(Step, fencesState)) {
 			n := s
 			n.n[i].of[j].renew = true
 			if renewed+1 >= need {
-				n.wrong = 4
+				n.wrong = says("a lease stands again although another held the key in between")
 			}
 			emit(Step{who, Renew, i, 0}, n)
 		}
@@ -313,11 +304,11 @@ func (m Fences) hold(s *fencesState, j int, fence, row int8, counted [nodes]bool
 			continue
 		}
 		if m.Withdraws {
-			s.wrong = 5
+			s.wrong = says("both hold the key at once")
 		} else if o.first <= p.held && p.first <= o.held {
-			s.wrong = 1
+			s.wrong = says("two holders have the same fence")
 		} else if o.after&(1<<k) != 0 && o.first <= p.held {
-			s.wrong = 2
+			s.wrong = says("an owner that began after another held got a fence that is not larger")
 		}
 	}
 	// From now on only the votes that it counted matter.
@@ -334,7 +325,7 @@ func (m Fences) hold(s *fencesState, j int, fence, row int8, counted [nodes]bool
 func (m Fences) judgeVote(s *fencesState, i, j int, fence int8) {
 	for k, v := range s.n[i].of {
 		if m.Votes && k != j && fence <= max(v.got[0], v.got[1]) {
-			s.wrong = 3
+			s.wrong = says("a vote of a node has a fence that is not above that of its earlier vote for another")
 		}
 	}
 }

@@ -31,21 +31,15 @@ type floorState struct {
 	age      int8 // of the last grant, by the true time; at most rotation
 	kept     bool // they are remembered
 	mid, old bool // these numbers cover the key's last fence; the newest one always does
-	wrong    int8
+	wrong    verdict
 }
 
 func (m Floor) system() system[floorState] {
 	return system[floorState]{
 		init:  []floorState{{since: 2 * rotation, age: rotation, mid: true, old: true}},
 		next:  m.next,
-		wrong: func(s floorState) string { return floorWrong[s.wrong] },
+		wrong: func(s floorState) string { return verdicts[s.wrong] },
 	}
-}
-
-var floorWrong = []string{
-	"",
-	"a fence that is not above the last one of the key would be granted",
-	"the floor for all keys is above a fence that was granted less than a rotation ago",
 }
 
 func (m Floor) next(s floorState, emit func(Step, floorState)) {
@@ -73,12 +67,12 @@ func (m Floor) next(s floorState, emit func(Step, floorState)) {
 	// the same rotation as one for another key.
 	n := m.rotate(s)
 	if n.old && n.age < rotation && m.Steps == 0 {
-		n.wrong = 2
+		n.wrong = says("the floor for all keys is above a fence that was granted less than a rotation ago")
 	}
 	emit(Step{"", Access, 0, 0}, n)
 	ask := n
 	if !n.kept && !n.old {
-		ask.wrong = 1
+		ask.wrong = says("a fence that is not above the last one of the key would be granted")
 	}
 	emit(Step{"", Ask, 0, 0}, ask)
 	n.kept, n.left, n.age = true, keeping, 0

@@ -113,14 +113,7 @@ type handoverState struct {
 	o      [3]handoverOwner
 	used   [5]int8 // backs, jumps, copies, twins, silent
 	fence  int8    // the largest in use so far
-	wrong  int8
-}
-
-var handoverWrong = []string{
-	"",
-	"two rely on the key at once",
-	"a fence is not above those that were used before",
-	"an owner did not finish, and the next is not told",
+	wrong  verdict
 }
 
 func (m Handover) system() system[handoverState] {
@@ -132,7 +125,7 @@ func (m Handover) system() system[handoverState] {
 		init:  []handoverState{s},
 		next:  m.next,
 		canon: m.canon,
-		wrong: func(s handoverState) string { return handoverWrong[s.wrong] },
+		wrong: func(s handoverState) string { return verdicts[s.wrong] },
 	}
 }
 
@@ -260,12 +253,12 @@ func (m Handover) until(o *handoverOwner, told handoverMessage) int8 {
 func (m Handover) begin(s *handoverState, j int, until, fence int8, told bool) {
 	m.relies(s, j)
 	if fence <= s.fence {
-		s.wrong = 2
+		s.wrong = says("a fence is not above those that were used before")
 	}
 	s.fence = max(s.fence, fence)
 	for k := range s.o {
 		if s.o[k].working && !told && !m.Untold && s.wrong == 0 {
-			s.wrong = 3
+			s.wrong = says("an owner did not finish, and the next is not told")
 		}
 		s.o[k].working = false
 	}
@@ -278,7 +271,7 @@ func (m Handover) begin(s *handoverState, j int, until, fence int8, told bool) {
 func (m Handover) relies(s *handoverState, j int) {
 	for k := range s.o {
 		if k != j && s.o[k].phase == holding && s.now < s.o[k].deadline {
-			s.wrong = 1
+			s.wrong = says("two rely on the key at once")
 		}
 	}
 }

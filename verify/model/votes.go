@@ -111,14 +111,7 @@ type votesState struct {
 	o     [2]votesOwner
 	used  [4]int8 // restarts, reloads, flushes, jumps
 	nonce int8    // the last one
-	wrong int8
-}
-
-var votesWrong = []string{
-	"",
-	"both hold the key at once",
-	"a lease was renewed although another held the key in between",
-	"a Try that came after its Release was granted, while the node remembered the Release",
+	wrong verdict
 }
 
 func (m Votes) system() system[votesState] {
@@ -145,7 +138,7 @@ func (m Votes) system() system[votesState] {
 		init:  []votesState{s},
 		next:  m.next,
 		canon: m.canon,
-		wrong: func(s votesState) string { return votesWrong[s.wrong] },
+		wrong: func(s votesState) string { return verdicts[s.wrong] },
 	}
 }
 
@@ -218,7 +211,7 @@ func (m Votes) decide(s votesState, j int, emit func(Step, votesState)) {
 			if other.phase == holding {
 				other.stirred = true
 				if s.now < other.deadline {
-					n.wrong = 1
+					n.wrong = says("both hold the key at once")
 				}
 			}
 			for i := range n.n {
@@ -293,10 +286,10 @@ func (m Votes) renewal(s votesState, j int, emit func(Step, votesState)) {
 	p.deadline, p.begun = max(p.deadline, deadline), -1
 	n.renewing(j)
 	if other := &s.o[1-j]; other.phase == holding && s.now < other.deadline {
-		n.wrong = 1
+		n.wrong = says("both hold the key at once")
 	}
 	if o.stirred {
-		n.wrong = 2
+		n.wrong = says("a lease was renewed although another held the key in between")
 	}
 	emit(Step{who, Renewed, -1, int(p.deadline)}, n)
 }
@@ -312,7 +305,7 @@ func (m Votes) messages(s votesState, j, i int, emit func(Step, votesState)) {
 		n := s
 		if m.grant(&n, j, i, o.fence > m.floor(x)) {
 			if m.Releases && m.Tombs && v.released && n.n[i].tombs[j] {
-				n.wrong = 3
+				n.wrong = says("a Try that came after its Release was granted, while the node remembered the Release")
 			}
 			n.n[i].of[j].tried, n.n[i].of[j].granted = true, o.phase == asking
 			emit(Step{who, Try, i, 1}, n)
