@@ -71,19 +71,24 @@ func NewOwners(s *store) {
 }
 
 // AnyFence grants any fence that is proposed.
-func AnyFence(s *store) {
-	vote := s.vote
-	s.vote = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
-		res, err := vote(ctx, r)
-		if err != nil || res.Granted || res.Why != driver.FenceTooLow {
+var AnyFence = LowFences(func(driver.VoteRequest) bool { return true })
+
+// LowFences grants the proposals that which selects, though their fences are too low: it asks with a larger one, and hides that.
+func LowFences(which func(r driver.VoteRequest) bool) Fault {
+	return func(s *store) {
+		vote := s.vote
+		s.vote = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+			res, err := vote(ctx, r)
+			if err != nil || res.Granted || res.Why != driver.FenceTooLow || !which(r) {
+				return res, err
+			}
+			want := r.Proposal
+			r.Proposal, r.Restore, r.Raise = res.Fence+1, false, false
+			if res, err = vote(ctx, r); res.Granted {
+				res.Fence, res.Fences = want, max(r.Fences, 1)
+			}
 			return res, err
 		}
-		want := r.Proposal
-		r.Proposal = res.Fence + 1
-		if res, err = vote(ctx, r); res.Granted {
-			res.Fence = want
-		}
-		return res, err
 	}
 }
 
@@ -180,23 +185,29 @@ func Anonymous(s *store) {
 func VotesAfter(uptime time.Duration) Fault {
 	return func(s *store) {
 		var mu sync.Mutex
-		var run string // of the node
+		var last string // run of the node
 		var since time.Time
-		up := func(now string) time.Duration {
+		VotesOnce(func(run string) bool {
 			mu.Lock()
 			defer mu.Unlock()
-			if now != run {
-				if since = time.Now(); run == "" {
+			if run != last {
+				if since = time.Now(); last == "" {
 					since = since.Add(-time.Hour)
 				}
-				run = now
+				last = run
 			}
-			return time.Since(since)
-		}
+			return time.Since(since) >= uptime
+		})(s)
+	}
+}
+
+// VotesOnce makes a node vote once it may in this run, whatever it lost.
+func VotesOnce(may func(run string) bool) Fault {
+	return func(s *store) {
 		vote, record := s.vote, s.record
 		s.record = func(ctx context.Context) (driver.Record, error) {
 			rec, err := record(ctx)
-			if err != nil || rec.Voting || up(rec.Node) < uptime {
+			if err != nil || rec.Voting || !may(rec.Node) {
 				return rec, err
 			}
 			if err := s.admit(ctx, rec, s.Traits().MaxTTL); err != nil {

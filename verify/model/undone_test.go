@@ -9,13 +9,10 @@ import (
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/memdriver"
+	"github.com/hasplock/hasp/verify/broken"
 )
 
-// member is what a node of a quorum has to implement.
-type member interface {
-	driver.Node
-	driver.Recorded
-}
+type member = broken.Node
 
 // node is a node in memory, and its faults.
 type node struct {
@@ -72,32 +69,10 @@ func around(f func(n member) member) func(*player, member, int, int) member {
 	return func(_ *player, n member, _, _ int) member { return f(n) }
 }
 
-// loose grants the proposals that which selects, though the node refuses their fences:
-// it asks the node with a larger one, and hides that.
-type loose struct {
-	member
-	which func(r driver.VoteRequest) bool
-}
-
-func (l loose) Vote(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
-	res, err := l.member.Vote(ctx, r)
-	if err != nil || res.Granted || res.Why != driver.FenceTooLow || !l.which(r) {
-		return res, err
-	}
-	summary := r.Proposal
-	r.Proposal, r.Restore, r.Raise = res.Fence+1, false, false
-	if res, err = l.member.Vote(ctx, r); res.Granted {
-		res.Fence, res.Fences = summary, max(r.Fences, 1)
-	}
-	return res, err
-}
-
-func anyFence(n member) member {
-	return loose{n, func(r driver.VoteRequest) bool { return r.Key == key }}
-}
+func anyFence(n member) member { return broken.New(n, broken.AnyFence) }
 
 func anyRestore(n member) member {
-	return loose{n, func(r driver.VoteRequest) bool { return r.Restore }}
+	return broken.New(n, broken.LowFences(func(r driver.VoteRequest) bool { return r.Restore }))
 }
 
 // echo answers a holder with the fence it proposes, which the node does not keep.
@@ -120,7 +95,7 @@ type lowered struct {
 }
 
 func (l lowered) Vote(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
-	n := loose{l.member, func(r driver.VoteRequest) bool { return *l.memory != 0 && r.Proposal > *l.memory }}
+	n := broken.New(l.member, broken.LowFences(func(r driver.VoteRequest) bool { return *l.memory != 0 && r.Proposal > *l.memory }))
 	res, err := n.Vote(ctx, r)
 	if res.Granted && res.Fence > r.Proposal {
 		*l.memory = r.Proposal
@@ -137,84 +112,25 @@ func (f fullRow) Vote(ctx context.Context, r driver.VoteRequest) (driver.Result,
 	return res, err
 }
 
-// eager makes a node vote once it was up for least, whatever it lost.
-type eager struct {
-	member
-	up     func() time.Duration
-	least  time.Duration
-	maxTTL time.Duration
-}
-
-func (e eager) Vote(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
-	if _, err := e.Record(ctx); err != nil {
-		return driver.Result{}, err
-	}
-	return e.member.Vote(ctx, r)
-}
-
-func (e eager) Record(ctx context.Context) (driver.Record, error) {
-	rec, err := e.member.Record(ctx)
-	if err != nil || rec.Voting || e.up() < e.least {
-		return rec, err
-	}
-	if err := e.Admit(ctx, rec, e.maxTTL); err != nil {
-		return rec, err
-	}
-	return e.member.Record(ctx)
-}
-
-// atOnce makes restarted nodes vote; byUptime those that are up for long enough.
-func atOnce(p *player, n member, _, i int) member {
-	return eager{n, p.nodes[i].uptime, 0, p.maxTTL(0)}
-}
+// atOnce makes restarted nodes vote; byUptime those that are up for long enough by their own clock.
+func atOnce(_ *player, n member, _, _ int) member { return broken.New(n, broken.VotesAfter(0)) }
 
 func byUptime(p *player, n member, _, i int) member {
-	return eager{n, p.nodes[i].uptime, p.maxTTL(0), p.maxTTL(0)}
+	return broken.New(n, broken.VotesOnce(func(string) bool { return p.nodes[i].uptime() >= p.maxTTL(0) }))
 }
 
 // lowers makes nodes accept a lower fence.
 func lowers(p *player, n member, _, i int) member { return lowered{n, &p.nodes[i].memory} }
 
-// forgetful remembers no release.
-type forgetful struct{ member }
-
-func (f forgetful) Withdraw(ctx context.Context, r driver.WithdrawRequest) error {
-	r.Settled = true
-	return f.member.Withdraw(ctx, r)
-}
-
-// anonymous hides which store it is.
-type anonymous struct{ member }
-
-func (n anonymous) Vote(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
-	res, err := n.member.Vote(ctx, r)
-	res.Node = ""
-	return res, err
-}
-
-func (n anonymous) Record(ctx context.Context) (driver.Record, error) {
-	rec, err := n.member.Record(ctx)
-	rec.Node = ""
-	return rec, err
-}
-
-// anyFenceWithdraw withdraws a vote whatever its fence.
-type anyFenceWithdraw struct{ member }
-
-func (b anyFenceWithdraw) Withdraw(ctx context.Context, r driver.WithdrawRequest) error {
-	r.UpTo = 0
-	return b.member.Withdraw(ctx, r)
-}
-
 func echoed(n member) member      { return echo{n} }
 func full(n member) member        { return fullRow{n} }
-func noTomb(n member) member      { return forgetful{n} }
-func withdrawAny(n member) member { return anyFenceWithdraw{n} }
+func noTomb(n member) member      { return broken.New(n, broken.NoTombstones) }
+func withdrawAny(n member) member { return broken.New(n, broken.AnyWithdrawn) }
 
 // hidden hides from A's client which store a node is.
 func hidden(_ *player, n member, owner, _ int) member {
 	if owner == 0 {
-		return anonymous{n}
+		return broken.New(n, broken.Anonymous)
 	}
 	return n
 }
