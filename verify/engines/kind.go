@@ -21,6 +21,8 @@ const (
 	Postgres   Kind = "PostgreSQL"
 	MariaDB    Kind = "MariaDB"
 	SQLite     Kind = "SQLite"
+	Redis      Kind = "Redis"
+	Redlock    Kind = "Redlock" // over three Redis
 
 	// Redis with replicas, as it is; with a node record, and min-replicas-to-write; and with all replicas confirming each lease.
 	Sentinel         Kind = "Redis Sentinel"
@@ -30,7 +32,7 @@ const (
 	ClusterReplicas  Kind = "Redis Cluster, replicas confirm"
 )
 
-// Kinds are all of them but Redis.
+// Kinds are those that are not of Redis.
 var Kinds = []Kind{Etcd, Etcd3, ZooKeeper, ZooKeeper3, Postgres, MariaDB, SQLite}
 
 // Replicated are those of Redis with replicas.
@@ -45,7 +47,7 @@ func (k Kind) IsCluster() bool { return k == Cluster || k == ClusterReplicas }
 // Servers returns how many there are; 0: a file.
 func (k Kind) Servers() int {
 	switch k {
-	case Etcd3, ZooKeeper3:
+	case Etcd3, ZooKeeper3, Redlock:
 		return 3
 	case SQLite:
 		return 0
@@ -55,12 +57,12 @@ func (k Kind) Servers() int {
 	return 1
 }
 
-// Session is the time-out of the sessions of ZooKeeper here: a lease lasts for two thirds of it at
-// most.
-const Session = 3 * time.Second
-
 // RecordTTL is the largest TTL of a node record here.
 const RecordTTL = 2 * time.Second
+
+// Session is the time-out of the sessions of ZooKeeper here: a lease lasts for two thirds of it at
+// most.
+const Session = RecordTTL * 3 / 2
 
 // Lingers returns for how much longer than a TTL a key may be nobody's, as docs/engines.md says: the store keeps what nobody
 // renews, or is held back after a failover.

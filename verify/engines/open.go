@@ -14,12 +14,15 @@ import (
 	"github.com/go-sql-driver/mysql"
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/etcddriver"
+	"github.com/hasplock/hasp/quorum"
+	"github.com/hasplock/hasp/redisdriver"
 	"github.com/hasplock/hasp/sqldriver"
 	"github.com/hasplock/hasp/sqldriver/pgxlisten"
 	"github.com/hasplock/hasp/zkdriver"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
 	_ "github.com/ncruces/go-sqlite3/driver" // registers "sqlite3"
+	"github.com/redis/go-redis/v9"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
@@ -49,12 +52,16 @@ const (
 
 // Open connects a driver as a program would. addrs are the servers', or links to them; of SQLite,
 // the file's; of Redis with replicas, what Through returned.
-func Open(k Kind, addrs []string) (*Conn, error) {
+func Open(k Kind, addrs []string) (*Conn, error) { return OpenFor(k, addrs, RecordTTL) }
+
+// OpenFor is Open for leases of another TTL, which counts for the sessions of ZooKeeper.
+func OpenFor(k Kind, addrs []string, ttl time.Duration) (*Conn, error) {
 	switch k {
 	case Etcd, Etcd3:
 		return openEtcd(addrs)
 	case ZooKeeper, ZooKeeper3:
-		return openZooKeeper(addrs, Session), nil
+		c := zkdriver.Connect(addrs, &zkdriver.ConnOptions{SessionTimeout: ttl * 3 / 2})
+		return &Conn{zkdriver.New(c, nil), c.Close}, nil
 	case Postgres:
 		return OpenPostgres(addrs[0], pgx.QueryExecModeExec) // as the command has it
 	case MariaDB:
@@ -65,6 +72,11 @@ func Open(k Kind, addrs []string) (*Conn, error) {
 			return nil, err
 		}
 		return &Conn{sqldriver.NewSQLite(db), db.Close}, nil
+	case Redis:
+		rdb := redis.NewClient(&redis.Options{Addr: addrs[0]})
+		return &Conn{redisdriver.New(rdb, nil), rdb.Close}, nil
+	case Redlock:
+		return openRedlock(addrs), nil
 	}
 	if slices.Contains(Replicated, k) {
 		return openReplicated(k, addrs), nil
@@ -90,9 +102,19 @@ func connectEtcd(addrs []string) (*clientv3.Client, error) {
 	})
 }
 
-func openZooKeeper(addrs []string, session time.Duration) *Conn {
-	c := zkdriver.Connect(addrs, &zkdriver.ConnOptions{SessionTimeout: session})
-	return &Conn{zkdriver.New(c, nil), c.Close}
+func openRedlock(addrs []string) *Conn {
+	var nodes []driver.Node
+	var all []*redis.Client
+	for _, addr := range addrs {
+		rdb := redis.NewClient(&redis.Options{Addr: addr})
+		all, nodes = append(all, rdb), append(nodes, redisdriver.NewNode(rdb, time.Minute, nil))
+	}
+	return &Conn{quorum.New(nodes, &quorum.Options{Names: addrs}), func() (err error) {
+		for _, rdb := range all {
+			err = errors.Join(err, rdb.Close())
+		}
+		return err
+	}}
 }
 
 // OpenPostgres is Open over a pool that sends its statements in this mode.

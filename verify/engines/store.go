@@ -55,6 +55,12 @@ func Start(t testing.TB, k Kind, env ...string) *Store {
 	case Sentinel, SentinelRecord, SentinelReplicas, Cluster, ClusterReplicas:
 		s.redis = startGroup(t, k)
 		s.Servers = s.redis.all
+	case Redis:
+		one(testserver.RedisIn(t, env))
+	case Redlock:
+		for range k.Servers() {
+			s.Servers = append(s.Servers, testserver.Redis(t))
+		}
 	case SQLite:
 		dir, err := os.MkdirTemp("", "hasp-file-")
 		s.must(err)
@@ -64,7 +70,7 @@ func Start(t testing.TB, k Kind, env ...string) *Store {
 	switch k {
 	case Postgres, MariaDB:
 		s.must(initialize(t.Context(), k, s.Servers[0].Addr()))
-	case SentinelRecord:
+	case SentinelRecord, Redlock:
 		s.must(admit(t.Context(), k, s.Addrs()))
 	}
 	return s

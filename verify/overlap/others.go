@@ -17,24 +17,27 @@ import (
 	redsyncredis "github.com/go-redsync/redsync/v4/redis"
 	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
 	"github.com/go-zookeeper/zk"
+	"github.com/hasplock/hasp/verify/engines"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/rueidis"
 	"github.com/redis/rueidis/rueidislock"
+	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
+	"go.uber.org/zap"
 )
 
 // otherSubjects have the best signal of a loss that their documentation names. Those without a renewal of
 // their own are renewed every third of the TTL.
 var otherSubjects = []*subject{
-	{name: "redsync, one Redis", signal: "`Until`, and a failed `Extend`, every TTL/3", store: &oneRedis, open: openRedsync},
-	{name: "redsync, five Redis", signal: "the same; three of the clocks are stepped", store: &fiveRedis, stepped: 3, open: openRedsync},
-	{name: "redislock", signal: "a failed `Refresh`, every TTL/3", store: &oneRedis, open: redislockOver(redis.Options{})},
-	{name: "redislock, contexts obeyed", signal: "the same, each within TTL/3, with go-redis's `ContextTimeoutEnabled`", store: &oneRedis,
+	{name: "redsync, one Redis", signal: "`Until`, and a failed `Extend`, every TTL/3", store: engines.Redis, open: openRedsync},
+	{name: "redsync, five Redis", signal: "the same; three of the clocks are stepped", store: engines.Redlock, stepped: 3, open: openRedsync},
+	{name: "redislock", signal: "a failed `Refresh`, every TTL/3", store: engines.Redis, open: redislockOver(redis.Options{})},
+	{name: "redislock, contexts obeyed", signal: "the same, each within TTL/3, with go-redis's `ContextTimeoutEnabled`", store: engines.Redis,
 		open: redislockOver(redis.Options{ContextTimeoutEnabled: true})},
-	{name: "rueidislock", signal: "its context; it renews every TTL/2", store: &oneRedis, open: openRueidislock},
-	{name: "etcd `concurrency`", signal: "`Session.Done`", store: &oneEtcd, open: openConcurrency},
-	{name: "go-zookeeper `Lock`", signal: "none: the lock has no signal", store: &zooKeeper, open: zkLock(func(*zkLoss) bool { return true })},
-	{name: "go-zookeeper `Lock`, by events", signal: "the connection's `StateDisconnected` or `StateExpired`", store: &zooKeeper,
+	{name: "rueidislock", signal: "its context; it renews every TTL/2", store: engines.Redis, open: openRueidislock},
+	{name: "etcd `concurrency`", signal: "`Session.Done`", store: engines.Etcd, open: openConcurrency},
+	{name: "go-zookeeper `Lock`", signal: "none: the lock has no signal", store: engines.ZooKeeper, open: zkLock(func(*zkLoss) bool { return true })},
+	{name: "go-zookeeper `Lock`, by events", signal: "the connection's `StateDisconnected` or `StateExpired`", store: engines.ZooKeeper,
 		open: zkLock(func(l *zkLoss) bool { return !l.Load() })},
 }
 
@@ -112,7 +115,10 @@ func openRueidislock(_ context.Context, j job) (locker, error) {
 }
 
 func openConcurrency(_ context.Context, j job) (locker, error) {
-	c, err := newEtcd(j)
+	c, err := clientv3.New(clientv3.Config{ // as etcd's documentation sets one up
+		Endpoints: j.Addrs, DialTimeout: 10 * time.Second,
+		DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: 3 * time.Second, Logger: zap.NewNop(),
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -68,7 +68,7 @@ func TestEachLockIsHeld(t *testing.T) {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
 			r := &run{subject: s, ttl: 30 * time.Second}
-			p, err := r.client(t, s.store.start(t, nil, 0), false)
+			p, err := r.client(t, s.start(t, nil).Addrs(), false)
 			if err != nil {
 				t.Fatal(err)
 			}

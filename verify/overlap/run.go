@@ -9,11 +9,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"testing"
 	"time"
 
-	"github.com/hasplock/hasp/internal/faultproxy"
 	"github.com/hasplock/hasp/internal/player"
 	"github.com/hasplock/hasp/internal/testserver"
 )
@@ -59,13 +57,18 @@ func (r *run) measure(t testing.TB) (out outcome, err error) {
 	if r.fault == clockStep {
 		clock = testserver.NewClock(t)
 	}
-	addrs := r.store.start(t, clock, max(r.stepped, 1))
-	through, cut := links(t, r.store, addrs)
-	first, err := r.client(t, through, r.deaf)
+	store := r.start(t, clock)
+	links := store.Links(t)
+	cut := func() {
+		for _, l := range links {
+			l.Swallow(true, true)
+		}
+	}
+	first, err := r.client(t, store.Through(links), r.deaf)
 	if err != nil {
 		return out, fmt.Errorf("the first client: %w", err)
 	}
-	second, err := r.client(t, addrs, false)
+	second, err := r.client(t, store.Addrs(), false)
 	if err != nil {
 		return out, fmt.Errorf("the second client: %w", err)
 	}
@@ -116,23 +119,6 @@ func (r *run) inject(first, second *party, cut func(), clock *testserver.Clock) 
 		err = first.Resume()
 	}
 	return from, err
-}
-
-// links puts a link between the first client and each server.
-func links(t testing.TB, s *store, addrs []string) (through []string, cut func()) {
-	if !s.linked {
-		return addrs, func() {}
-	}
-	var all []*faultproxy.Proxy
-	for _, addr := range addrs {
-		l := faultproxy.New(t, addr)
-		all, through = append(all, l), append(through, l.Addr())
-	}
-	return through, func() {
-		for _, l := range all {
-			l.Swallow(true, true)
-		}
-	}
 }
 
 // party is a client process.
@@ -202,14 +188,4 @@ func (p *party) believed(watch time.Duration) (last player.Mono, whole bool, err
 		err = fmt.Errorf("the first client: %s %s", e.What, e.Err)
 	}
 	return e.At, e.What == believes, err
-}
-
-// folder makes a folder for the time of the measurement.
-func folder(t testing.TB) string {
-	dir, err := os.MkdirTemp("", "hasp-overlap-")
-	if err != nil {
-		t.Fatalf("%v", err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	return dir
 }
