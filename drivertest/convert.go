@@ -57,7 +57,10 @@ var convertCases = []Case{
 		Needs: sharedQueue, run: convertRaces},
 	{Name: "ConvertComparesTheFence",
 		Rule:  "Convert with a fence is refused, and changes nothing, if the owner only has a smaller one, or was handed the key and did not claim it.",
-		Needs: []Need{needShared, needNode}, run: convertComparesFence},
+		Needs: []Need{needShared, needNode},
+		play: `grant n; release n; exact a at=n+1000; refuse a converting at=a+1 why=held; refuse r1; held a; convert a at=a-1;
+			convert a at=a; refuse a converting at=a+1; grant r1; release a exclusive; release r1; handoff? grant c; handoff? join d;
+			handoff? release c; handoff? refuse d converting at=c; handoff? refuse r2; handoff? turn d`},
 }
 
 // converting returns r as a Convert to Shared.
@@ -149,30 +152,4 @@ func convertRaces(e *env) {
 		e.releaseAll(a, r.r)
 		e.free("k")
 	}
-}
-
-func convertComparesFence(e *env) {
-	a, b := propose(e.ask("k"), e.newest("k")+1000), e.reader("k")
-	e.grantExactly(a, a.Fence)
-	res := e.refuse(e.d, converting(propose(a, a.Fence+1)))
-	if res.Why != driver.Held {
-		e.Errorf("Convert of an earlier vote: %+v, want Held", res)
-	}
-	e.refuse(e.d, b)
-	e.heldBy(a)
-	e.convert(e.d, propose(a, a.Fence-1), a.Fence)
-	e.convert(e.d, a, a.Fence)
-	e.refuse(e.d, converting(propose(a, a.Fence+1)))
-	e.grant(e.d, b)
-	e.releaseAll(a, b)
-	if !needHandoff.Met(e.d) {
-		return
-	}
-	c, d := e.ask("k"), e.ask("k")
-	fence := e.grant(e.d, c).Fence
-	e.join(e.d, d, 0)
-	e.release(e.d, c)
-	e.refuse(e.d, converting(propose(d, fence)))
-	e.refuse(e.d, e.reader("k"))
-	e.turn(e.d, d, 0)
 }

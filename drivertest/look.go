@@ -42,7 +42,8 @@ var lookCases = []Case{
 		run:  listMayBeLeft},
 	{Name: "NothingStays", // promise 6; failure cases 11 and 12
 		Rule: "After every release, abandoned wait, unclaimed handoff and expiry the store holds nothing that does not expire.",
-		run:  nothingStays},
+		play: each(rounds(10), `grant a@k#; refuse b@k#; queue? join b@k#; queue? join c@k# brief; release a@k#; queue? turn b@k#;
+			queue? release b@k#; release d@never# gone; grant e@gone# brief`) + "empty"},
 	{Name: "CloseEndsWhatTheDriverOpened",
 		Rule: "Close ends the driver's own goroutines, and the store still serves others.",
 		run:  closeEnds},
@@ -226,27 +227,6 @@ func listMayBeLeft(e *env) {
 	if n := len(e.list("k")); n != 20 {
 		e.Errorf("%d keys, want 20", n)
 	}
-}
-
-func nothingStays(e *env) {
-	waits := e.traits.Queue != driver.QueueNone
-	for i := range 10 {
-		a, b, c := e.ask("k"+strconv.Itoa(i)), e.ask("k"+strconv.Itoa(i)), e.brief(e.ask("k"+strconv.Itoa(i)))
-		e.grant(e.d, a)
-		e.refuse(e.d, b)
-		if waits {
-			e.join(e.d, b, 0)
-			e.join(e.d, c, 1) // stays until its patience or its claim time has passed
-		}
-		e.release(e.d, a)
-		if waits {
-			e.turn(e.d, b, 0)
-			e.release(e.d, b)
-		}
-		e.releaseNothing(e.d, e.ask("never"+strconv.Itoa(i)))
-		e.grant(e.d, e.brief(e.ask("gone"+strconv.Itoa(i))))
-	}
-	e.goesAway()
 }
 
 // goesAway fails unless List is soon empty, and nothing in the store would stay for

@@ -5,7 +5,6 @@ package drivertest
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"maps"
 	"regexp"
@@ -26,7 +25,7 @@ import (
 // that shares the key with a Limit of 3, any other asks Exclusive; b@other is one of the key "other" instead of "k". r1..r9
 // are nine. An owner asks on the first client, or on another one in a step that is "elsewhere", a new one each; "elsewhere=r1",
 // that of r1; "spread", the first and two others by turns: for this step, but from then on if it is the owner's first.
-// "here" is the first client for such an owner. "queue?" before a verb: a step for engines that have a queue.
+// "here" is the first client for such an owner. An owner that is "fresh" is another one from then on. "queue?" before a verb: a step for engines that have a queue.
 // "20 times" in front: the rest is played so often, by fresh owners; "100/1000 times": more often with a fake clock.
 type step struct {
 	text, given, verb string
@@ -37,7 +36,7 @@ type step struct {
 var (
 	ownerName  = regexp.MustCompile(`^([a-z])\d*(?:/(\d+))?(?:@(\S+))?$`)
 	ownerRange = regexp.MustCompile(`^([a-z])(\d+)\.\.[a-z](\d+)(\S*)$`)
-	given      = map[string]Need{"queue": needQueue, "handoff": needHandoff, "slots": needSlots, "fencing": needFencing, "hints": needHints}
+	given      = map[string]Need{"queue": needQueue, "noqueue": needNoQueue, "handoff": needHandoff, "slots": needSlots, "fencing": needFencing, "hints": needHints}
 )
 
 func parse(trace string) (steps []step) {
@@ -75,72 +74,32 @@ func parse(trace string) (steps []step) {
 	return steps
 }
 
-// asks are words about a request.
-var asks = map[string]func(e *env, r *contend.Owner, value string){
-	"brief":      func(e *env, r *contend.Owner, _ string) { *r = e.brief(*r) }, // a TTL and a patience whose end the case waits for
-	"mortal":     func(e *env, r *contend.Owner, _ string) { r.TTL = e.ttl },    // such a TTL only
-	"longer":     func(e *env, r *contend.Owner, _ string) { r.TTL = 2 * e.long },
-	"queued":     func(_ *env, r *contend.Owner, _ string) { r.Queue = true },
-	"settled":    func(_ *env, r *contend.Owner, _ string) { r.Settled = true },
-	"unused":     func(_ *env, r *contend.Owner, _ string) { r.End = driver.Unused },
-	"unfinished": func(_ *env, r *contend.Owner, _ string) { r.End = driver.Unfinished },
-	"exclusive":  func(_ *env, r *contend.Owner, _ string) { r.Mode, r.Limit = driver.Exclusive, 0 },
-	"sharing":    func(_ *env, r *contend.Owner, _ string) { r.Mode = driver.Shared },
-	"converting": func(_ *env, r *contend.Owner, _ string) { *r = converting(*r) },
-	"limit":      func(_ *env, r *contend.Owner, value string) { r.Limit, _ = strconv.Atoi(value) },
-	"fences":     func(_ *env, r *contend.Owner, value string) { r.Fences, _ = strconv.Atoi(value) },
-	"label": func(_ *env, r *contend.Owner, value string) {
-		switch value {
-		case "long":
-			r.Label += " "
-		case "short":
-			r.Label = r.Label[:len(r.Label)-1]
-		default:
-			r.Label = value
-		}
-	},
+// fence is the one that an owner has or a step named, and perhaps some more or less: "a", "a+1000", "x-1"; or a number.
+func (p *player) fence(expr string) uint64 {
+	name, by := expr, 0
+	if i := strings.LastIndexAny(expr, "+-"); i > 0 {
+		name, by = expr[:i], number(expr[i:])
+	}
+	if n, err := strconv.ParseUint(name, 10, 64); err == nil {
+		return n
+	}
+	if _, ok := p.fences[name]; !ok {
+		panic(fmt.Sprintf("the fence %q: of whom?", expr))
+	}
+	return p.fences[name] + uint64(by)
 }
 
-// answers are words about an answer, which must be so.
-var answers = map[string]func(p *player, name, want string, res driver.Result) bool{
-	"ahead": func(p *player, name, want string, res driver.Result) bool {
-		if want == "waiting" { // all others that wait by now
-			return res.Ahead == p.inspect(p.key(name)).Waiters-1
-		}
-		return strconv.Itoa(res.Ahead) == want
-	},
-	"slot": func(_ *player, _, want string, res driver.Result) bool { return strconv.Itoa(res.Slot) == want },
-	"why": func(_ *player, _, want string, res driver.Result) bool {
-		return res.Why == map[string]driver.Why{"held": driver.Held, "released": driver.Released}[want]
-	},
-	"by": func(p *player, _, want string, res driver.Result) bool { // any one of them
-		return !res.Holder.Foreign && slices.ContainsFunc(strings.Split(want, ","), func(name string) bool {
-			return sameOwner(p.owners[name])(driver.Lease{Holder: res.Holder})
-		})
-	},
-	"left": func(p *player, _, want string, res driver.Result) bool {
-		return plausible(res.Left, 0) && (want == "" || res.Left <= p.limit(want))
-	},
-	"usual": func(p *player, _, _ string, res driver.Result) bool { return res.Left <= p.long },
-	"clean": func(_ *player, _, _ string, res driver.Result) bool { return !res.Abandoned },
-	"full":  func(p *player, _, _ string, res driver.Result) bool { return plausible(res.Left, p.long/2) },
-	"longer": func(p *player, _, _ string, res driver.Result) bool {
-		return !res.Granted || res.TTL > p.long
-	},
-	"lasting": func(p *player, _, _ string, res driver.Result) bool { return res.TTL > p.ttl },
-	"same":    func(p *player, name, _ string, res driver.Result) bool { return res.Fence == p.fences[name] },
-	"rises": func(p *player, name, _ string, res driver.Result) bool {
-		return !p.traits.Fencing || res.Fence > p.newest[p.key(name)]
-	},
-	"marked":   func(p *player, _, _ string, res driver.Result) bool { return p.abandonedRight(res.Abandoned, true) },
-	"unmarked": func(p *player, _, _ string, res driver.Result) bool { return p.abandonedRight(res.Abandoned, false) },
-	"wakes": func(p *player, _, want string, res driver.Result) bool { // when to ask again: until then
-		return res.RetryIn > 0 && res.RetryIn <= p.limit(want)
-	},
+func number(text string) int {
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		panic(err)
+	}
+	return n
 }
 
-// others are words that a verb itself looks at.
-var others = []string{"elsewhere", "spread", "here", "times", "in", "gone", "wanted", "unwanted", "waiters", "holds"}
+func (p *player) marksRight(res driver.Result, want bool) bool {
+	return !p.traits.Abandons || p.abandonedRight(res.Abandoned, want)
+}
 
 // each is some steps for each value: # is the value, #+1 the number after it.
 func each(values []string, steps string) (trace string) {
@@ -149,6 +108,14 @@ func each(values []string, steps string) (trace string) {
 		trace += strings.NewReplacer("#+1", strconv.Itoa(n+1), "#", v).Replace(steps) + ";"
 	}
 	return trace
+}
+
+// downTo are the numbers from n to least.
+func downTo(n, least int) (numbers []string) {
+	for ; n >= least; n-- {
+		numbers = append(numbers, strconv.Itoa(n))
+	}
+	return numbers
 }
 
 // rounds are the numbers from 0 to n-1.
@@ -167,7 +134,10 @@ type player struct {
 	calls   int                      // how many owners were spread over these
 	clients map[string]driver.Driver // of owners that asked elsewhere
 	ears    map[string]*listener
-	fences  map[string]uint64   // of owners that were granted a key
+	news    map[string]*news
+	handed  map[string]driver.Handover
+	ends    map[string]func()   // of watches
+	fences  map[string]uint64   // of owners that were granted a key, and what steps name
 	newest  map[string]uint64   // the largest fence of a key
 	queues  map[string][]string // those in the queue of a key, in order
 }
@@ -186,10 +156,11 @@ func (e *env) play(trace string) {
 	}
 	for range times {
 		p.owners, p.clients, p.ears = make(map[string]contend.Owner), make(map[string]driver.Driver), make(map[string]*listener)
-		p.fences, p.queues = make(map[string]uint64), make(map[string][]string)
+		p.fences, p.queues, p.ends = make(map[string]uint64), make(map[string][]string), make(map[string]func())
+		p.news, p.handed = make(map[string]*news), make(map[string]driver.Handover)
 		for i, s := range steps {
 			*e.at = fmt.Sprintf("step %d of the trace, %q", i+1, s.text)
-			if n, ok := given[s.given]; ok && !n.Met(e.d) {
+			if s.given != "" && !given[s.given].Met(e.d) {
 				continue
 			}
 			if p.does(s); e.Failed() || e.void.Load() {
@@ -210,6 +181,10 @@ func (p *player) does(s step) {
 		panic(fmt.Sprintf("the step %q: what does it do?", s.text))
 	}
 	for _, name := range s.owners {
+		if _, fresh := s.says["fresh"]; fresh {
+			delete(p.owners, name)
+			delete(p.clients, name)
+		}
 		own := p.clients[name]
 		_, known := p.owners[name]
 		p.moves(s, name)
@@ -245,6 +220,9 @@ func (p *player) client(name string) driver.Driver { return cmp.Or(p.clients[nam
 // key is that of an owner, or of "@other".
 func (p *player) key(name string) string {
 	_, key, _ := strings.Cut(name, "@")
+	if key == "odd" {
+		return "a\x00}\xff"
+	}
 	return cmp.Or(key, "k")
 }
 
@@ -266,7 +244,7 @@ func (p *player) request(s step, name string) contend.Owner {
 	r := p.owner(name)
 	for _, word := range slices.Sorted(maps.Keys(s.says)) {
 		if ask := asks[word]; ask != nil {
-			ask(p.env, &r, s.says[word])
+			ask(p, &r, s.says[word])
 		}
 	}
 	return r
@@ -293,6 +271,9 @@ func (p *player) is(s step, name string, res driver.Result) {
 			p.Fatalf("%s is not %s %s: %+v", name, word, want, res)
 		}
 	}
+	if x := s.says["names"]; x != "" {
+		p.fences[x] = res.Fence
+	}
 }
 
 // granted notes a grant that is as the step says.
@@ -316,143 +297,6 @@ func (p *player) ahead(name string) int {
 		p.queues[key] = append(p.queues[key], name)
 	}
 	return slices.Index(p.queues[key], name)
-}
-
-// ownersVerbs are done by each owner of a step.
-var ownersVerbs = map[string]func(p *player, s step, name string, r contend.Owner){
-	"grant": func(p *player, s step, name string, r contend.Owner) {
-		p.granted(s, name, p.grant(p.client(name), r))
-	},
-	"refuse": func(p *player, s step, name string, r contend.Owner) {
-		p.is(s, name, p.refuse(p.client(name), r))
-	},
-	"ask": func(p *player, s step, name string, r contend.Owner) { // whatever comes of it
-		p.is(s, name, p.try(p.client(name), r))
-	},
-	"join": func(p *player, s step, name string, r contend.Owner) {
-		p.is(s, name, p.join(p.client(name), r, p.ahead(name)))
-	},
-	"turn": func(p *player, s step, name string, r contend.Owner) { // asks with the queue until it is granted
-		p.granted(s, name, p.turn(p.client(name), r, p.limit(s.says["in"])))
-	},
-	"inherit": func(p *player, s step, name string, r contend.Owner) { // asks until a lease has expired
-		var res driver.Result
-		p.eventually(cmp.Or(p.limit(s.says["in"]), p.ttl), s.text, func() bool {
-			res = p.try(p.client(name), r)
-			return res.Granted
-		})
-		p.granted(s, name, res)
-	},
-	"beside": func(p *player, s step, name string, r contend.Owner) { // of one that converted
-		p.granted(s, name, p.beside(p.client(name), r))
-	},
-	"convert": func(p *player, s step, name string, r contend.Owner) {
-		p.granted(s, name, p.convert(p.client(name), r, p.fences[name]))
-		o := p.owners[name]
-		o.Mode, o.Limit = driver.Shared, r.Limit
-		p.owners[name] = o
-	},
-	"await": func(p *player, _ step, name string, r contend.Owner) { // joins, and asks again only on a hint
-		p.ears[name] = p.await(p.client(name), r, p.ahead(name))
-	},
-	"watch": func(p *player, _ step, name string, r contend.Owner) { p.watch(p.client(name), r) },
-	"release": func(p *player, s step, name string, r contend.Owner) {
-		switch how, gone := s.says["gone"]; {
-		case how == "once": // whatever the store has in hand
-			if err := contend.Release(p.ctx, p.client(name), r); !errors.Is(err, driver.ErrNotHeld) {
-				p.Fatalf("Release of %q: %v, want ErrNotHeld", r.Key, err)
-			}
-			return
-		case gone:
-			p.releaseNothing(p.client(name), r)
-			return
-		}
-		p.release(p.client(name), r)
-		p.served(name)
-	},
-	"renew": func(p *player, s step, name string, r contend.Owner) { // with "queued", a sign of life of a place
-		if _, gone := s.says["gone"]; gone {
-			p.renewNothing(p.client(name), r)
-			return
-		}
-		a := p.renewed(p.client(name), r)
-		p.is(s, name, driver.Result{Granted: true, TTL: a.TTL, RetryIn: a.RetryIn})
-		_, wanted := s.says["wanted"]
-		if _, unwanted := s.says["unwanted"]; wanted && !a.Wanted || unwanted && a.Wanted {
-			p.Fatalf("the renewal of %s says Wanted: %v", name, a.Wanted)
-		}
-	},
-	"outlasts": func(p *player, _ step, name string, r contend.Owner) { p.outlasts(r, name) }, // the brief TTL
-	"has": func(p *player, s step, name string, r contend.Owner) { // its lease, as the store shows it
-		info := p.inspect(r.Key)
-		leases := append(info.Holders, driver.Lease{Holder: info.Holder, Fence: info.Fence, Left: info.Left}) // the first one twice
-		leases = slices.DeleteFunc(leases, func(l driver.Lease) bool { return !sameOwner(r)(l) })
-		if len(leases) == 0 {
-			p.Fatalf("%s does not hold %q: %+v", name, r.Key, info)
-		}
-		for _, l := range leases {
-			if limit := s.says["limit"]; limit != "" && strconv.Itoa(l.Holder.Limit) != limit {
-				p.Fatalf("the Limit of %s is not %s: %+v", name, limit, l)
-			}
-			p.is(s, name, driver.Result{Granted: l.Left != 0, TTL: l.Left, Fence: cmp.Or(l.Fence, p.fences[name]), Slot: l.Holder.Slot, Left: l.Left})
-		}
-	},
-}
-
-// verbs are about all owners of a step, or a key.
-var verbs = map[string]func(p *player, s step){
-	"renewals": func(p *player, s step) { // in one Renew
-		_, want := s.says["wanted"]
-		for i, a := range p.renew(p.d, p.all(s)...) {
-			if a.Err != nil || a.Wanted != want {
-				p.Fatalf("the renewal of %s: %+v, want Wanted: %v", s.owners[i], a, want)
-			}
-		}
-	},
-	"held": func(p *player, s step) {
-		r := p.owner(s.owners[0])
-		if info := p.heldBy(r); p.traits.Shared && (info.Holds != 1 || info.Holder.Mode != r.Mode) {
-			p.Fatalf("%q is not held by one in the mode %v: %+v", r.Key, r.Mode, info)
-		}
-	},
-	"shared": func(p *player, s step) { p.sharedBy(p.all(s)...) },
-	"free":   func(p *player, s step) { p.free(p.keyOf(s)) },
-	"waits": func(p *player, s step) { // without owners: no owner does
-		info := p.inspect(p.keyOf(s))
-		same := slices.EqualFunc(info.Queue, p.all(s), func(h driver.Holder, r contend.Owner) bool {
-			return h.Owner == r.Owner && h.Label == r.Label && h.Mode == r.Mode && h.Limit == r.Limit
-		})
-		if info.Waiters != len(s.owners) || !same {
-			p.Fatalf("%d wait, want %v: %+v", info.Waiters, s.owners, info.Queue)
-		}
-	},
-	"enter": func(p *player, s step) { // each asks on a hint only, until all are granted the key
-		p.enterIn(p.limit(s.says["in"]), p.listeners(s)...)
-		for _, name := range s.owners {
-			p.served(name)
-		}
-	},
-	"serve": func(p *player, s step) { // each after all behind it asked
-		for i, name := range s.owners {
-			for _, later := range slices.Backward(s.owners[i+1:]) {
-				p.refuse(p.client(later), queued(p.owner(later)))
-			}
-			r := p.owner(name)
-			p.turn(p.client(name), r, 0)
-			p.heldBy(r)
-			p.release(p.client(name), r)
-			p.served(name)
-		}
-	},
-	"quiet":   func(p *player, s step) { p.quiet(p.listeners(s)...) },
-	"expires": func(p *player, s step) { p.expires(p.keyOf(s)) },
-	"until": func(p *player, s step) { // so many wait or hold, in the time of a lease
-		p.eventually(p.ttl, s.text, func() bool {
-			info := p.inspect(p.keyOf(s))
-			return strconv.Itoa(info.Waiters) == cmp.Or(s.says["waiters"], strconv.Itoa(info.Waiters)) &&
-				strconv.Itoa(info.Holds) == cmp.Or(s.says["holds"], strconv.Itoa(info.Holds))
-		})
-	},
 }
 
 // keyOf is the key of a step's owners.

@@ -16,38 +16,64 @@ var (
 var sharedFenceCases = []Case{
 	{Name: "FencesRiseOverSharers",
 		Rule:  "Each owner that shares a key has a larger fence than every writer before it, and a later writer has a larger one than any of them.",
-		Needs: sharedFencing, run: fencesRiseOverSharers},
+		Needs: sharedFencing,
+		play:  "grant w; release w;" + each(rounds(5), "exact r1..r5 fresh spread above=w; release r1..r5 here; grant w fresh rises; release w")},
 	{Name: "FencesRiseAmongSharers",
 		Rule:  "A store that mints fences gives each owner that shares a key a strictly larger one than all before it.",
 		Needs: sharedNode,
 		play:  "grant r1..r9 spread rises; release r1..r9 here; grant r10 rises"},
 	{Name: "ReadersMayOvertakeEachOther",
 		Rule:  "A Shared proposal is granted beside other readers, or after them, though their fences are larger: it only has to be above those that were granted Exclusive.",
-		Needs: sharedNode, run: readersOvertake},
+		Needs: sharedNode,
+		play: "grant n; release n;" + each(downTo(10, 6), "exact r# at=n+#00") +
+			"release r10..r6; exact r5 at=n+50; release r5; grant a above=n+1000"},
 	{Name: "ReadersDoNotOvertakeWriters",
 		Rule:  "A Shared proposal that is not above every fence granted Exclusive is refused with FenceTooLow and that one, also if the writer converted or other readers were granted the key since.",
-		Needs: sharedNode, run: readersAfterWriters},
+		Needs: sharedNode,
+		play: "grant n; release n; exact w at=n+1000; refuse r1 at=n+1000 why=held least=n+1000; convert w at=n+1000;" + tooLow +
+			"exact r2 at=n+2000;" + tooLow + "release w exclusive; release r2;" + tooLow + "free; exact r3 at=n+1001"},
 	{Name: "WritersDoNotOvertakeReaders",
 		Rule:  "An Exclusive proposal that is not above every fence of the key, including readers', is refused with FenceTooLow and the newest.",
-		Needs: sharedNode, run: writersAfterReaders},
+		Needs: sharedNode,
+		play: `grant n; release n; exact r1 at=n+1000; exact r2 at=n+500; refuse w at=n+600 why=held least=n+1000; release r1 r2;
+			refuse w at=n+600 why=low least=n+1000; free; refuse w at=n+1000 why=low least=n+1000; free; exact w at=n+1001`},
 	{Name: "SharerKeepsItsFence",
 		Rule:  "A proposal by a sharing holder is answered with the fence it has; with Raise it gets the proposed one, and one that is smaller, or far above the clock, is refused with FenceTooLow and the fence it has.",
-		Needs: sharedNode, run: sharerKeepsItsFence},
+		Needs: sharedNode,
+		play: "grant n; release n; exact r1 at=n+2000; exact r2 at=n+1000;" +
+			each([]string{"1", "n+990", "n+1000", "n+1010"}, "exact r2 at=# is=n+1000") + `exact r2 at=n+1100 raise;
+			refuse r2 at=n+1000 raise why=low least=n+1099; refuse r2 at=n+1099511627776 raise why=low least=n+1100;
+			exact r2 at=n+1000 is=n+1100; exact r1 at=n+2000`},
 	{Name: "SharedClaimTakesTheProposal",
 		Rule:  "A reader that was handed the key claims it with exactly the fence that it proposes, though one that was handed it at the same time has a larger one; a fence below the previous writer's is refused.",
-		Needs: []Need{needShared, needNode, needHandoff}, claims: true, run: sharedProposedClaim},
+		Needs: []Need{needShared, needNode, needHandoff}, claims: true,
+		play: `grant n; release n; exact w at=n+1000; join r1 at=w+500; join r2 at=w+200; release w; refuse r2 at=w why=low least=w;
+			shared r1 r2; renew r2 at=w+200 gone; exact r1 at=w+500; exact r2 at=w+200; exact r2 at=w+1500 is=w+200`},
 	{Name: "RestoreOfASharedLease",
 		Rule:  "Restore restores a Shared lease with its fence, on a free key or beside other readers, though readers had larger ones since, but not if the key was granted Exclusive since.",
-		Needs: sharedNode, run: restoreShared},
+		Needs: sharedNode,
+		play: `grant n; release n; exact r2 at=n+2000; grant r1 brief at=n+1000 is=n+1000; until holds=1; exact r1 restore at=n+1000;
+			shared r1 r2; release r1 settled; release r2; exact r1 settled restore at=n+1000; release r1 settled; exact w at=n+3000;
+			refuse r1 restore at=n+1000 why=held; refuse r1 restore at=n+3010 why=held; release w;
+			refuse r1 restore at=n+1000 why=low least=n+3000; free; exact r3 at=n+3010;
+			refuse r1 restore at=n+1000 why=low least=n+3000; shared r3`},
 	{Name: "RestoreAfterAReader",
 		Rule:  "Restore of an Exclusive lease is refused with FenceTooLow when a reader had a larger fence since, and as Held while readers hold the key.",
-		Needs: sharedNode, run: restoreAfterAReader},
+		Needs: sharedNode,
+		play: `grant n; release n; exact r1 at=n+1000; refuse w restore at=n+1010 why=held; release r1;
+			refuse w restore at=n+999 why=low least=n+1000; free; exact w restore at=n+1010`},
 	{Name: "RenewComparesASharersFence",
 		Rule:  "Renew with a fence prolongs the lease of a reader that has it or a larger one, and is ErrNotHeld if it has a smaller one, whatever other readers have.",
-		Needs: sharedNode, run: renewComparesSharersFence},
+		Needs: sharedNode,
+		play: `grant n; release n; exact r1 at=n+1000; exact r2 at=n+2000; renew r1 at=n+1001 gone; renew r1 at=n+2000 gone;
+			renew r1 at=0; renew r1 at=n+999; renew r1 at=n+1000; renew r1 at=n+1001 gone; renew r1 at=n+2000 gone; shared r1 r2`},
 	{Name: "SharedReleaseUpToAFence",
 		Rule:  "A Release up to a fence leaves a reader's lease with a larger one as it is, and ends any other.",
-		Needs: sharedNode, run: sharedReleaseUpTo},
+		Needs: sharedNode,
+		play: `grant n; release n; exact r1 at=n+1000; exact r2 at=n+500; release r1 settled upto=n+999 gone; shared r1 r2;
+			release r1 settled upto=n+1000; shared r2; exact r1 at=n+1001;` +
+			each(ends, "release r1 # upto=n+1000 gone; shared r1 r2; exact r1 at=n+1001") +
+			"release r1 settled upto=n+1000 gone; shared r1 r2"},
 	{Name: "HeldBackNodeSharesNothing",
 		Rule:  "A store whose process was replaced grants nobody a shared key, converts nothing and hands nothing off until it is admitted.",
 		Needs: shared, run: heldBackSharesNothing},
@@ -64,208 +90,8 @@ func (e *env) holdsFence(r contend.Owner, fence uint64) {
 	e.Fatalf("%s does not hold %q with the fence %d: %+v", r.Owner, r.Key, fence, e.inspect(r.Key).Holders)
 }
 
-// shareExactly must be granted the fence beside other readers.
-func (e *env) shareExactly(r contend.Owner, fence uint64) {
-	e.Helper()
-	if res := e.grant(e.d, r); res.Fence != fence {
-		e.Fatalf("proposed %d, granted the fence %d, want %d", r.Fence, res.Fence, fence)
-	}
-	e.holdsFence(r, fence)
-}
-
-func fencesRiseOverSharers(e *env) {
-	ds := []driver.Driver{e.d, e.open(), e.open()}
-	var wrote uint64
-	for range 5 {
-		var rs []contend.Owner
-		most := wrote
-		for i := range 5 {
-			rs = append(rs, e.reader("k"))
-			fence := e.rises(wrote, e.grant(ds[i%len(ds)], rs[i]))
-			e.holdsFence(rs[i], fence)
-			most = max(most, fence)
-		}
-		e.releaseAll(rs...)
-		w := e.ask("k")
-		wrote = e.rises(most, e.grant(e.d, w))
-		e.release(e.d, w)
-	}
-}
-
-func readersOvertake(e *env) {
-	newest := e.newest("k")
-	var rs []contend.Owner
-	for i := range 5 {
-		r := propose(e.reader("k"), newest+uint64(1000-100*i))
-		e.shareExactly(r, r.Fence)
-		rs = append(rs, r)
-	}
-	e.releaseAll(rs...)
-	late := propose(e.reader("k"), newest+50)
-	e.shareExactly(late, late.Fence)
-	e.release(e.d, late)
-	e.rises(newest+1000, e.grant(e.d, e.ask("k")))
-}
-
-func readersAfterWriters(e *env) {
-	w := propose(e.ask("k"), e.newest("k")+1000)
-	refused := func() {
-		e.Helper()
-		for _, low := range []uint64{1, w.Fence - 1, w.Fence} {
-			e.refuseFence(propose(e.reader("k"), low), w.Fence)
-		}
-	}
-	e.grantExactly(w, w.Fence)
-	if res := e.refuse(e.d, propose(e.reader("k"), w.Fence)); res.Why != driver.Held || res.Fence < w.Fence {
-		e.Errorf("proposed what the holder has: %+v, want Held and that fence", res)
-	}
-	e.convert(e.d, w, w.Fence)
-	refused()
-	r := propose(e.reader("k"), w.Fence+1000)
-	e.shareExactly(r, r.Fence)
-	refused()
-	e.releaseAll(w, r)
-	refused()
-	e.free("k")
-	late := propose(e.reader("k"), w.Fence+1)
-	e.shareExactly(late, late.Fence)
-}
-
-func writersAfterReaders(e *env) {
-	newest := e.newest("k")
-	high, low := propose(e.reader("k"), newest+1000), propose(e.reader("k"), newest+500)
-	e.shareExactly(high, high.Fence)
-	e.shareExactly(low, low.Fence)
-	w := propose(e.ask("k"), newest+600)
-	if res := e.refuse(e.d, w); res.Why != driver.Held || res.Fence < high.Fence {
-		e.Errorf("proposed %d while readers have %d and %d: %+v, want Held and the larger", w.Fence, high.Fence, low.Fence, res)
-	}
-	e.releaseAll(high, low)
-	for _, fence := range []uint64{newest + 600, high.Fence} {
-		e.refuseFence(propose(w, fence), high.Fence)
-		e.free("k")
-	}
-	e.grantExactly(propose(w, high.Fence+1), high.Fence+1)
-}
-
-func sharerKeepsItsFence(e *env) {
-	newest := e.newest("k")
-	other := propose(e.reader("k"), newest+2000)
-	e.shareExactly(other, other.Fence)
-	a := propose(e.reader("k"), newest+1000)
-	e.shareExactly(a, a.Fence)
-	for _, fence := range []uint64{1, a.Fence - 10, a.Fence, a.Fence + 10} {
-		e.shareExactly(propose(a, fence), a.Fence)
-	}
-	raised := propose(a, a.Fence+100)
-	raised.Raise = true
-	e.shareExactly(raised, raised.Fence)
-	e.refuseFence(propose(raised, a.Fence), raised.Fence-1)
-	e.refuseFence(propose(raised, raised.Fence+1<<40), raised.Fence)
-	e.shareExactly(a, raised.Fence)
-	e.shareExactly(other, other.Fence)
-}
-
-func sharedProposedClaim(e *env) {
-	w := propose(e.ask("k"), e.newest("k")+1000)
-	r1, r2 := propose(e.reader("k"), w.Fence+500), propose(e.reader("k"), w.Fence+200)
-	e.grantExactly(w, w.Fence)
-	e.join(e.d, r1, 0)
-	e.join(e.d, r2, 1)
-	e.release(e.d, w)
-	e.refuseFence(propose(r2, w.Fence), w.Fence)
-	e.sharedBy(r1, r2)
-	e.renewNothing(e.d, r2) // it does not claim
-	e.shareExactly(r1, r1.Fence)
-	e.shareExactly(r2, r2.Fence)
-	e.shareExactly(propose(r2, r1.Fence+1000), r2.Fence) // claimed once
-}
-
-func restoreShared(e *env) {
-	newest := e.newest("k")
-	a, b := propose(e.brief(e.reader("k")), newest+1000), propose(e.reader("k"), newest+2000)
-	e.shareExactly(b, b.Fence)
-	if res := e.grant(e.d, a); res.Fence != a.Fence {
-		e.Fatalf("proposed %d, granted %d", a.Fence, res.Fence)
-	}
-	e.eventually(e.ttl, "one lease ends", func() bool { return e.inspect("k").Holds == 1 })
-	a.Restore, a.TTL = true, e.long
-	e.shareExactly(a, a.Fence)
-	e.sharedBy(a, b)
-	a.Settled = true
-	e.releaseAll(a, b)
-	e.shareExactly(a, a.Fence) // the key is free
-	e.release(e.d, a)
-	w := propose(e.ask("k"), newest+3000)
-	e.grantExactly(w, w.Fence)
-	for _, r := range []contend.Owner{a, propose(a, w.Fence+10)} {
-		if res := e.refuse(e.d, r); res.Why != driver.Held {
-			e.Fatalf("Restore of what another holds Exclusive: %+v, want Held", res)
-		}
-	}
-	e.release(e.d, w)
-	e.refuseFence(a, w.Fence)
-	e.free("k")
-	r := propose(e.reader("k"), w.Fence+10)
-	e.shareExactly(r, r.Fence)
-	e.refuseFence(a, w.Fence)
-	e.sharedBy(r)
-}
-
-func restoreAfterAReader(e *env) {
-	newest := e.newest("k")
-	r := propose(e.reader("k"), newest+1000)
-	e.shareExactly(r, r.Fence)
-	w := propose(e.ask("k"), r.Fence+10)
-	w.Restore = true
-	if res := e.refuse(e.d, w); res.Why != driver.Held {
-		e.Fatalf("Restore of a key that is shared: %+v, want Held", res)
-	}
-	e.release(e.d, r)
-	e.refuseFence(propose(w, r.Fence-1), r.Fence)
-	e.free("k")
-	e.grantExactly(w, w.Fence)
-}
-
-func renewComparesSharersFence(e *env) {
-	newest := e.newest("k")
-	a, b := propose(e.reader("k"), newest+1000), propose(e.reader("k"), newest+2000)
-	e.shareExactly(a, a.Fence)
-	e.shareExactly(b, b.Fence)
-	for fence, held := range map[uint64]bool{0: true, a.Fence - 1: true, a.Fence: true, a.Fence + 1: false, b.Fence: false} {
-		if r := propose(a, fence); held {
-			e.renewed(e.d, r)
-		} else {
-			e.renewNothing(e.d, r)
-		}
-	}
-	e.sharedBy(a, b)
-}
-
-func sharedReleaseUpTo(e *env) {
-	newest := e.newest("k")
-	a, b := propose(e.reader("k"), newest+1000), propose(e.reader("k"), newest+500)
-	e.shareExactly(a, a.Fence)
-	e.shareExactly(b, b.Fence)
-	back := a
-	back.Settled, back.UpTo = true, a.Fence-1
-	e.releaseNothing(e.d, back)
-	e.sharedBy(a, b)
-	back.UpTo = a.Fence
-	e.release(e.d, back)
-	e.sharedBy(b)
-	a.Fence++
-	e.shareExactly(a, a.Fence)
-	for _, end := range ends {
-		back.Settled, back.End = false, end // a release without an answer is sent again like this
-		e.releaseNothing(e.d, back)         // and arrives late
-		e.sharedBy(a, b)
-		e.shareExactly(a, a.Fence) // and the owner is not refused from then on
-	}
-	back.Settled, back.End = true, driver.Finished
-	e.releaseNothing(e.d, back)
-	e.sharedBy(a, b)
-}
+// tooLow are proposals of readers after a writer with the fence n+1000.
+var tooLow = each([]string{"1", "n+999", "n+1000"}, "refuse r1 fresh at=# why=low least=n+1000")
 
 func heldBackSharesNothing(e *env) {
 	reload, n := e.reload(), e.node()

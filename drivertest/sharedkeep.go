@@ -5,8 +5,6 @@ package drivertest
 
 import (
 	"time"
-
-	"github.com/hasplock/hasp/internal/contend"
 )
 
 var sharedKeepCases = []Case{
@@ -35,40 +33,12 @@ var sharedKeepCases = []Case{
 		play:  "grant r2;" + each(rounds(3), "grant r1 settled; shared r1 r2; release r1 settled; release r1 settled gone") + "shared r2"},
 	{Name: "EachSharerHasItsOwnExpiry",
 		Rule:  "A Try or a Renew by a reader sets the expiry of its own lease to a later moment, never to an earlier one, and changes nobody else's.",
-		Needs: shared, run: eachSharersExpiry},
+		Needs: shared,
+		play: `grant r2 r3; grant r2 brief; renew r3 brief; outlasts r2 r3; grant r1 brief; renew r2; grant r3; has r1 perhaps left=ttl;
+			grant r1 longer; has r1 longer; renew r2 longer; has r2 longer; has r3 usual`},
 	{Name: "SharedLeaseEnds",
 		Rule:  "A reader's lease ends after the TTL of its Try, not before, and does not affect the others'.",
 		Needs: shared, run: sharedLeaseEnds},
-}
-
-func eachSharersExpiry(e *env) {
-	a, b, c := e.brief(e.reader("k")), e.reader("k"), e.reader("k")
-	e.grant(e.d, b)
-	e.grant(e.d, c)
-	e.grant(e.d, e.brief(b))
-	e.renewed(e.d, e.brief(c))
-	for _, r := range []contend.Owner{b, c} {
-		e.outlasts(r, "a Try or a Renew for a brief TTL by a reader with a long lease")
-	}
-	e.grant(e.d, a)
-	e.renewed(e.d, b)
-	e.grant(e.d, c)
-	for _, l := range e.inspect("k").Holders {
-		if sameOwner(a)(l) && l.Left > e.ttl {
-			e.Errorf("others' Renew and Try left a lease of %v with %v", e.ttl, l.Left)
-		}
-	}
-	a.TTL = 2 * e.long
-	if res := e.try(e.d, a); !res.Granted || res.TTL <= e.long { // also if it had ended by now
-		e.Errorf("asked for %v, granted %+v", a.TTL, res)
-	}
-	if left := e.left(a); !plausible(left, e.long) {
-		e.Errorf("asked for %v, %v left", a.TTL, left)
-	}
-	b.TTL = 2 * e.long
-	if res := e.renewed(e.d, b); res.TTL <= e.long || !plausible(e.left(b), e.long) || e.left(c) > e.long {
-		e.Errorf("asked for %v, renewed for %v, %v left, and of another's %v", b.TTL, res.TTL, e.left(b), e.left(c))
-	}
 }
 
 func sharedLeaseEnds(e *env) {

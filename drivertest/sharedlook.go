@@ -4,7 +4,6 @@
 package drivertest
 
 import (
-	"strconv"
 	"time"
 
 	"github.com/hasplock/hasp/driver"
@@ -26,7 +25,9 @@ var sharedLookCases = []Case{
 		Needs: shared, run: sharersAreListed},
 	{Name: "NothingStaysOfSharers",
 		Rule:  "After every release, abandoned wait and expiry of those that shared a key the store holds nothing that does not expire.",
-		Needs: shared, run: nothingStaysOfSharers},
+		Needs: shared,
+		play: each(rounds(10), `grant r1@k# r2@k#; grant r3@k# brief; refuse w@k#; queue? join w@k#; queue? refuse r4@k# brief queued;
+			queue? release w@k#; release r1@k# r2@k#; release r5@never# gone; grant r6@gone# brief`) + "empty"},
 	{Name: "OneHolderIsListed",
 		Rule: "Inspect lists the owner that holds a key Exclusive as its only holder.",
 		run:  oneHolderIsListed},
@@ -137,26 +138,4 @@ func oneHolderIsListed(e *env) {
 	if info := e.inspect("k"); info.Holds != 0 || len(info.Holders) != 0 {
 		e.Errorf("a free key: %+v", info)
 	}
-}
-
-func nothingStaysOfSharers(e *env) {
-	waits := needQueue.Met(e.d)
-	for i := range 10 {
-		key := "k" + strconv.Itoa(i)
-		a, b, gone, w, late := e.reader(key), e.reader(key), e.brief(e.reader(key)), e.ask(key), e.brief(e.reader(key))
-		e.grant(e.d, a)
-		e.grant(e.d, b)
-		e.grant(e.d, gone)
-		e.refuse(e.d, w)
-		if waits {
-			e.join(e.d, w, 0)
-			e.refuse(e.d, queued(late)) // stays until its patience or its claim time has passed
-			e.release(e.d, w)
-		}
-		e.release(e.d, a)
-		e.release(e.d, b)
-		e.releaseNothing(e.d, e.reader("never"+strconv.Itoa(i)))
-		e.grant(e.d, e.brief(e.reader("gone"+strconv.Itoa(i))))
-	}
-	e.goesAway()
 }
