@@ -39,7 +39,11 @@ var abandonedCases = []Case{
 			release c unfinished; grant d brief marked; expires; grant e marked; release e; grant f unmarked; release f`},
 	{Name: "UnclaimedKeyStaysAbandoned",
 		Rule:  "An abandoned key that was handed to a waiter which never claimed it, or gave it up, is abandoned for the next; one that was not abandoned is not.",
-		Needs: marksQueue, timely: true, run: unclaimedStaysAbandoned},
+		Needs: marksQueue, timely: true,
+		play: `grant a; join u; join d brief; join b; release a unfinished; release u unused; turn b in=3ttl marked;
+			release d unused perhaps; release b; grant c unmarked; release c;
+			grant a fresh; join u fresh; join d fresh brief; join b fresh; release a; release u unused; turn b in=3ttl clean;
+			release d unused perhaps; release b; grant c fresh unmarked; release c`},
 	{Name: "ReadersLeaveTheMark",
 		Rule:  "Each reader of an abandoned key sees the mark, however it ends, and so does the writer after them, but nobody after that.",
 		Needs: marksShared,
@@ -91,22 +95,6 @@ func (e *env) abandonedRight(got, want bool) bool {
 	return got == want || got && !e.traits.AbandonedOnce && !e.fake
 }
 
-// grantMarked must be granted the key with this Abandoned.
-func (e *env) grantMarked(abandoned bool, r contend.Owner) {
-	e.Helper()
-	if res := e.grant(e.d, r); !e.abandonedRight(res.Abandoned, abandoned) {
-		e.Fatalf("Abandoned is %v, want %v: %+v", res.Abandoned, abandoned, res)
-	}
-}
-
-// grantFinished is grantMarked for a holder that releases the key as Finished.
-func (e *env) grantFinished(abandoned bool, key string) {
-	e.Helper()
-	r := e.ask(key)
-	e.grantMarked(abandoned, r)
-	e.release(e.d, r)
-}
-
 // expires waits until nobody holds a key: of several nodes that granted it one after
 // another, the last may do so a moment longer than a majority.
 func (e *env) expires(key string) {
@@ -114,22 +102,4 @@ func (e *env) expires(key string) {
 	e.eventually(e.ttl, "the lease ends", func() bool {
 		return !e.inspect(key).Held && (e.store.Ended == nil || e.store.Ended(key))
 	})
-}
-
-func unclaimedStaysAbandoned(e *env) {
-	for _, end := range []driver.End{driver.Unfinished, driver.Finished} {
-		gone, unused, dead, b := e.ask("k"), e.ask("k"), e.brief(e.ask("k")), e.ask("k")
-		e.grant(e.d, gone)
-		e.join(e.d, unused, 0)
-		e.join(e.d, dead, 1)
-		e.join(e.d, b, 2)
-		e.release(e.d, ending(gone, end))
-		e.release(e.d, ending(unused, driver.Unused))
-		if res := e.turn(e.d, b, 3*e.ttl); res.Abandoned != (end == driver.Unfinished) {
-			e.Errorf("after the end %d of the last that had the key, Abandoned is %v", end, res.Abandoned)
-		}
-		_ = contend.Release(e.ctx, e.d, ending(dead, driver.Unused)) // it may have kept its place
-		e.release(e.d, b)
-		e.grantFinished(false, "k")
-	}
 }

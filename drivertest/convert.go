@@ -26,7 +26,10 @@ var convertCases = []Case{
 			shared r1`},
 	{Name: "ConvertOfNothing",
 		Rule:  "Convert by an owner that holds nothing is refused, with or without Queue, on a free key and on a held one, and leaves nothing: the owner may still ask for the key.",
-		Needs: shared, run: convertNothing},
+		Needs: shared,
+		play: `refuse b converting; refuse b converting queued; free; refuse c converting; grant c; refuse d converting;
+			refuse d converting queued; held c; waits; release c; grant r1 r2 spread; refuse e converting; refuse e converting queued;
+			grant e sharing; release e sharing; shared r1 r2; waits`},
 	{Name: "ConvertAfterTheEnd",
 		Rule:  "Convert by an owner whose lease ended or was released is refused, and takes nothing from later holders.",
 		Needs: shared,
@@ -95,34 +98,6 @@ func (e *env) beside(d driver.Driver, r contend.Owner) (res driver.Result) {
 		return res.Granted
 	})
 	return res
-}
-
-func convertNothing(e *env) {
-	nothing := func(key string) {
-		e.Helper()
-		before := e.inspect(key)
-		r := e.ask(key)
-		for _, r := range []contend.Owner{converting(r), queued(converting(r)), sharing(r, 0), r} {
-			switch after := e.inspect(key); {
-			case r.Convert:
-				e.refuse(e.d, r)
-			case r.Mode == driver.Shared && before.Holder.Mode == driver.Shared && before.Held:
-				e.grant(e.d, r)
-				e.release(e.d, r)
-			case after.Waiters != 0 || after.Holds != before.Holds || after.Holder.Mode != before.Holder.Mode:
-				e.Fatalf("a Convert of nothing left %+v of %+v", after, before)
-			}
-		}
-	}
-	nothing("k")
-	e.free("k")
-	asked := e.ask("k")
-	e.refuse(e.d, converting(asked))
-	e.grant(e.d, asked) // it is not remembered
-	nothing("k")
-	e.heldBy(asked)
-	e.share("shared", 2)
-	nothing("shared")
 }
 
 func convertRaces(e *env) {

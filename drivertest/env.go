@@ -363,18 +363,6 @@ func (e *env) pause() {
 // drift that package hasp allows for.
 func sure(ttl time.Duration) time.Duration { return ttl - ttl/100 - 2*time.Millisecond }
 
-// inherit asks until r is granted, as soon as the previous, brief lease has expired. An
-// engine that combines several stores may need longer than most of them.
-func (e *env) inherit(d driver.Driver, r contend.Owner) driver.Result {
-	e.Helper()
-	var res driver.Result
-	e.eventually(e.ttl, "the key is granted when the previous lease has expired", func() bool {
-		res = e.try(d, r)
-		return res.Granted
-	})
-	return res
-}
-
 // turn asks with the queue until r is granted, as hasp does, for limit at most.
 func (e *env) turn(d driver.Driver, r contend.Owner, limit time.Duration) driver.Result {
 	e.Helper()

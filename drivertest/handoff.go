@@ -5,8 +5,6 @@ package drivertest
 
 import (
 	"time"
-
-	"github.com/hasplock/hasp/driver"
 )
 
 var handoff = []Need{needHandoff}
@@ -52,7 +50,8 @@ var handoffCases = []Case{
 		Needs: handoff, timely: true, run: stoppedWaiters},
 	{Name: "DeadHolderHandsOn",
 		Rule:  "A lease that expires goes to the first in the queue, and to nobody else, as if it had been released.",
-		Needs: queueing, timely: true, run: deadHolderHandsOn},
+		Needs: queueing, timely: true,
+		play: "grant a brief; join b; join c elsewhere; inherit b queued over=c; held b"},
 }
 
 func handoffIsAtOnce(e *env) {
@@ -104,22 +103,4 @@ func stoppedWaiters(e *env) {
 		e.enterIn(e.long, w)
 	}
 	e.heldBy(w.r)
-}
-
-func deadHolderHandsOn(e *env) {
-	gone, b, c := e.brief(e.ask("k")), e.ask("k"), e.ask("k")
-	e.grant(e.d, gone)
-	other := e.open()
-	e.join(e.d, b, 0)
-	e.join(other, c, 1)
-	start := time.Now()
-	var res driver.Result
-	e.eventually(e.ttl, "the first in the queue is granted the key of a holder that is gone", func() bool {
-		e.refuse(other, e.ask("k"))
-		e.refuse(other, queued(c))
-		res = e.try(e.d, queued(b))
-		return res.Granted
-	})
-	e.Logf("granted after %v of a TTL of %v", time.Since(start).Round(time.Millisecond), e.ttl)
-	e.heldBy(b)
 }

@@ -25,7 +25,8 @@ import (
 // that shares the key with a Limit of 3, any other asks Exclusive; b@other is one of the key "other" instead of "k". r1..r9
 // are nine. An owner asks on the first client, or on another one in a step that is "elsewhere", a new one each; "elsewhere=r1",
 // that of r1; "spread", the first and two others by turns: for this step, but from then on if it is the owner's first.
-// "here" is the first client for such an owner. An owner that is "fresh" is another one from then on. "queue?" before a verb: a step for engines that have a queue.
+// "here" is the first client for such an owner. An owner that is "fresh" is another one from then on.
+// "queue?" before a verb: a step for engines that have a queue.
 // "20 times" in front: the rest is played so often, by fresh owners; "100/1000 times": more often with a fake clock.
 type step struct {
 	text, given, verb string

@@ -25,7 +25,8 @@ var renewCases = []Case{
 		play: "renew a gone; free; renew b queued gone; free; grant c; release c; renew c gone; free"},
 	{Name: "RenewNeverRevives", // failure case 2
 		Rule: "A lease that ended never comes back: Renew is ErrNotHeld after its expiry, and does not affect a later grant.",
-		run:  renewNeverRevives},
+		play: `grant a brief; expires; renew a brief gone; free; inherit b; renew a longer gone; held b; has b usual; release b;
+			renew a longer gone; free`},
 	{Name: "RenewReportsEach",
 		Rule: "Renew reports each request separately: one that is not held does not affect the others.",
 		run:  renewReportsEach},
@@ -58,25 +59,6 @@ func renewProlongs(e *env) {
 		e.Errorf("asked for %v, renewed for %v", e.long, res.TTL)
 	}
 	e.outlasts(a, "a renewal for a long TTL")
-}
-
-func renewNeverRevives(e *env) {
-	a, b := e.brief(e.ask("k")), e.ask("k")
-	e.grant(e.d, a)
-	e.expires("k")
-	e.renewNothing(e.d, a)
-	e.free("k")
-	b.TTL = e.long / 2
-	e.inherit(e.d, b)
-	a.TTL = e.long
-	e.renewNothing(e.d, a)
-	if info := e.heldBy(b); info.Left > b.TTL+e.ttl {
-		e.Errorf("the renewal of an old lease prolonged the new one to %v", info.Left)
-	}
-	// The same after the next holder has released.
-	e.release(e.d, b)
-	e.renewNothing(e.d, a)
-	e.free("k")
 }
 
 func renewReportsEach(e *env) {

@@ -90,18 +90,6 @@ func (e *env) left(r contend.Owner) time.Duration {
 	return holders[i].Left
 }
 
-// share grants a key to n readers on several connections.
-func (e *env) share(key string, n int) []contend.Owner {
-	e.Helper()
-	ds := []driver.Driver{e.d, e.open(), e.open()}
-	var rs []contend.Owner
-	for i := range n {
-		rs = append(rs, e.reader(key))
-		e.grant(ds[i%len(ds)], rs[i])
-	}
-	return rs
-}
-
 func oneWriterOrSharers(e *env) {
 	const clients, rounds = 4, 5
 	ds := make([]driver.Driver, clients)

@@ -19,7 +19,8 @@ var sharedLookCases = []Case{
 		Needs: shared, run: sharersKeys},
 	{Name: "SharedKeysNamedLikeTheStoresOwn",
 		Rule:  "A key with the name of something that the engine keeps for another key never harms those that share that key.",
-		Needs: shared, run: sharedNamedLikeTheStoresOwn},
+		Needs: shared,
+		play:  "grant r1 r2; collide; shared r1 r2; renew r1; release r1; renew r2; release r2"},
 	{Name: "SharersAreListed",
 		Rule:  "Inspect lists all that share a key in the order of their grants, each with its Mode, and the waiters with theirs; List counts them.",
 		Needs: shared, run: sharersAreListed},
@@ -71,19 +72,6 @@ func sharersKeys(e *env) {
 		e.sharedBy(b)
 		e.release(e.d, b)
 		e.free(a.Key)
-	}
-}
-
-func sharedNamedLikeTheStoresOwn(e *env) {
-	rs := []contend.Owner{e.reader("k"), e.reader("k")}
-	for _, r := range rs {
-		e.grant(e.d, r)
-	}
-	e.askForNames()
-	e.sharedBy(rs...)
-	for _, r := range rs {
-		e.renewed(e.d, r)
-		e.release(e.d, r)
 	}
 }
 

@@ -52,10 +52,12 @@ var sharedQueueCases = []Case{
 		play:  "grant r0; refuse w brief queued; ask r1 queued; turn r1 in=ttl; turn r2; shared r0..r2"},
 	{Name: "DeadReaderDelaysForItsTTL",
 		Rule:  "A vanished reader makes a writer wait until its lease ends, and no longer.",
-		Needs: sharedQueue, timely: true, run: deadReader},
+		Needs: sharedQueue, timely: true,
+		play: "grant r1; grant r2 brief; join w; join r3; release r1; inherit w queued over=r3; held w"},
 	{Name: "DeadWriterHandsOnToReaders",
 		Rule:  "When a writer's lease expires all the readers at the front of the queue are granted the key, and nobody behind them.",
-		Needs: sharedQueue, timely: true, run: deadWriterHandsOn},
+		Needs: sharedQueue, timely: true,
+		play: "grant d brief; join r1; join r2 elsewhere; join w; inherit r1 queued; turn r2; refuse w queued; shared r1 r2"},
 	{Name: "DeadWriterLetsAllReadersIn",
 		Rule:  "When a writer's lease expires all the readers at the front of the queue are granted the key once the first of them asks, and get hints, so that asking only then is enough for all.",
 		Needs: sharedQueue, timely: true,
@@ -78,36 +80,6 @@ var sharedQueueCases = []Case{
 	{Name: "WriterGivesUpWhileReadersRelease",
 		Rule:  "When a waiting writer gives up while those that share the key release it, all the readers behind it are granted the key, or get hints.",
 		Needs: sharedQueue, run: sharedGivingUpRaces},
-}
-
-func deadReader(e *env) {
-	gone, a, w, late := e.brief(e.reader("k")), e.reader("k"), e.ask("k"), e.reader("k")
-	e.grant(e.d, a)
-	e.grant(e.d, gone)
-	e.join(e.d, w, 0)
-	e.join(e.d, late, 1)
-	e.release(e.d, a)
-	e.eventually(e.ttl, "the writer has the key of a reader that is gone", func() bool {
-		e.refuse(e.d, queued(late))
-		e.refuse(e.d, e.reader("k"))
-		return e.try(e.d, queued(w)).Granted
-	})
-	e.heldBy(w)
-}
-
-func deadWriterHandsOn(e *env) {
-	gone, r1, r2, w := e.brief(e.ask("k")), e.reader("k"), e.reader("k"), e.ask("k")
-	other := e.open()
-	e.grant(e.d, gone)
-	e.join(e.d, r1, 0)
-	e.join(other, r2, 1)
-	e.join(e.d, w, 2)
-	e.eventually(e.ttl, "the first reader in the queue is granted the key of a writer that is gone", func() bool {
-		return e.try(e.d, queued(r1)).Granted
-	})
-	e.turn(other, r2, 0)
-	e.refuse(e.d, queued(w))
-	e.sharedBy(r1, r2)
 }
 
 func writerKnowsTheLast(e *env) {

@@ -36,14 +36,14 @@ var asks = map[string]func(p *player, r *contend.Owner, value string){
 	"restore":    func(_ *player, r *contend.Owner, _ string) { r.Restore = true },
 	"keeping":    func(_ *player, r *contend.Owner, _ string) { r.Keeps = true },
 	"entering":   func(_ *player, r *contend.Owner, _ string) { *r = entering(*r) },
-	"label": func(_ *player, r *contend.Owner, value string) {
+	"label": func(p *player, r *contend.Owner, value string) {
 		switch value {
 		case "long":
 			r.Label += " "
 		case "short":
 			r.Label = r.Label[:len(r.Label)-1]
 		default:
-			r.Label = value
+			r.Label = cmp.Or(p.owners[value].Label, value) // another's
 		}
 	},
 }
@@ -104,7 +104,7 @@ var answers = map[string]func(p *player, name, want string, res driver.Result) b
 }
 
 // others are words that a verb itself looks at.
-var others = []string{"elsewhere", "spread", "here", "fresh", "names", "times", "in", "gone", "wanted", "unwanted", "waiters", "holds", "from", "shown", "perhaps"}
+var others = []string{"elsewhere", "spread", "here", "fresh", "names", "times", "in", "gone", "wanted", "unwanted", "waiters", "holds", "from", "shown", "perhaps", "over"}
 
 // ownersVerbs are done by each owner of a step.
 var ownersVerbs = map[string]func(p *player, s step, name string, r contend.Owner){
@@ -126,6 +126,13 @@ var ownersVerbs = map[string]func(p *player, s step, name string, r contend.Owne
 	"inherit": func(p *player, s step, name string, r contend.Owner) { // asks until a lease has expired
 		var res driver.Result
 		p.eventually(cmp.Or(p.limit(s.says["in"]), p.ttl), s.text, func() bool {
+			if over := s.says["over"]; over != "" { // neither a newcomer nor this one, that is behind it, is granted the key
+				behind := p.owner(over)
+				newcomer := p.ask(behind.Key)
+				newcomer.Mode = behind.Mode
+				p.refuse(p.client(over), queued(behind))
+				p.refuse(p.client(over), newcomer)
+			}
 			res = p.try(p.client(name), r)
 			return res.Granted
 		})
@@ -217,7 +224,11 @@ var ownersVerbs = map[string]func(p *player, s step, name string, r contend.Owne
 			p.releaseNothing(p.client(name), r)
 			return
 		}
-		p.release(p.client(name), r)
+		if _, perhaps := s.says["perhaps"]; perhaps {
+			_ = contend.Release(p.ctx, p.client(name), r)
+		} else {
+			p.release(p.client(name), r)
+		}
 		p.served(name)
 	},
 	"renew": func(p *player, s step, name string, r contend.Owner) { // with "queued", a sign of life of a place
@@ -306,6 +317,14 @@ var verbs = map[string]func(p *player, s step){
 		p.told(all...)
 	},
 	"empty":   func(p *player, _ step) { p.goesAway() }, // soon, of all keys
+	"collide": func(p *player, _ step) { p.askForNames() },
+	"idle": func(p *player, _ step) { // no event to wait for: time must pass
+		if p.fake {
+			time.Sleep(48 * time.Hour)
+			return
+		}
+		time.Sleep(2 * p.ttl)
+	},
 	"expires": func(p *player, s step) { p.expires(p.keyOf(s)) },
 	"until": func(p *player, s step) { // so many wait or hold, in the time of a lease
 		p.eventually(p.ttl, s.text, func() bool {
