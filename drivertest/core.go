@@ -4,12 +4,15 @@
 package drivertest
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"strconv"
 	"time"
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 	"github.com/hasplock/hasp/internal/fault"
 )
 
@@ -18,13 +21,16 @@ import (
 var coreCases = []Case{
 	{Name: "LockWaitsItsTurn", // promise 4
 		Rule: "Lock waits while another client holds the key, and returns soon after its release.",
-		run:  lockWaits},
+		play: "lock a; begin b; stands b for=half; unlock a; comes b later=a; unlock b; free"},
 	{Name: "LockIsFirstComeFirstServed", // promise 4, failure case 24
 		Rule:  "Locks on several clients are granted in the order in which they began to wait.",
-		Needs: queueing, run: lockInOrder},
+		Needs: queueing,
+		play:  "lock b0 spread; begin b1..b9 spread;" + each(rounds(9), "unlock b#; comes b#+1 alone") + "unlock b9; free"},
 	{Name: "LockOutlivesManyTTLs", // promises 3 and 4
 		Rule:  "A lease is renewed for as long as it is held, and a waiter keeps its place for as long as it waits.",
-		Needs: queueing, timely: true, run: lockOutlivesTTLs},
+		Needs: queueing, timely: true,
+		play: `lock a short; begin b short; begin c short; stands a b c; unlock a; comes b in=ttl later=a; stands b c; unlock b;
+			comes c in=ttl later=b; unlock c; gone`},
 	{Name: "CancelledLockLeavesNothing", // promises 4 and 6, failure cases 11 and 18
 		Rule: "A Lock whose context ends returns its error and the holder, leaves no place, and makes nobody behind it wait.",
 		run:  cancelledLock},
@@ -42,7 +48,8 @@ var coreCases = []Case{
 		run:  vanishedHolder},
 	{Name: "VanishedWaiterDelaysForItsPatience", // promise 4
 		Rule:  "A waiter that vanished delays those behind it for its patience and its claim, and no longer.",
-		Needs: queueing, timely: true, run: vanishedWaiter},
+		Needs: queueing, timely: true,
+		play: "lock a; join d brief; begin b; unlock a; comes b in=3ttl; unlock b; gone in=ttl"},
 	{Name: "LossIsKnownBeforeTheNextGrant", // promises 1 and 2, failure case 1
 		Rule:   "A holder that is cut off right after a renewal learns of its loss before a waiter elsewhere has the key.",
 		timely: true, run: func(e *env) {
@@ -50,22 +57,26 @@ var coreCases = []Case{
 		}},
 	{Name: "LockOutlivesAShortOutage", // promise 7, failure case 16
 		Rule:   "A store that is unreachable for less than the TTL fails neither a waiting Lock nor a held lease.",
-		timely: true, run: shortOutage},
+		timely: true,
+		play:   "lock a short faulty; begin b short faulty; outage; stands a b; unlock a; comes b in=ttl; unlock b; gone in=ttl"},
 	{Name: "OutageAtTheTurn", // promise 7, failure case 16
 		Rule:   "A waiter whose turn comes while the store is unreachable for less than the TTL is granted the key afterwards.",
-		timely: true, run: outageAtTheTurn},
+		timely: true,
+		play:   "lock a short; begin b short faulty; stands b; outage; unlock a; comes b in=3ttl; unlock b; gone in=ttl"},
 	{Name: "LostRepliesDoNoHarm", // failure case 13
 		Rule:   "When the reply to an acquire, a renewal or a release is lost, asking again has the outcome of the first.",
 		timely: true, run: lostReplies},
 	{Name: "DuplicatedRequestsDoNothing", // failure case 13
 		Rule: "Requests that reach the store twice have the outcome of one.",
-		run:  duplicates},
+		play: "lock b0 twice; begin b1 twice; unlock b0; comes b1 later=b0;" +
+			each([]string{"1", "2", "3", "4"}, "begin b#+1 on=b#-1; unlock b#; comes b#+1 later=b#") + "unlock b5; free"},
 	{Name: "BreakEndsExactlyOneOwner",
 		Rule:   "Break takes the key from the named owner, whose lease is lost, and from nobody else.",
 		timely: true, run: breakOwner},
 	{Name: "AdoptedLeaseGoesOn",
 		Rule:   "A lease that another client adopts keeps its fence and is renewed there.",
-		timely: true, run: adopt},
+		timely: true,
+		play:   "grant a brief; adopt b short from=a; stands b; held a; unlock b; free"},
 	{Name: "KeptKeyGoesToWhoWaits",
 		Rule:  "A client that keeps a key takes it again with rising fences, and gives it back once its renewal says that somebody waits.",
 		Needs: queueing, timely: true, run: keptKey},
@@ -195,66 +206,132 @@ func (e *env) goneFrom(limit time.Duration) {
 	})
 }
 
-func lockWaits(e *env) {
-	holder := e.lock(e.client(nil), e.lasting())
-	w := e.begin(e.client(nil), e.lasting())
-	select {
-	case <-w.done:
-		e.Fatalf("Lock returned while another holds the key: granted %v, %v", w.lease != nil, w.err)
-	case <-time.After(e.ttl / 2): // enough for a Lock that does not wait to return
+// client is that of an owner that locks: its own, that of another owner or one of three.
+func (p *player) locks(s step, name string) *hasp.Client {
+	_, spread := s.says["spread"]
+	at := cmp.Or(s.says["on"], name)
+	if spread {
+		at = strconv.Itoa(p.calls % 3)
+		p.calls++
 	}
-	e.unlock(holder)
-	next := w.granted(0)
-	if e.traits.Fencing && next.Fence() <= holder.Fence() {
-		e.Errorf("the fence is %d after %d", next.Fence(), holder.Fence())
+	if p.hasps[at] == nil {
+		var faults fault.Script
+		if _, twice := s.says["twice"]; twice {
+			faults = func(fault.Call) fault.Fault { return fault.Fault{Twice: true} }
+		} else if _, faulty := s.says["faulty"]; faulty {
+			faults = p.outage.script
+		}
+		p.hasps[at] = p.env.client(faults)
 	}
-	e.unlock(next)
-	e.free("k")
+	p.hasps[name] = p.hasps[at]
+	return p.hasps[name]
 }
 
-func lockInOrder(e *env) {
-	clients := []*hasp.Client{e.client(nil), e.client(nil), e.client(nil)}
-	holder := e.lock(clients[0], e.lasting())
-	var ws []*waiting
-	for i := range 9 {
-		ws = append(ws, e.begin(clients[i%len(clients)], e.lasting()))
+// locker is what an owner locks with, as its name says: w is a writer among readers.
+func (p *player) locker(s step, name string) (lock, try func(context.Context) (*hasp.Lease, error)) {
+	c, key, o := p.locks(s, name), p.key(name), p.lasting()
+	if _, short := s.says["short"]; short {
+		o = p.short()
 	}
-	for i, w := range ws {
-		e.unlock(holder)
-		holder = w.granted(0)
-		for j, later := range ws[i+1:] {
-			select {
-			case <-later.done:
-				e.Fatalf("waiter %d returned while %d holds the key: %v", i+1+j, i, later.err)
-			default:
+	switch m := ownerName.FindStringSubmatch(name); {
+	case m[2] != "":
+		l := c.Semaphore(key, number(m[2]), o)
+		return l.Lock, l.TryLock
+	case m[1] == "r":
+		l := c.RWMutex(key, o)
+		return l.RLock, l.TryRLock
+	case m[1] == "w":
+		l := c.RWMutex(key, o)
+		return l.Lock, l.TryLock
+	}
+	l := c.Mutex(key, o)
+	return l.Lock, l.TryLock
+}
+
+// leased notes a lease that is as the step says.
+func (p *player) leased(s step, name string, lease *hasp.Lease, err error) {
+	p.Helper()
+	if err != nil {
+		p.Fatalf("%s: %v", name, err)
+	}
+	if reads := name[0] == 'r' || name[0] == 's'; reads != (lease.Mode() == hasp.Shared) {
+		p.Fatalf("%s has a lease of mode %v", name, lease.Mode())
+	}
+	p.leases[name] = lease
+	p.granted(s, name, driver.Result{Granted: true, Fence: lease.Fence(), Slot: lease.Slot(), Abandoned: lease.Abandoned()})
+}
+
+// lockVerbs are done with package hasp by each owner of a step, on a client of its own unless it says on whose.
+var lockVerbs = map[string]func(p *player, s step, name string, r contend.Owner){
+	"lock": func(p *player, s step, name string, _ contend.Owner) {
+		lock, _ := p.locker(s, name)
+		lease, err := lock(p.ctx)
+		p.leased(s, name, lease, err)
+	},
+	"trylock": func(p *player, s step, name string, _ contend.Owner) {
+		_, try := p.locker(s, name)
+		lease, err := try(p.ctx)
+		p.leased(s, name, lease, err)
+	},
+	"busy": func(p *player, s step, name string, _ contend.Owner) {
+		_, try := p.locker(s, name)
+		if _, err := try(p.ctx); !errors.Is(err, hasp.ErrHeld) {
+			p.Fatalf("TryLock of %s: %v, want ErrHeld", name, err)
+		}
+	},
+	"begin": func(p *player, s step, name string, _ contend.Owner) { // a Lock in the background
+		lock, _ := p.locker(s, name)
+		p.waits[name] = p.beginLock(lock)
+	},
+	"comes": func(p *player, s step, name string, _ contend.Owner) { // the lease of that Lock; "alone": no other does
+		lease := p.waits[name].granted(p.limit(s.says["in"]))
+		delete(p.waits, name)
+		if _, alone := s.says["alone"]; alone {
+			for _, other := range p.waits {
+				other.stillWaits("while another holds the key")
 			}
 		}
-	}
-	e.unlock(holder)
-	e.free("k")
+		p.leased(s, name, lease, nil)
+	},
+	"still":  func(p *player, s step, name string, _ contend.Owner) { p.waits[name].stillWaits(s.text) },
+	"unlock": func(p *player, _ step, name string, _ contend.Owner) { p.unlock(p.leases[name]) },
+	"downgrade": func(p *player, _ step, name string, _ contend.Owner) {
+		if err := p.leases[name].Downgrade(p.ctx); err != nil {
+			p.Fatalf("Downgrade: %v", err)
+		}
+	},
+	"shares": func(p *player, s step, name string, _ contend.Owner) { // after a Downgrade
+		lease := p.leases[name]
+		if lease.Mode() != hasp.Shared || lease.Err() != nil {
+			p.Fatalf("downgraded: mode %v, %v", lease.Mode(), lease.Err())
+		}
+		p.is(s, name, driver.Result{Granted: true, Fence: lease.Fence()})
+	},
+	"adopt": func(p *player, s step, name string, _ contend.Owner) {
+		from := s.says["from"]
+		lease, err := p.locks(s, name).Adopt(p.ctx, p.key(name), p.owner(from).Owner, p.short())
+		if err == nil && p.traits.Fencing && lease.Fence() != p.fences[from] {
+			p.Fatalf("the fence is %d, and %d adopted", p.fences[from], lease.Fence())
+		}
+		p.leased(s, name, lease, err)
+	},
 }
 
-func lockOutlivesTTLs(e *env) {
-	holder := e.lock(e.client(nil), e.short())
-	first, second := e.begin(e.client(nil), e.short()), e.begin(e.client(nil), e.short())
-	fence := holder.Fence()
-	for _, w := range []*waiting{first, second} {
-		select {
-		case <-holder.Done():
-			e.Fatalf("lost: %v", holder.Err())
-		case <-w.done:
-			e.Fatalf("Lock returned while another holds the key: %v", w.err)
-		case <-time.After(2 * e.ttl): // time must pass
-		}
-		e.unlock(holder)
-		holder = w.granted(e.ttl)
-		if e.traits.Fencing && holder.Fence() <= fence {
-			e.Errorf("the fence is %d after %d", holder.Fence(), fence)
-		}
-		fence = holder.Fence()
+// stands lets time pass, two TTLs unless it says half of one, after which no lease is lost and no Lock has returned.
+func (p *player) stands(s step) {
+	p.Helper()
+	if s.says["for"] == "half" { // enough for a Lock that does not wait to return
+		time.Sleep(p.ttl / 2)
+	} else {
+		time.Sleep(2 * p.ttl)
 	}
-	e.unlock(holder)
-	e.goneFrom(0)
+	for _, name := range s.owners {
+		if w := p.waits[name]; w != nil {
+			w.stillWaits("while another holds the key")
+		} else if lease := p.leases[name]; lease.Err() != nil {
+			p.Fatalf("%s is lost: %v", name, lease.Err())
+		}
+	}
 }
 
 func cancelledLock(e *env) {

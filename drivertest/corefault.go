@@ -26,15 +26,6 @@ func vanishedHolder(e *env) {
 	e.free("k")
 }
 
-func vanishedWaiter(e *env) {
-	holder := e.lock(e.client(nil), e.lasting())
-	e.join(e.d, e.brief(e.ask("k")), 0) // it gives no more signs of life
-	w := e.begin(e.client(nil), e.lasting())
-	e.unlock(holder)
-	e.unlock(w.granted(3 * e.ttl))
-	e.goneFrom(e.ttl)
-}
-
 // link is a script that can cut a client off: its requests are dropped.
 type link struct{ cut atomic.Bool }
 
@@ -115,38 +106,6 @@ func (o *outage) script(fault.Call) fault.Fault {
 	return fault.Fault{}
 }
 
-func shortOutage(e *env) {
-	o := newOutage()
-	holder := e.lock(e.client(o.script), e.short())
-	w := e.begin(e.client(o.script), e.short())
-	o.begin(e.ttl / 2)
-	select {
-	case <-holder.Done():
-		e.Fatalf("lost: %v", holder.Err())
-	case <-w.done:
-		e.Fatalf("Lock returned: %v", w.err)
-	case <-time.After(2 * e.ttl): // time must pass
-	}
-	e.unlock(holder)
-	e.unlock(w.granted(e.ttl))
-	e.goneFrom(e.ttl)
-}
-
-func outageAtTheTurn(e *env) {
-	o := newOutage()
-	holder := e.lock(e.client(nil), e.short())
-	w := e.begin(e.client(o.script), e.short())
-	select {
-	case <-w.done:
-		e.Fatalf("Lock returned: %v", w.err)
-	case <-time.After(2 * e.ttl): // time must pass
-	}
-	o.begin(e.ttl / 2)
-	e.unlock(holder)
-	e.unlock(w.granted(3 * e.ttl))
-	e.goneFrom(e.ttl)
-}
-
 // firstOf applies f to the first call of each of the ops.
 func firstOf(f fault.Fault, ops ...fault.Op) fault.Script {
 	return func(c fault.Call) fault.Fault {
@@ -188,23 +147,6 @@ func lostReplies(e *env) {
 	e.free("k")
 }
 
-func duplicates(e *env) {
-	twice := func(fault.Call) fault.Fault { return fault.Fault{Twice: true} }
-	a, b := e.client(twice), e.client(twice)
-	holder := e.lock(a, e.lasting())
-	for range 5 {
-		w := e.begin(b, e.lasting())
-		e.unlock(holder)
-		next := w.granted(0)
-		if e.traits.Fencing && next.Fence() <= holder.Fence() {
-			e.Errorf("the fence is %d after %d", next.Fence(), holder.Fence())
-		}
-		holder, a, b = next, b, a
-	}
-	e.unlock(holder)
-	e.free("k")
-}
-
 func breakOwner(e *env) {
 	holder := e.lock(e.client(nil), e.short())
 	w := e.begin(e.client(nil), e.lasting())
@@ -228,24 +170,4 @@ func breakOwner(e *env) {
 	}
 	e.heldBy(contend.Owner{Key: "k", Owner: next.Owner(), Label: e.inspect("k").Holder.Label})
 	e.unlock(next)
-}
-
-func adopt(e *env) {
-	gone := e.brief(e.ask("k")) // by another process of the job, which ends
-	res := e.grant(e.d, gone)
-	lease, err := e.client(nil).Adopt(e.ctx, "k", gone.Owner, e.short())
-	if err != nil {
-		e.Fatalf("Adopt: %v", err)
-	}
-	if e.traits.Fencing && lease.Fence() != res.Fence {
-		e.Errorf("the fence is %d, and %d adopted", res.Fence, lease.Fence())
-	}
-	select {
-	case <-lease.Done():
-		e.Fatalf("lost: %v", lease.Err())
-	case <-time.After(2 * e.ttl): // time must pass
-	}
-	e.heldBy(gone)
-	e.unlock(lease)
-	e.free("k")
 }

@@ -19,13 +19,17 @@ import (
 var coreModeCases = []Case{
 	{Name: "RLocksHoldTogether",
 		Rule:  "Several clients hold read leases together, a Lock waits for all of them, and a later RLock waits for the Lock.",
-		Needs: sharedQueue, run: rlocksTogether},
+		Needs: sharedQueue,
+		play: `trylock r1; trylock r2; begin w; begin r3 on=r1; begin r4 on=r2; unlock r1; still w; unlock r2; comes w; still r3;
+			unlock w; comes r3 later=w; comes r4 later=w; unlock r3 r4; free`},
 	{Name: "WriterIsNotStarved",
 		Rule:  "Under a stream of readers, of which some hold the key at any time, a Lock is granted before every reader that began to wait after it, that is, after one reader's hold.",
 		Needs: sharedQueue, claims: true, run: writerIsNotStarved},
 	{Name: "ReadersOutliveManyTTLs",
 		Rule:  "Each read lease is renewed for as long as it is held, and a writer keeps its place for as long as it waits.",
-		Needs: sharedQueue, timely: true, run: readersOutliveTTLs},
+		Needs: sharedQueue, timely: true,
+		play: `trylock r1 short; trylock r2 short; begin w short; stands r1 r2 w; unlock r1; stands r2 w; unlock r2;
+			comes w in=ttl; unlock w; gone`},
 	{Name: "LossOfAReaderIsKnownBeforeTheWriter",
 		Rule:  "A reader that is cut off right after a renewal learns of its loss before a writer elsewhere has the key.",
 		Needs: shared, timely: true, run: func(e *env) {
@@ -33,13 +37,19 @@ var coreModeCases = []Case{
 		}},
 	{Name: "DowngradeLetsReadersEnter",
 		Rule:  "Downgrade keeps the lease and its fence, and waiting readers are granted the key at once, while a writer behind them waits until all are gone.",
-		Needs: sharedQueue, run: downgradeLetsReadersIn},
+		Needs: sharedQueue,
+		play: `trylock w1; begin r1; begin w2; downgrade w1; comes r1; shares w1 same; unlock w1; still w2; unlock r1; comes w2;
+			unlock w2; free`},
 	{Name: "LostReplyOfADowngrade", // failure case 13
 		Rule:  "When the reply to a Downgrade is lost, or the request reaches the store twice, asking again has the outcome of the first.",
 		Needs: shared, run: lostDowngrade},
 	{Name: "SemaphoreNumbersItsSlots",
 		Rule:  "The leases of a semaphore have different slots below n, and a waiter is granted the one that was released.",
-		Needs: slotsQueue, run: semaphoreSlots},
+		Needs: slotsQueue,
+		play: `trylock s0/3 slot=0; trylock s1/3 slot=1; trylock s2/3 on=s0/3 slot=2; busy s3/3 on=s0/3;
+			begin s4/3 on=s1/3; unlock s1/3; comes s4/3 slot=1; begin s5/3 on=s0/3; unlock s0/3; comes s5/3 slot=0;
+			begin s6/3 on=s0/3; unlock s2/3; comes s6/3 slot=2; begin s7/3 on=s1/3; unlock s4/3; comes s7/3 slot=1;
+			unlock s5..s7/3; free`},
 	{Name: "LockAllInAnyOrder",
 		Rule: "Clients that lock several keys at once, in whatever order they name them, all have their turn, each alone; TryLockAll acquires all or none.",
 		run:  lockAllInAnyOrder},
@@ -48,7 +58,8 @@ var coreModeCases = []Case{
 		timely: true, run: lostPartEndsAll},
 	{Name: "VanishedHolderAbandons", // VMS's invalid value block
 		Rule:  "The lease after a vanished holder says that the key was abandoned, and the one after that does not.",
-		Needs: marks, run: vanishedHolderAbandons},
+		Needs: marks,
+		play:  "grant d brief; lock a marked; unlock a; lock b on=a unmarked; unlock b"},
 	{Name: "WantedComesWithARenewal",
 		Rule:  "A lease's Wanted is closed soon after an owner began to wait for its key, and not before.",
 		Needs: queueing, timely: true, run: wantedComes},
@@ -71,28 +82,6 @@ func (w *waiting) stillWaits(why string) {
 		w.Fatalf("the lock returned (%v) %s", w.err, why)
 	default:
 	}
-}
-
-func rlocksTogether(e *env) {
-	clients := []*hasp.Client{e.client(nil), e.client(nil), e.client(nil)}
-	r1, r2 := e.must(clients[0].RWMutex("k", e.lasting()).TryRLock(e.ctx)), e.must(clients[1].RWMutex("k", e.lasting()).TryRLock(e.ctx))
-	w := e.beginLock(clients[2].RWMutex("k", e.lasting()).Lock)
-	r3 := e.beginLock(clients[0].RWMutex("k", e.lasting()).RLock)
-	r4 := e.beginLock(clients[1].RWMutex("k", e.lasting()).RLock)
-	e.unlock(r1)
-	w.stillWaits("while another reads")
-	e.unlock(r2)
-	writes := w.granted(0)
-	r3.stillWaits("while another writes")
-	e.unlock(writes)
-	for _, r := range []*waiting{r3, r4} {
-		if lease := r.granted(0); lease.Mode() != hasp.Shared || e.traits.Fencing && lease.Fence() <= writes.Fence() {
-			e.Errorf("a reader after a writer has the mode %v and the fence %d after %d", lease.Mode(), lease.Fence(), writes.Fence())
-		}
-	}
-	e.unlock(r3.lease)
-	e.unlock(r4.lease)
-	e.free("k")
 }
 
 // crowd is what the readers of a case and its writer know of each other.
@@ -186,51 +175,6 @@ func (e *env) over(wg *sync.WaitGroup, not string) {
 	e.comes(done, time.Minute, not)
 }
 
-func readersOutliveTTLs(e *env) {
-	r1 := e.must(e.client(nil).RWMutex("k", e.short()).TryRLock(e.ctx))
-	r2 := e.must(e.client(nil).RWMutex("k", e.short()).TryRLock(e.ctx))
-	w := e.beginLock(e.client(nil).RWMutex("k", e.short()).Lock)
-	for _, r := range []*hasp.Lease{r1, r2} {
-		select {
-		case <-r1.Done():
-			if r == r1 {
-				e.Fatalf("lost: %v", r1.Err())
-			}
-		case <-r2.Done():
-			e.Fatalf("lost: %v", r2.Err())
-		case <-w.done:
-			e.Fatalf("Lock returned while another reads: %v", w.err)
-		case <-time.After(2 * e.ttl): // time must pass
-		}
-		if r == r1 {
-			e.unlock(r1)
-		}
-	}
-	e.unlock(r2)
-	e.unlock(w.granted(e.ttl))
-	e.goneFrom(0)
-}
-
-func downgradeLetsReadersIn(e *env) {
-	c := e.client(nil)
-	lease := e.must(c.RWMutex("k", e.lasting()).TryLock(e.ctx))
-	fence := lease.Fence()
-	r := e.beginLock(e.client(nil).RWMutex("k", e.lasting()).RLock)
-	w := e.beginLock(e.client(nil).RWMutex("k", e.lasting()).Lock)
-	if err := lease.Downgrade(e.ctx); err != nil {
-		e.Fatalf("Downgrade: %v", err)
-	}
-	reads := r.granted(0)
-	if lease.Mode() != hasp.Shared || lease.Fence() != fence || lease.Err() != nil {
-		e.Errorf("downgraded: mode %v, fence %d after %d, %v", lease.Mode(), lease.Fence(), fence, lease.Err())
-	}
-	e.unlock(lease)
-	w.stillWaits("while another reads")
-	e.unlock(reads)
-	e.unlock(w.granted(0))
-	e.free("k")
-}
-
 func lostDowngrade(e *env) {
 	for _, f := range []fault.Fault{{Lost: fault.ErrLink}, {Twice: true}} {
 		var once atomic.Bool
@@ -253,35 +197,6 @@ func lostDowngrade(e *env) {
 		e.unlock(reads)
 		e.free("k")
 	}
-}
-
-func semaphoreSlots(e *env) {
-	const n = 3
-	clients := []*hasp.Client{e.client(nil), e.client(nil)}
-	leases := make(map[int]*hasp.Lease)
-	for i := range n {
-		l := e.must(clients[i%2].Semaphore("k", n, e.lasting()).TryLock(e.ctx))
-		leases[l.Slot()] = l
-	}
-	for slot := range n {
-		if leases[slot] == nil {
-			e.Fatalf("%d leases of %d have no slot %d", len(leases), n, slot)
-		}
-	}
-	if _, err := clients[0].Semaphore("k", n, e.lasting()).TryLock(e.ctx); !errors.Is(err, hasp.ErrHeld) {
-		e.Errorf("TryLock of lease %d of %d: %v, want ErrHeld", n+1, n, err)
-	}
-	for _, slot := range []int{1, 0, 2, 1} {
-		w := e.beginLock(clients[slot%2].Semaphore("k", n, e.lasting()).Lock)
-		e.unlock(leases[slot])
-		if leases[slot] = w.granted(0); leases[slot].Slot() != slot {
-			e.Fatalf("granted slot %d, want %d, which was given back", leases[slot].Slot(), slot)
-		}
-	}
-	for _, l := range leases {
-		e.unlock(l)
-	}
-	e.free("k")
 }
 
 func lockAllInAnyOrder(e *env) {
@@ -346,18 +261,6 @@ func lostPartEndsAll(e *env) {
 		e.Errorf("Release: %v, want ErrLost", err)
 	}
 	e.eventually(0, "the other key is free", func() bool { return !e.inspect("a").Held })
-}
-
-func vanishedHolderAbandons(e *env) {
-	e.grant(e.d, e.brief(e.ask("k")))
-	c := e.client(nil)
-	for _, want := range []bool{true, false} {
-		lease := e.lock(c, e.lasting())
-		if !e.abandonedRight(lease.Abandoned(), want) {
-			e.Errorf("Abandoned is %v, want %v", lease.Abandoned(), want)
-		}
-		e.unlock(lease)
-	}
 }
 
 func wantedComes(e *env) {

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/contend"
 )
@@ -102,11 +103,11 @@ func (p *player) marksRight(res driver.Result, want bool) bool {
 	return !p.traits.Abandons || p.abandonedRight(res.Abandoned, want)
 }
 
-// each is some steps for each value: # is the value, #+1 the number after it.
+// each is some steps for each value: # is the value, #+1 and #-1 the numbers beside it.
 func each(values []string, steps string) (trace string) {
 	for _, v := range values {
 		n, _ := strconv.Atoi(v)
-		trace += strings.NewReplacer("#+1", strconv.Itoa(n+1), "#", v).Replace(steps) + ";"
+		trace += strings.NewReplacer("#+1", strconv.Itoa(n+1), "#-1", strconv.Itoa(n-1), "#", v).Replace(steps) + ";"
 	}
 	return trace
 }
@@ -135,6 +136,10 @@ type player struct {
 	calls   int                      // how many owners were spread over these
 	clients map[string]driver.Driver // of owners that asked elsewhere
 	ears    map[string]*listener
+	hasps   map[string]*hasp.Client // of owners that lock
+	leases  map[string]*hasp.Lease
+	waits   map[string]*waiting
+	outage  *outage
 	news    map[string]*news
 	handed  map[string]driver.Handover
 	ends    map[string]func()   // of watches
@@ -145,7 +150,7 @@ type player struct {
 
 // play plays a trace, up to the first step that does not hold.
 func (e *env) play(trace string) {
-	p := &player{env: e, newest: make(map[string]uint64)}
+	p := &player{env: e, newest: make(map[string]uint64), outage: newOutage()}
 	steps, times := parse(trace), 1
 	if _, ok := steps[0].says["times"]; ok {
 		few, many, _ := strings.Cut(steps[0].verb, "/")
@@ -158,6 +163,7 @@ func (e *env) play(trace string) {
 	for range times {
 		p.owners, p.clients, p.ears = make(map[string]contend.Owner), make(map[string]driver.Driver), make(map[string]*listener)
 		p.fences, p.queues, p.ends = make(map[string]uint64), make(map[string][]string), make(map[string]func())
+		p.hasps, p.leases, p.waits = make(map[string]*hasp.Client), make(map[string]*hasp.Lease), make(map[string]*waiting)
 		p.news, p.handed = make(map[string]*news), make(map[string]driver.Handover)
 		for i, s := range steps {
 			*e.at = fmt.Sprintf("step %d of the trace, %q", i+1, s.text)
@@ -178,6 +184,9 @@ func (p *player) does(s step) {
 		return
 	}
 	one := ownersVerbs[s.verb]
+	if one == nil {
+		one = lockVerbs[s.verb]
+	}
 	if one == nil {
 		panic(fmt.Sprintf("the step %q: what does it do?", s.text))
 	}

@@ -84,6 +84,9 @@ var answers = map[string]func(p *player, name, want string, res driver.Result) b
 		return res.Fence != 0 && res.Fence >= p.fence(want)
 	},
 	"above": func(p *player, _, want string, res driver.Result) bool { return res.Fence > p.fence(want) },
+	"later": func(p *player, _, want string, res driver.Result) bool {
+		return !p.traits.Fencing || res.Fence > p.fence(want)
+	},
 	"below": func(p *player, _, want string, res driver.Result) bool { return res.Fence < p.fence(want) },
 	"got":   func(_ *player, _, want string, res driver.Result) bool { return strconv.Itoa(res.Fences) == want },
 	"once":  func(_ *player, _, _ string, res driver.Result) bool { return res.Fences <= 1 },
@@ -104,7 +107,7 @@ var answers = map[string]func(p *player, name, want string, res driver.Result) b
 }
 
 // others are words that a verb itself looks at.
-var others = []string{"elsewhere", "spread", "here", "fresh", "names", "times", "in", "gone", "wanted", "unwanted", "waiters", "holds", "from", "shown", "perhaps", "over"}
+var others = []string{"elsewhere", "spread", "here", "fresh", "names", "times", "in", "gone", "wanted", "unwanted", "waiters", "holds", "from", "shown", "perhaps", "over", "on", "twice", "faulty", "short", "alone", "for"}
 
 // ownersVerbs are done by each owner of a step.
 var ownersVerbs = map[string]func(p *player, s step, name string, r contend.Owner){
@@ -316,7 +319,10 @@ var verbs = map[string]func(p *player, s step){
 		}
 		p.told(all...)
 	},
-	"empty":   func(p *player, _ step) { p.goesAway() }, // soon, of all keys
+	"stands":  func(p *player, s step) { p.stands(s) },
+	"gone":    func(p *player, s step) { p.goneFrom(p.limit(s.says["in"])) },
+	"outage":  func(p *player, _ step) { p.outage.begin(p.ttl / 2) }, // of the clients that are faulty
+	"empty":   func(p *player, _ step) { p.goesAway() },              // soon, of all keys
 	"collide": func(p *player, _ step) { p.askForNames() },
 	"idle": func(p *player, _ step) { // no event to wait for: time must pass
 		if p.fake {
