@@ -206,7 +206,7 @@ func (e *env) goneFrom(limit time.Duration) {
 	})
 }
 
-// client is that of an owner that locks: its own, that of another owner or one of three.
+// locks is the client with which an owner locks: its own, that of another owner or one of three.
 func (p *player) locks(s step, name string) *hasp.Client {
 	_, spread := s.says["spread"]
 	at := cmp.Or(s.says["on"], name)

@@ -131,6 +131,7 @@ func rounds(n int) (numbers []string) {
 // player plays a trace.
 type player struct {
 	*env
+	judged  bool // an answer was compared with what the step says
 	owners  map[string]contend.Owner
 	pool    []driver.Driver          // the first client, and two more
 	calls   int                      // how many owners were spread over these
@@ -170,8 +171,14 @@ func (e *env) play(trace string) {
 			if s.given != "" && !given[s.given].Met(e.d) {
 				continue
 			}
+			p.judged = false
 			if p.does(s); e.Failed() || e.void.Load() {
 				return
+			}
+			for word := range s.says {
+				if answers[word] != nil && asks[word] == nil && !p.judged {
+					panic(fmt.Sprintf("the step %q: nothing looks at %q", s.text, word))
+				}
 			}
 		}
 	}
@@ -276,6 +283,7 @@ func (p *player) limit(in string) time.Duration {
 // is fails unless an answer is what the step says.
 func (p *player) is(s step, name string, res driver.Result) {
 	p.Helper()
+	p.judged = true
 	for word, want := range s.says {
 		if answer := answers[word]; answer != nil && !answer(p, name, want, res) {
 			p.Fatalf("%s is not %s %s: %+v", name, word, want, res)
