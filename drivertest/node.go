@@ -19,17 +19,27 @@ var nodeCases = []Case{
 		run:  newNodeIsHeldBack},
 	{Name: "RestartedNodeIsHeldBack",
 		Rule: "A store whose process was replaced by one without data grants, keeps and prolongs nothing until it is admitted.",
-		run:  func(e *env) { isHeldBack(e, e.restart()) }},
+		play: "node; grant a; refuse o elsewhere; queue? join b elsewhere=o; restart;" + isHeldBack},
 	{Name: "FlushedNodeIsHeldBack",
 		Rule: "A store that lost all its data grants, keeps and prolongs nothing until it is admitted.",
-		run:  func(e *env) { isHeldBack(e, e.flush()) }},
+		play: "node; grant a; refuse o elsewhere; queue? join b elsewhere=o; flush;" + isHeldBack},
 	{Name: "HeldBackNodeHandsNothingOn",
-		Rule: "A store whose process was replaced hands nothing off until it is admitted, neither at a Release nor when a lease expires.",
-		run:  heldBackHandsNothingOn},
+		Rule:  "A store whose process was replaced hands nothing off until it is admitted, neither at a Release nor when a lease expires.",
+		Needs: queueing,
+		play: `node; grant a@released; join b@released; reload; held a@released; waits b@released; release a@released;
+			unheld a@released; heldback b@released; admit; turn b@released; grant c@ended brief; join d@ended; reload; held c@ended;
+			waits d@ended; expires c@ended; heldback d@ended; admit; turn d@ended`},
 	{Name: "HeldBackNodeProlongsNothing",
 		Rule: "A store whose process was replaced prolongs no lease that it still has until it is admitted: a renewal is an error that does not say whether the owner still has it.",
-		run:  heldBackProlongsNothing},
+		play: `node; grant a brief; reload; renew a unsure; has a perhaps left=ttl; noted; renew a unsure; has a perhaps left=ttl; noted;
+			expires; renew a unsure; admit; renew a gone`},
 }
+
+// isHeldBack is what two clients find once the store forgot what a holds and b waits for.
+const isHeldBack = `heldback a b here; heldback c; heldback d@unseen; renew a here unsure; renew e@unseen unsure;
+	heldback a b elsewhere=o; heldback f elsewhere=o; heldback g@unseen elsewhere=o; renew a elsewhere=o unsure;
+	renew h@unseen elsewhere=o unsure; noted; heldback a elsewhere=o; renew a elsewhere=o unsure;
+	renew b queued elsewhere=o gone; release a b here quietly; free; admit; renew a here gone; refuse a here; grant i`
 
 // heldBack fails unless the store refuses every kind of Try for the key, and
 // gives nobody a place.
@@ -79,87 +89,4 @@ func newNodeIsHeldBack(e *env) {
 	e.heldBack(e.open(), e.ask("k"))
 	e.admitted(n, e.traits.MaxTTL)
 	e.grant(e.d, e.ask("k"))
-}
-
-func isHeldBack(e *env, forget func()) {
-	n, other := e.node(), e.open()
-	a, b := e.ask("k"), e.ask("k")
-	e.grant(e.d, a)
-	if needQueue.Met(e.d) {
-		e.join(other, b, 0)
-	}
-	forget()
-	for _, d := range []driver.Driver{e.d, other} {
-		for _, r := range []contend.Owner{a, b, e.ask("k"), e.ask("unseen")} {
-			e.heldBack(d, r)
-		}
-		e.renewUnknown(d, a)
-		e.renewUnknown(d, e.ask("unseen"))
-	}
-	e.waits(n)
-	e.heldBack(other, a) // the same with a waiting record
-	e.renewUnknown(other, a)
-	e.renewNothing(other, queued(b))
-	e.releaseQuietly(e.d, a)
-	e.releaseQuietly(e.d, b)
-	e.free("k")
-	e.admitted(n, e.traits.MaxTTL)
-	e.renewNothing(e.d, a)
-	e.refuse(e.d, a) // it was released
-	e.grant(e.d, e.ask("k"))
-}
-
-// queueOverReload makes a holder and a waiter, and then replaces the store's process by
-// one with its data.
-func (e *env) queueOverReload(a, b contend.Owner) {
-	e.Helper()
-	reload := e.reload()
-	if !needQueue.Met(e.d) {
-		e.Skipf("%s does not promise this: needs the trait %s", e.traits.Engine, needQueue.Trait)
-	}
-	e.grant(e.d, a)
-	e.join(e.d, b, 0)
-	reload()
-	if info := e.inspect(a.Key); !info.Held || info.Waiters != 1 {
-		e.Fatalf("the store was to have its data: %+v", info)
-	}
-}
-
-func heldBackHandsNothingOn(e *env) {
-	a, b := e.ask("released"), e.ask("released")
-	e.queueOverReload(a, b)
-	n := e.node()
-	e.release(e.d, a)
-	if info := e.inspect(a.Key); info.Held {
-		e.Fatalf("a store that is held back handed the key off: %+v", info)
-	}
-	e.heldBack(e.d, b)
-	e.admitted(n, e.traits.MaxTTL)
-	e.turn(e.d, b, 0)
-
-	a, b = e.brief(e.ask("ended")), e.ask("ended")
-	e.queueOverReload(a, b)
-	e.expires(a.Key)
-	e.heldBack(e.d, b)
-	e.admitted(n, e.traits.MaxTTL)
-	e.turn(e.d, b, 0)
-}
-
-func heldBackProlongsNothing(e *env) {
-	reload, n := e.reload(), e.node()
-	a := e.brief(e.ask("k"))
-	e.grant(e.d, a)
-	reload()
-	a.TTL = e.long
-	for range 2 { // before and after somebody read the record
-		e.renewUnknown(e.d, a)
-		if left := e.inspect("k").Left; left > e.ttl {
-			e.Fatalf("a store that is held back prolonged a lease of %v to %v", e.ttl, left)
-		}
-		e.waits(n)
-	}
-	e.expires("k")
-	e.renewUnknown(e.d, a)
-	e.admitted(n, e.traits.MaxTTL)
-	e.renewNothing(e.d, a)
 }

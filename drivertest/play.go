@@ -277,7 +277,7 @@ func (p *player) all(s step) (rs []contend.Owner) {
 
 // limit is a time that a trace names.
 func (p *player) limit(in string) time.Duration {
-	return map[string]time.Duration{"": 0, "ttl": p.ttl, "3ttl": 3 * p.ttl, "long": p.long}[in]
+	return map[string]time.Duration{"": 0, "ttl": p.ttl, "3ttl": 3 * p.ttl, "quarter": p.long / 4, "half": p.long / 2, "long": p.long}[in]
 }
 
 // is fails unless an answer is what the step says.

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
-	"github.com/hasplock/hasp/internal/contend"
 )
 
 var recordCases = []Case{
@@ -27,7 +26,9 @@ var recordCases = []Case{
 		Needs: fencing, run: fencesRiseOverForgetting},
 	{Name: "TTLAboveTheRecord",
 		Rule: "A TTL above the one that the store was admitted for is refused with TTLTooLong and that one; a renewal with it is an error and prolongs nothing.",
-		run:  ttlAboveTheRecord},
+		play: `node; forget; admit for=half; refuse b why=toolong most=half; free; refuse b queued why=toolong most=half; free;
+			grant a quarter; refuse b queued why=toolong; waits; renew a unsure; refuse a why=toolong; held a; has a left=quarter;
+			renew a half; release a`},
 	{Name: "ResultsNameTheRun",
 		Rule: "Every answer to every client names the current run of the store: the same after a flush, another after a restart.",
 		run:  resultsNameTheLife},
@@ -235,37 +236,6 @@ func fencesRiseOverForgetting(e *env) {
 	forget()
 	e.admitted(n, e.traits.MaxTTL)
 	e.rises(fence, e.grant(e.d, e.ask("k")))
-}
-
-func ttlAboveTheRecord(e *env) {
-	forget, n := e.anyWay(), e.node()
-	forget()
-	most := e.long / 2
-	e.admitted(n, most)
-	a, long := e.ask("k"), e.ask("k")
-	for _, r := range []contend.Owner{long, queued(long)} {
-		if res := e.refuse(e.d, r); res.Why != driver.TTLTooLong || res.TTL != most {
-			e.Fatalf("a TTL of %v, admitted for %v: %+v, want TTLTooLong", r.TTL, most, res)
-		}
-		e.free("k")
-	}
-	a.TTL = most / 2
-	e.grant(e.d, a)
-	if res := e.refuse(e.d, queued(long)); res.Why != driver.TTLTooLong || e.inspect("k").Waiters != 0 {
-		e.Fatalf("a TTL of %v while another holds: %+v, want TTLTooLong and no place", long.TTL, res)
-	}
-	tooLong := a
-	tooLong.TTL = e.long
-	e.renewUnknown(e.d, tooLong)
-	if res := e.refuse(e.d, tooLong); res.Why != driver.TTLTooLong {
-		e.Fatalf("the holder asks for %v: %+v, want TTLTooLong", tooLong.TTL, res)
-	}
-	if left := e.heldBy(a).Left; left > a.TTL {
-		e.Fatalf("a lease of %v has %v left", a.TTL, left)
-	}
-	a.TTL = most
-	e.renewed(e.d, a)
-	e.release(e.d, a)
 }
 
 func resultsNameTheLife(e *env) {

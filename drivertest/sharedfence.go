@@ -4,7 +4,6 @@
 package drivertest
 
 import (
-	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/contend"
 )
 
@@ -76,7 +75,10 @@ var sharedFenceCases = []Case{
 			"release r1 settled upto=n+1000 gone; shared r1 r2"},
 	{Name: "HeldBackNodeSharesNothing",
 		Rule:  "A store whose process was replaced grants nobody a shared key, converts nothing and hands nothing off until it is admitted.",
-		Needs: shared, run: heldBackSharesNothing},
+		Needs: shared,
+		play: `node; grant w@converted; grant r1@shared; grant r2@waited; queue? join n@waited; queue? join r3@converted; reload;
+			heldback r4@shared; shared r1@shared; refuse w@converted converting why=notvoting; held w@converted; release r2@waited;
+			unheld r2@waited; admit; convert w@converted; grant r5@shared; queue? turn n@waited`},
 }
 
 // holdsFence fails unless the store says that r holds its key with that fence.
@@ -92,36 +94,3 @@ func (e *env) holdsFence(r contend.Owner, fence uint64) {
 
 // tooLow are proposals of readers after a writer with the fence n+1000.
 var tooLow = each([]string{"1", "n+999", "n+1000"}, "refuse r1 fresh at=# why=low least=n+1000")
-
-func heldBackSharesNothing(e *env) {
-	reload, n := e.reload(), e.node()
-	a, w, c := e.reader("shared"), e.ask("converted"), e.reader("waited")
-	fence := e.grant(e.d, w).Fence
-	e.grant(e.d, a)
-	e.grant(e.d, c)
-	waits := needQueue.Met(e.d)
-	next := e.ask("waited")
-	if waits {
-		e.join(e.d, next, 0)
-		e.join(e.d, e.reader("converted"), 0)
-	}
-	reload()
-	e.heldBack(e.d, e.reader("shared"))
-	e.sharedBy(a)
-	if res := e.refuse(e.d, converting(w)); res.Why != driver.NotVoting {
-		e.Fatalf("Convert at a store that is held back: %+v, want NotVoting", res)
-	}
-	if info := e.heldBy(w); info.Holder.Mode != driver.Exclusive || info.Holds != 1 {
-		e.Fatalf("a store that is held back converted a lease: %+v", info)
-	}
-	e.release(e.d, c)
-	if info := e.inspect("waited"); info.Held {
-		e.Fatalf("a store that is held back handed the key off: %+v", info)
-	}
-	e.admitted(n, e.traits.MaxTTL)
-	e.convert(e.d, w, fence)
-	e.grant(e.d, e.reader("shared"))
-	if waits {
-		e.turn(e.d, next, 0)
-	}
-}

@@ -20,6 +20,8 @@ import (
 var asks = map[string]func(p *player, r *contend.Owner, value string){
 	"brief":      func(p *player, r *contend.Owner, _ string) { *r = p.brief(*r) }, // a TTL and a patience whose end the case waits for
 	"mortal":     func(p *player, r *contend.Owner, _ string) { r.TTL = p.ttl },    // such a TTL only
+	"half":       func(p *player, r *contend.Owner, _ string) { r.TTL = p.long / 2 },
+	"quarter":    func(p *player, r *contend.Owner, _ string) { r.TTL = p.long / 4 },
 	"longer":     func(p *player, r *contend.Owner, _ string) { r.TTL = 2 * p.long },
 	"queued":     func(_ *player, r *contend.Owner, _ string) { r.Queue = true },
 	"settled":    func(_ *player, r *contend.Owner, _ string) { r.Settled = true },
@@ -58,7 +60,8 @@ var answers = map[string]func(p *player, name, want string, res driver.Result) b
 	},
 	"slot": func(_ *player, _, want string, res driver.Result) bool { return strconv.Itoa(res.Slot) == want },
 	"why": func(_ *player, _, want string, res driver.Result) bool {
-		return res.Why == map[string]driver.Why{"held": driver.Held, "released": driver.Released, "low": driver.FenceTooLow}[want]
+		return res.Why == map[string]driver.Why{"held": driver.Held, "released": driver.Released, "low": driver.FenceTooLow,
+			"notvoting": driver.NotVoting, "toolong": driver.TTLTooLong}[want]
 	},
 	"by": func(p *player, _, want string, res driver.Result) bool { // any one of them
 		return !res.Holder.Foreign && slices.ContainsFunc(strings.Split(want, ","), func(name string) bool {
@@ -68,6 +71,7 @@ var answers = map[string]func(p *player, name, want string, res driver.Result) b
 	"left": func(p *player, _, want string, res driver.Result) bool {
 		return plausible(res.Left, 0) && (want == "" || res.Left <= p.limit(want))
 	},
+	"most":  func(p *player, _, want string, res driver.Result) bool { return res.TTL == p.limit(want) },
 	"usual": func(p *player, _, _ string, res driver.Result) bool { return res.Left <= p.long },
 	"clean": func(_ *player, _, _ string, res driver.Result) bool { return !res.Abandoned },
 	"full":  func(p *player, _, _ string, res driver.Result) bool { return plausible(res.Left, p.long/2) },
@@ -107,7 +111,7 @@ var answers = map[string]func(p *player, name, want string, res driver.Result) b
 }
 
 // others are words that a verb itself looks at.
-var others = []string{"elsewhere", "spread", "here", "fresh", "names", "times", "in", "gone", "wanted", "unwanted", "waiters", "holds", "from", "shown", "perhaps", "over", "on", "twice", "faulty", "short", "alone", "for"}
+var others = []string{"elsewhere", "spread", "here", "fresh", "names", "times", "in", "gone", "wanted", "unwanted", "waiters", "holds", "from", "shown", "perhaps", "over", "on", "twice", "faulty", "short", "alone", "for", "unsure", "quietly"}
 
 // ownersVerbs are done by each owner of a step.
 var ownersVerbs = map[string]func(p *player, s step, name string, r contend.Owner){
@@ -161,6 +165,7 @@ var ownersVerbs = map[string]func(p *player, s step, name string, r contend.Owne
 			p.Fatalf("the fence is %d, and %d to Inspect", res.Fence, info.Fence)
 		}
 	},
+	"heldback": func(p *player, _ step, name string, r contend.Owner) { p.heldBack(p.client(name), r) },
 	"hear": func(p *player, _ step, name string, r contend.Owner) { // of an engine that promises hints
 		d := p.client(name)
 		p.ears[name] = &listener{d: d, r: r, ch: p.hints(d, r)}
@@ -227,9 +232,14 @@ var ownersVerbs = map[string]func(p *player, s step, name string, r contend.Owne
 			p.releaseNothing(p.client(name), r)
 			return
 		}
-		if _, perhaps := s.says["perhaps"]; perhaps {
+		_, perhaps := s.says["perhaps"]
+		_, quietly := s.says["quietly"]
+		switch {
+		case perhaps:
 			_ = contend.Release(p.ctx, p.client(name), r)
-		} else {
+		case quietly:
+			p.releaseQuietly(p.client(name), r)
+		default:
 			p.release(p.client(name), r)
 		}
 		p.served(name)
@@ -237,6 +247,10 @@ var ownersVerbs = map[string]func(p *player, s step, name string, r contend.Owne
 	"renew": func(p *player, s step, name string, r contend.Owner) { // with "queued", a sign of life of a place
 		if _, gone := s.says["gone"]; gone {
 			p.renewNothing(p.client(name), r)
+			return
+		}
+		if _, unsure := s.says["unsure"]; unsure {
+			p.renewUnknown(p.client(name), r)
 			return
 		}
 		a := p.renewed(p.client(name), r)
@@ -251,7 +265,11 @@ var ownersVerbs = map[string]func(p *player, s step, name string, r contend.Owne
 		info := p.inspect(r.Key)
 		leases := append(info.Holders, driver.Lease{Holder: info.Holder, Fence: info.Fence, Left: info.Left}) // the first one twice
 		leases = slices.DeleteFunc(leases, func(l driver.Lease) bool { return !sameOwner(r)(l) })
-		if _, perhaps := s.says["perhaps"]; len(leases) == 0 && !perhaps {
+		if _, perhaps := s.says["perhaps"]; len(leases) == 0 && perhaps { // it has ended
+			p.judged = true
+			return
+		}
+		if len(leases) == 0 {
 			p.Fatalf("%s does not hold %q: %+v", name, r.Key, info)
 		}
 		for _, l := range leases {
@@ -323,6 +341,18 @@ var verbs = map[string]func(p *player, s step){
 	"gone":    func(p *player, s step) { p.goneFrom(p.limit(s.says["in"])) },
 	"outage":  func(p *player, _ step) { p.outage.begin(p.ttl / 2) }, // of the clients that are faulty
 	"empty":   func(p *player, _ step) { p.goesAway() },              // soon, of all keys
+	"node":    func(p *player, _ step) { p.node() },
+	"restart": func(p *player, _ step) { p.restart()() },
+	"reload":  func(p *player, _ step) { p.reload()() },
+	"flush":   func(p *player, _ step) { p.flush()() },
+	"forget":  func(p *player, _ step) { p.anyWay()() },
+	"noted":   func(p *player, _ step) { p.env.waits(p.node()) },
+	"admit":   func(p *player, s step) { p.admitted(p.node(), cmp.Or(p.limit(s.says["for"]), p.traits.MaxTTL)) },
+	"unheld": func(p *player, s step) {
+		if info := p.inspect(p.keyOf(s)); info.Held {
+			p.Fatalf("%q is held: %+v", info.Key, info)
+		}
+	},
 	"collide": func(p *player, _ step) { p.askForNames() },
 	"idle": func(p *player, _ step) { // no event to wait for: time must pass
 		if p.fake {
