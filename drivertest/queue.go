@@ -6,11 +6,9 @@ package drivertest
 import (
 	"cmp"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/hasplock/hasp/driver"
-	"github.com/hasplock/hasp/internal/contend"
 )
 
 var queueing = []Need{needQueue}
@@ -42,14 +40,12 @@ var queueCases = []Case{
 		play: "grant a; join b; join d brief; join c; until waiters=2; waits b c"},
 	{Name: "RenewKeepsThePlace",
 		Rule:  "A Renew with Queue is a sign of life: it keeps a place beyond its patience, and its order.",
-		Needs: queueing, timely: true, run: func(e *env) {
-			keepsThePlace(e, func(r contend.Owner) { e.renewed(e.d, queued(r)) })
-		}},
+		Needs: queueing, timely: true,
+		play: "grant a; join b brief; join c brief; live c b brief via=renew; waits b c; held a; release a; turn b brief; held b"},
 	{Name: "TryIsASignOfLife",
 		Rule:  "A Try with Queue is a sign of life: it keeps a place beyond its patience, and its order.",
-		Needs: queueing, timely: true, run: func(e *env) {
-			keepsThePlace(e, func(r contend.Owner) { e.refuse(e.d, queued(r)) })
-		}},
+		Needs: queueing, timely: true,
+		play: "grant a; join b brief; join c brief; live c b brief via=try; waits b c; held a; release a; turn b brief; held b"},
 	{Name: "ReleaseLeavesTheQueue",
 		Rule:  "Release of a place removes it from the queue and keeps the order of the others.",
 		Needs: queueing,
@@ -90,29 +86,6 @@ func manyDeadPlaces(e *env) {
 	time.Sleep(e.ttl + e.ttl/4) // time must pass
 	e.release(e.d, a)
 	e.woken(ch, e.d, b, driver.Result{})
-	e.heldBy(b)
-}
-
-// keepsThePlace gives signs of life to two places for three times their
-// patience.
-func keepsThePlace(e *env, sign func(contend.Owner)) {
-	a, b, c := e.ask("k"), e.brief(e.ask("k")), e.brief(e.ask("k"))
-	e.grant(e.d, a)
-	e.join(e.d, b, 0)
-	e.join(e.d, c, 1)
-	for start := time.Now(); time.Since(start) < 3*e.ttl; time.Sleep(e.ttl / 4) {
-		sign(c)
-		sign(b)
-	}
-	sign(c)
-	sign(b)
-	waiting := e.heldBy(a).Queue
-	owners := func(h driver.Holder) bool { return h.Owner == b.Owner || h.Owner == c.Owner }
-	if len(waiting) != 2 || !slices.ContainsFunc(waiting, owners) || waiting[0].Owner != b.Owner {
-		e.Errorf("the queue is %+v", waiting)
-	}
-	e.release(e.d, a)
-	e.turn(e.d, b, 0)
 	e.heldBy(b)
 }
 

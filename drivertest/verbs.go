@@ -111,7 +111,7 @@ var answers = map[string]func(p *player, name, want string, res driver.Result) b
 }
 
 // others are words that a verb itself looks at.
-var others = []string{"elsewhere", "spread", "here", "fresh", "names", "times", "in", "gone", "wanted", "unwanted", "waiters", "holds", "from", "shown", "perhaps", "over", "on", "twice", "faulty", "short", "alone", "for", "unsure", "quietly"}
+var others = []string{"elsewhere", "spread", "here", "fresh", "names", "times", "in", "gone", "wanted", "unwanted", "waiters", "holds", "from", "shown", "perhaps", "over", "on", "twice", "faulty", "short", "alone", "for", "unsure", "quietly", "via"}
 
 // ownersVerbs are done by each owner of a step.
 var ownersVerbs = map[string]func(p *player, s step, name string, r contend.Owner){
@@ -362,6 +362,21 @@ var verbs = map[string]func(p *player, s step){
 		time.Sleep(2 * p.ttl)
 	},
 	"expires": func(p *player, s step) { p.expires(p.keyOf(s)) },
+	"live": func(p *player, s step) { // places, with signs of life for three times their patience
+		sign := func() {
+			for _, name := range s.owners {
+				if r := queued(p.request(s, name)); s.says["via"] == "renew" {
+					p.renewed(p.client(name), r)
+				} else {
+					p.refuse(p.client(name), r)
+				}
+			}
+		}
+		for start := time.Now(); time.Since(start) < 3*p.ttl; time.Sleep(p.ttl / 4) {
+			sign()
+		}
+		sign()
+	},
 	"until": func(p *player, s step) { // so many wait or hold, in the time of a lease
 		p.eventually(p.ttl, s.text, func() bool {
 			info := p.inspect(p.keyOf(s))
