@@ -158,7 +158,7 @@ func (e *env) play(trace string) {
 		if e.fake {
 			few = cmp.Or(many, few)
 		}
-		times, _ = strconv.Atoi(few)
+		times = number(few)
 		steps = steps[1:]
 	}
 	for range times {
@@ -249,7 +249,7 @@ func (p *player) owner(name string) contend.Owner {
 	if !ok {
 		m := ownerName.FindStringSubmatch(name)
 		if r = p.ask(p.key(name)); m[1] == "r" || m[2] != "" {
-			limit, _ := strconv.Atoi(m[2])
+			limit, _ := strconv.Atoi(m[2]) // none
 			r = sharing(r, limit)
 		}
 		p.owners[name] = r

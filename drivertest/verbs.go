@@ -30,8 +30,8 @@ var asks = map[string]func(p *player, r *contend.Owner, value string){
 	"exclusive":  func(_ *player, r *contend.Owner, _ string) { r.Mode, r.Limit = driver.Exclusive, 0 },
 	"sharing":    func(_ *player, r *contend.Owner, _ string) { r.Mode = driver.Shared },
 	"converting": func(_ *player, r *contend.Owner, _ string) { *r = converting(*r) },
-	"limit":      func(_ *player, r *contend.Owner, value string) { r.Limit, _ = strconv.Atoi(value) },
-	"fences":     func(_ *player, r *contend.Owner, value string) { r.Fences, _ = strconv.Atoi(value) },
+	"limit":      func(_ *player, r *contend.Owner, value string) { r.Limit = number(value) },
+	"fences":     func(_ *player, r *contend.Owner, value string) { r.Fences = number(value) },
 	"at":         func(p *player, r *contend.Owner, value string) { r.Fence = p.fence(value) }, // proposed; in a Renew, the one that it has
 	"upto":       func(p *player, r *contend.Owner, value string) { r.UpTo = p.fence(value) },
 	"raise":      func(_ *player, r *contend.Owner, _ string) { r.Raise = true },
@@ -60,8 +60,9 @@ var answers = map[string]func(p *player, name, want string, res driver.Result) b
 	},
 	"slot": func(_ *player, _, want string, res driver.Result) bool { return strconv.Itoa(res.Slot) == want },
 	"why": func(_ *player, _, want string, res driver.Result) bool {
-		return res.Why == map[string]driver.Why{"held": driver.Held, "released": driver.Released, "low": driver.FenceTooLow,
+		why, ok := map[string]driver.Why{"held": driver.Held, "released": driver.Released, "low": driver.FenceTooLow,
 			"notvoting": driver.NotVoting, "toolong": driver.TTLTooLong}[want]
+		return ok && res.Why == why
 	},
 	"by": func(p *player, _, want string, res driver.Result) bool { // any one of them
 		return !res.Holder.Foreign && slices.ContainsFunc(strings.Split(want, ","), func(name string) bool {
@@ -96,8 +97,7 @@ var answers = map[string]func(p *player, name, want string, res driver.Result) b
 	"once":  func(_ *player, _, _ string, res driver.Result) bool { return res.Fences <= 1 },
 	"row": func(p *player, _, want string, res driver.Result) bool { // no more fences than these, all above that one
 		most, before, _ := strings.Cut(want, "/")
-		n, _ := strconv.Atoi(most)
-		return res.Fences <= n && res.Fence-uint64(max(res.Fences, 1)) >= p.fence(before)
+		return res.Fences <= number(most) && res.Fence-uint64(max(res.Fences, 1)) >= p.fence(before)
 	},
 	"handed":   func(_ *player, _, _ string, res driver.Result) bool { return res.Handoff > 0 },
 	"claimed":  func(_ *player, _, _ string, res driver.Result) bool { return res.Handoff == 0 },
@@ -111,7 +111,8 @@ var answers = map[string]func(p *player, name, want string, res driver.Result) b
 }
 
 // others are words that a verb itself looks at.
-var others = []string{"elsewhere", "spread", "here", "fresh", "names", "times", "in", "gone", "wanted", "unwanted", "waiters", "holds", "from", "shown", "perhaps", "over", "on", "twice", "faulty", "short", "alone", "for", "unsure", "quietly", "via"}
+var others = []string{"elsewhere", "spread", "here", "fresh", "names", "times", "in", "gone", "wanted", "unwanted", "waiters", "holds",
+	"from", "shown", "perhaps", "over", "on", "twice", "faulty", "short", "alone", "for", "unsure", "quietly", "via"}
 
 // ownersVerbs are done by each owner of a step.
 var ownersVerbs = map[string]func(p *player, s step, name string, r contend.Owner){
