@@ -65,16 +65,10 @@ const (
 
 // reply is a node's answer.
 type reply struct {
-	why   int8 // 0: granted
-	fence int8
+	granted bool
+	why     driver.Why
+	fence   int8
 }
-
-const (
-	saidGranted = iota
-	saidHeld
-	saidLow
-	saidReleased
-)
 
 // back is a Withdraw to one node.
 type back struct {
@@ -433,20 +427,14 @@ func (m ballots) hear(n ballotsState, j, k, i int, kind ballot.Kind, to delivery
 
 // result converts an answer to a driver.Result.
 func (m ballots) result(s *ballotsState, i int, a reply) driver.Result {
-	switch a.why {
-	case saidGranted:
-		return driver.Result{Granted: true, Fence: uint64(a.fence), TTL: 1}
-	case saidLow:
-		return driver.Result{Why: driver.FenceTooLow, Fence: uint64(a.fence)}
-	case saidReleased:
-		return driver.Result{Why: driver.Released}
-	}
-	res := driver.Result{Why: driver.Held, Left: 1}
-	for j, fence := range s.n[i].votes {
-		if fence != 0 {
-			res.Holder.Owner = owner(j)
-			if m.reads(j) {
-				res.Holder.Mode = driver.Shared
+	res := driver.Result{Granted: a.granted, Why: a.why, Fence: uint64(a.fence)}
+	if a.granted {
+		res.TTL = 1
+	} else if a.why == driver.Held {
+		res.Left = 1
+		for j, fence := range s.n[i].votes {
+			if fence != 0 {
+				res.Holder = driver.Holder{Owner: owner(j), Mode: m.request(j).Mode}
 			}
 		}
 	}
@@ -457,20 +445,20 @@ func (m ballots) result(s *ballotsState, i int, a reply) driver.Result {
 func (m ballots) grant(s *ballotsState, j, i int, a vote) reply {
 	n, fence := &s.n[i], a.fence
 	if n.tombs[j] {
-		return reply{why: saidReleased}
+		return reply{why: driver.Released}
 	}
 	if has := n.votes[j]; has != 0 {
 		switch {
 		case !a.raises:
-			return reply{fence: has}
+			return reply{granted: true, fence: has}
 		case fence < has:
-			return reply{saidLow, has}
+			return reply{why: driver.FenceTooLow, fence: has}
 		}
 	} else {
 		for o := range m.Modes {
 			beside := m.reads(j) && m.reads(o) || m.Beside != 0 && m.Modes[j] == m.Beside
 			if o != j && n.votes[o] != 0 && !beside {
-				return reply{why: saidHeld}
+				return reply{why: driver.Held}
 			}
 		}
 		floor := n.key
@@ -478,14 +466,14 @@ func (m ballots) grant(s *ballotsState, j, i int, a vote) reply {
 			floor = n.keyX
 		}
 		if fence <= floor {
-			return reply{saidLow, floor}
+			return reply{why: driver.FenceTooLow, fence: floor}
 		}
 	}
 	n.votes[j], n.key = fence, max(n.key, fence)
 	if !m.reads(j) {
 		n.keyX = max(n.keyX, fence)
 	}
-	return reply{fence: fence}
+	return reply{granted: true, fence: fence}
 }
 
 // withdrawals emits what may happen to owner j's Withdraws at node i. One whose answer is

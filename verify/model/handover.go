@@ -86,7 +86,8 @@ type handoverAnswer struct {
 }
 
 const (
-	saidYes = saidReleased + 1
+	saidHeld = 1
+	saidYes  = 2
 
 	renewSent    = 1
 	renewCarried = 2
