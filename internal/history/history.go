@@ -36,6 +36,9 @@ type Hold struct {
 	// shares the key, with the fence that it has. Lowered is when it knew of that.
 	// Zero: never.
 	Down, Lowered time.Time
+	// Abandoned: its holder was told that an earlier one had not finished. Cut: it did not
+	// finish itself, since its process died, or it was lost.
+	Abandoned, Cut bool
 	// Released is when the answer to its Release came. Zero: none said that it is done.
 	Released time.Time
 	// Over: To is final.
@@ -198,6 +201,18 @@ func CheckOrder(holds []Hold) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// Judge lists what is wrong with holds that exclude each other; see Overlaps and Falls.
+func Judge(holds []Hold) []string { return slices.Concat(Overlaps(holds), Falls(holds, true)) }
+
+// Few returns the first n of what was found, and how many there are more: one broken rule shows
+// in many places.
+func Few(found []string, n int) []string {
+	if more := len(found) - n; more > 0 {
+		return append(found[:n:n], fmt.Sprintf("and %d more", more))
+	}
+	return found
 }
 
 // Found lists what errors of this package found.

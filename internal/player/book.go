@@ -24,13 +24,11 @@ type Book struct {
 // Hold is a hold of the history, with what its holder said besides.
 type Hold struct {
 	history.Hold
-	Abandoned bool          // its holder learned that a previous one did not release the key
-	Cut       bool          // its process ended under it
-	Deadline  time.Time     // the last that is known
-	Early     time.Duration // before which it was lost, as its holder was told or as its release found
-	Kept      time.Time     // until when the store may have kept the key for it; zero: to the end
-	lease     string        // its owner in the store
-	lost      bool          // before its release
+	Deadline time.Time     // the last that is known
+	Early    time.Duration // before which it was lost, as its holder was told or as its release found
+	Kept     time.Time     // until when the store may have kept the key for it; zero: to the end
+	lease    string        // its owner in the store
+	lost     bool          // before its release
 }
 
 // Counts are the numbers of what happened in a run.
@@ -136,8 +134,8 @@ func (b *Book) grant(m *Member, e *Event) {
 	}
 	m.waiting = false
 	until := b.Wall(e.Deadline)
-	h := &Hold{Abandoned: e.Abandoned, Deadline: until, lease: e.Owner, Hold: history.Hold{
-		Key: e.Key, Owner: m.String(), Fence: e.Fence, Shared: e.Shared, Limit: m.Order.Slots, Slot: e.Slot,
+	h := &Hold{Deadline: until, lease: e.Owner, Hold: history.Hold{
+		Key: e.Key, Owner: m.String(), Fence: e.Fence, Shared: e.Shared, Limit: m.Order.Slots, Slot: e.Slot, Abandoned: e.Abandoned,
 		From: b.Wall(e.At), To: until, Asked: int64(m.Asked), Granted: int64(e.At)}}
 	m.Open = append(m.Open, h)
 	b.Holds = append(b.Holds, h)

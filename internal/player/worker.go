@@ -278,16 +278,23 @@ func (w *worker) once(ctx context.Context, o Order) error {
 	return w.release(all, lowered, told)
 }
 
-// hear returns when a channel was closed; 0: it was not.
+// hear returns when a channel was closed, once; 0: it is not.
 func hear(done <-chan struct{}) func() Mono {
-	var at atomic.Int64
+	at := make(chan Mono, 1)
 	if done != nil {
 		go func() {
 			<-done
-			at.Store(int64(Now()))
+			at <- Now()
 		}()
 	}
-	return func() Mono { return Mono(at.Load()) }
+	return func() Mono {
+		select {
+		case <-done:
+			return <-at
+		default:
+			return 0
+		}
+	}
 }
 
 // follow sets whether the renewals of a lease are reported.

@@ -6,7 +6,6 @@
 package campaign
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
@@ -106,7 +105,7 @@ func (r *run) judge(late, hung []string, stalled time.Duration) *Outcome {
 	}
 	mayOverlap, mayRepeat := r.s.MayOverlap(), r.s.MayRepeat()
 	verdict := func(oracle string, may, found []string) {
-		o.Verdicts = append(o.Verdicts, Verdict{oracle, may, few(found)})
+		o.Verdicts = append(o.Verdicts, Verdict{oracle, may, history.Few(found, mostFindings)})
 	}
 	verdict(Exclusion, mayOverlap, history.Overlaps(o.holds))
 	if r.library == "hasp" {
@@ -170,11 +169,3 @@ func (o *Outcome) count(r *run) {
 // mostFindings bounds what a verdict lists, because one broken rule shows in many
 // places.
 const mostFindings = 5
-
-// few returns the first few findings.
-func few(found []string) []string {
-	if len(found) > mostFindings {
-		found = append(found[:mostFindings:mostFindings], fmt.Sprintf("and %d more", len(found)-mostFindings))
-	}
-	return found
-}

@@ -153,7 +153,7 @@ func (w *world) counts(ctx context.Context, owner string) {
 // findings runs the oracles.
 func (w *world) findings() []string {
 	holds := w.log.Holds()
-	return slices.Concat(w.found, history.Overlaps(holds), history.Falls(holds, true))
+	return slices.Concat(w.found, history.Judge(holds))
 }
 
 // nodeLink is a node as one client reaches it.

@@ -10,7 +10,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/hasplock/hasp"
@@ -103,56 +102,19 @@ func free(ctx context.Context, c *client, key string) error {
 func (r *run) judge(took time.Duration) *Outcome {
 	r.Took = took
 	holds := r.History()
-	for _, err := range []error{history.Check(holds), history.CheckFences(holds), r.idle()} {
-		if err != nil {
-			r.Found = append(r.Found, strings.Split(err.Error(), "\n")...)
-		}
-	}
-	r.Found = append(r.Found, unreported(r.Holds, r.first)...)
-	if len(r.Found) > 10 {
-		r.Found = append(r.Found[:10], fmt.Sprintf("and %d more", len(r.Found)-10))
-	}
+	r.Found = history.Few(slices.Concat(r.Found, history.Judge(holds), history.Found(r.idle()), history.Unreported(holds), tooSoon(holds, r.first)), 10)
 	r.Most = most(holds)
 	return &r.Outcome
 }
 
-// unreported finds killed holders whose death was not reported: to the next writer of
-// the key, or to some later holder of the semaphore after the lease expired. It also
-// finds deaths that were reported before there can have been any.
-func unreported(holds []*player.Hold, first time.Time) (found []string) {
-	byKey := map[string][]*player.Hold{}
+// tooSoon finds deaths that were reported before there can have been any.
+func tooSoon(holds []history.Hold, first time.Time) (found []string) {
 	for _, h := range holds {
-		byKey[h.Key] = append(byKey[h.Key], h)
 		if h.Abandoned && (first.IsZero() || h.From.Before(first)) {
 			found = append(found, fmt.Sprintf("%s learned that a previous holder of %q did not release it, and all had", h.Owner, h.Key))
 		}
 	}
-	for key, hs := range byKey {
-		slices.SortStableFunc(hs, func(a, b *player.Hold) int { return cmp.Or(a.From.Compare(b.From), cmp.Compare(a.Granted, b.Granted)) })
-		for i, h := range hs {
-			if h.Cut && (h.Limit > 0 || !h.Shared && h.Down.IsZero()) && !reported(h, hs[i+1:]) {
-				found = append(found, fmt.Sprintf("%s was killed while it held %q until %v, and no later holder learned of it", h.Owner, key, h.To))
-			}
-		}
-	}
 	return found
-}
-
-// reported reports whether later holders learned of the death of one: the first
-// writer, and all readers before it.
-func reported(dead *player.Hold, after []*player.Hold) bool {
-	for _, h := range after {
-		if h.Limit > 0 {
-			if h.Abandoned && !h.From.Before(dead.To) {
-				return true
-			}
-			continue
-		}
-		if !h.Abandoned || !h.Shared {
-			return h.Abandoned
-		}
-	}
-	return dead.Limit == 0 // only readers followed
 }
 
 // most returns the largest number of holders of one key at one instant.

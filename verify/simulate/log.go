@@ -20,8 +20,6 @@ type hold struct {
 	client, life int
 	entered      bool // it began with a message, without a Try
 	claimed      bool // it was renewed
-	marked       bool // its client was told that one before it did not finish
-	unfinished   bool // it was lost, or its client died, before the release
 }
 
 // log records what the clients observe.
@@ -39,8 +37,8 @@ type log struct {
 
 // acquired records that a client just learned of its lease.
 func (l *log) acquired(p *process, lease *hasp.Lease) *hold {
-	h := &hold{client: p.c.index, life: p.life, marked: lease.Abandoned(), Hold: history.Hold{
-		Key: key, Owner: lease.Owner(), Fence: broken.Shift(lease.Fence(), p.c.skew), Shared: lease.Mode() == hasp.Shared,
+	h := &hold{client: p.c.index, life: p.life, Hold: history.Hold{
+		Key: key, Owner: lease.Owner(), Fence: broken.Shift(lease.Fence(), p.c.skew), Shared: lease.Mode() == hasp.Shared, Abandoned: lease.Abandoned(),
 		Granted: l.w.tick(), From: time.Now(), To: lease.Deadline(),
 	}}
 	how := "holds"
@@ -96,7 +94,7 @@ func (l *log) end(h *hold, now time.Time, how string, err error) {
 		return
 	}
 	h.End(now)
-	h.unfinished = how != "releases"
+	h.Cut = how != "releases"
 	l.trace(how, h, err)
 }
 

@@ -4,9 +4,7 @@
 package simulate
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/hasplock/hasp/internal/history"
@@ -47,7 +45,7 @@ func (w *world) judge() *Report {
 		if h.entered {
 			r.Entered++
 		}
-		if h.entered && h.unfinished && !h.claimed {
+		if h.entered && h.Cut && !h.claimed {
 			r.Unclaimed++
 		}
 	}
@@ -78,7 +76,7 @@ func (w *world) judge() *Report {
 		}
 	}
 	if w.plan.Lone {
-		r.Unmarked = unmarked(l.holds)
+		r.Unmarked = history.Unreported(holds)
 	}
 	if w.plan.Lone && exclusive && w.plan.Fences == "" {
 		r.Violations = append(r.Violations, r.Unmarked...)
@@ -91,20 +89,6 @@ func (w *world) judge() *Report {
 	}
 	r.Digest = w.digest(l.holds)
 	return r
-}
-
-// unmarked finds a holder that was not told that the one before it did not finish. Readers neither leave
-// a mark nor take it away; of one that downgraded nobody can say whether it still was a writer.
-func unmarked(holds []*hold) (found []string) {
-	writers := slices.DeleteFunc(slices.Clone(holds), func(h *hold) bool { return h.Shared })
-	slices.SortStableFunc(writers, func(a, b *hold) int { return cmp.Compare(a.Fence, b.Fence) })
-	for i := 1; i < len(writers); i++ {
-		a, b := writers[i-1], writers[i]
-		if a.unfinished && a.Down.IsZero() && !b.marked {
-			found = append(found, fmt.Sprintf("nobody told the holder with fence %d that the one with fence %d did not finish: %s, %s", b.Fence, a.Fence, b.Owner, a.Owner))
-		}
-	}
-	return found
 }
 
 // digest is the same for histories in which the same clients held the key at the

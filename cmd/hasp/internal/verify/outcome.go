@@ -45,12 +45,7 @@ func (r *run) judge(tried time.Duration, interrupted bool) *Outcome {
 	if o.Recovered {
 		o.Back = r.back.Sub(r.over)
 	}
-	for _, err := range []error{history.Check(holds), history.CheckFences(holds)} {
-		if err != nil {
-			o.Found = append(o.Found, strings.Split(err.Error(), "\n")...)
-		}
-	}
-	o.Found = append(o.Found, r.Book.Found...)
+	o.Found = append(o.Found, slices.Concat(history.Judge(holds), r.Book.Found)...)
 	switch {
 	case r.silent > 0 && !o.Recovered && !interrupted:
 		o.Class, o.Trouble = player.ClassOf(r.trouble.Kind), r.trouble.Err
@@ -61,9 +56,7 @@ func (r *run) judge(tried time.Duration, interrupted bool) *Outcome {
 			}
 		}
 	}
-	if more := len(o.Found) - mostFound; more > 0 {
-		o.Found = append(o.Found[:mostFound], fmt.Sprintf("and %d more", more))
-	}
+	o.Found = history.Few(o.Found, mostFound)
 	return o
 }
 
