@@ -7,11 +7,11 @@ package modes
 
 import (
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/hasplock/hasp/internal/history"
 	"github.com/hasplock/hasp/internal/player"
+	"github.com/hasplock/hasp/verify/engines"
 )
 
 const (
@@ -72,7 +72,7 @@ func (r *run) idle() error {
 	return history.CheckIdle(holds, r.waits, func(_ string, from, to time.Time) time.Duration {
 		lost := r.lostBetween(from, to)
 		most := lost + wake
-		if strings.HasPrefix(r.o.Store, "sqlite:") {
+		if r.o.Store.Kind == engines.SQLite {
 			most = lost + polls
 		}
 		for _, w := range r.waits {

@@ -25,7 +25,7 @@ func (r *run) last(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.o.Patience)
 	defer cancel()
-	c, err := open(r.o.Store, r.o.broken, nil)
+	c, err := open(r.o.job(), nil)
 	if err != nil {
 		r.Broken("%v", err)
 		return

@@ -25,6 +25,7 @@ import (
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/internal/player"
 	"github.com/hasplock/hasp/internal/stall"
+	"github.com/hasplock/hasp/verify/engines"
 )
 
 // workerEnv marks a process that is a client.
@@ -35,7 +36,7 @@ const workerEnv = "HASP_MODES_WORKER"
 func WorkerMain() {
 	player.Main(workerEnv, func(in io.Reader, out io.Writer) error {
 		return player.Work(in, out, func(j player.Job, observe func(hasp.Event)) (player.Locks, error) {
-			return open(j.Store, j.Broken, observe)
+			return open(j, observe)
 		})
 	})
 }
@@ -57,7 +58,7 @@ var Kinds = []Kind{Semaphore, LockAll, Election, ReadWrite}
 // Options configure a run. Kind, Store and Processes are required.
 type Options struct {
 	Kind      Kind
-	Store     string // sqlite:PATH or redis://HOST:PORT; nobody else may use its keys
+	Store     *engines.Store // nobody else may use its keys
 	Processes int
 	Slots     int           // of the semaphore; 0 means 5
 	TTL       time.Duration // 0 means 2 s

@@ -9,12 +9,11 @@ import (
 	"cmp"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/hasplock/hasp/internal/testserver"
+	"github.com/hasplock/hasp/verify/engines"
 )
 
 func TestMain(m *testing.M) {
@@ -22,22 +21,16 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// stores are the kinds of store, each a new one.
-var stores = map[string]func(t *testing.T) string{
-	"sqlite": func(t *testing.T) string { return "sqlite:" + filepath.Join(t.TempDir(), "locks.db") },
-	"redis":  func(t *testing.T) string { return "redis://" + testserver.Redis(t).Addr() },
-}
-
 // try runs the options on each kind of store. It takes fewer processes for SQLite,
 // since many of them delay each other on a machine that is busy with other tests.
 func try(t *testing.T, o Options) {
 	t.Helper()
-	for kind, store := range stores {
-		t.Run(kind, func(t *testing.T) {
+	for _, kind := range []engines.Kind{engines.SQLite, engines.Redis} {
+		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel() // they mostly wait
 			o := o
-			o.Store, o.Seed = store(t), rand.Uint64()
-			if kind == "sqlite" {
+			o.Store, o.Seed = engines.Start(t, kind), rand.Uint64()
+			if kind == engines.SQLite {
 				o.Processes = min(o.Processes, 12)
 			}
 			out, err := Run(t.Context(), o)
@@ -100,10 +93,11 @@ func TestFaultsAreFound(t *testing.T) {
 				o := c.o
 				o.TTL = cmp.Or(o.TTL, time.Second)
 				o.Processes, o.Slots, o.Seed, o.broken = 5, 2, seed, name
-				// Where waiters poll, the slots are empty most of the time.
-				if o.Store = stores["sqlite"](t); name == "no hints" || o.Kind == Semaphore {
-					o.Store = stores["redis"](t)
+				kind := engines.SQLite
+				if name == "no hints" || o.Kind == Semaphore { // where waiters poll, the slots are empty most of the time
+					kind = engines.Redis
 				}
+				o.Store = engines.Start(t, kind)
 				var err error
 				if out, err = Run(t.Context(), o); err != nil {
 					t.Fatal(err)

@@ -73,7 +73,7 @@ func (r *run) spawn() {
 	if err == nil {
 		cmd := exec.Command(exe)
 		cmd.Env = append(os.Environ(), workerEnv+"=1")
-		err = r.Start(cmd, player.Job{Store: r.o.Store, TTL: r.o.TTL, Broken: r.o.broken})
+		err = r.Start(cmd, r.o.job())
 	}
 	if err != nil {
 		r.ended = err

@@ -6,53 +6,43 @@
 package modes
 
 import (
-	"database/sql"
 	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/hasplock/hasp"
-	"github.com/hasplock/hasp/driver"
-	"github.com/hasplock/hasp/redisdriver"
-	"github.com/hasplock/hasp/sqldriver"
-	_ "github.com/ncruces/go-sqlite3/driver" // registers "sqlite3"
-	"github.com/redis/go-redis/v9"
+	"github.com/hasplock/hasp/internal/player"
+	"github.com/hasplock/hasp/verify/engines"
 	"github.com/redis/go-redis/v9/logging"
 )
 
 // client is a hasp.Client with its connection.
 type client struct {
 	*hasp.Client
-	disconnect func() error
+	conn *engines.Conn
 }
 
-// open connects a client, with a fault of its driver when broken names one.
-func open(store, broken string, observe func(hasp.Event)) (*client, error) {
-	var d driver.Driver
-	c := &client{}
-	kind, rest, _ := strings.Cut(store, ":")
-	switch kind {
-	case "sqlite":
-		db, err := sql.Open("sqlite3", sqldriver.SQLiteDSN(rest))
-		if err != nil {
-			return nil, err
-		}
-		d, c.disconnect = sqldriver.NewSQLite(db), db.Close
-	case "redis":
-		logging.Disable()
-		rdb := redis.NewClient(&redis.Options{Addr: strings.TrimPrefix(rest, "//")})
-		d, c.disconnect = redisdriver.New(rdb, nil), rdb.Close
-	default:
-		return nil, fmt.Errorf("no store is called %q", store)
+// job is what a client is told.
+func (o *Options) job() player.Job {
+	return player.Job{Store: string(o.Store.Kind) + "=" + strings.Join(o.Store.Addrs(), ","), TTL: o.TTL, Broken: o.broken}
+}
+
+// open connects a client, with a fault of its driver when the job names one.
+func open(j player.Job, observe func(hasp.Event)) (*client, error) {
+	logging.Disable()
+	kind, addrs, _ := strings.Cut(j.Store, "=")
+	conn, err := engines.OpenFor(engines.Kind(kind), strings.Split(addrs, ","), j.TTL)
+	if err != nil {
+		return nil, err
 	}
-	d, err := faulty(d, broken)
+	c := &client{conn: conn}
+	d, err := faulty(conn.Driver, j.Broken)
 	if err == nil {
 		c.Client, err = hasp.New(d, &hasp.Options{Observe: observe})
 	}
 	if err != nil {
-		return nil, errors.Join(err, c.disconnect())
+		return nil, errors.Join(err, conn.Disconnect())
 	}
 	return c, nil
 }
 
-func (c *client) Close() error { return errors.Join(c.Client.Close(), c.disconnect()) }
+func (c *client) Close() error { return errors.Join(c.Client.Close(), c.conn.Disconnect()) }

@@ -8,12 +8,10 @@ package main
 import (
 	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/hasplock/hasp/internal/testserver"
+	"github.com/hasplock/hasp/verify/engines"
 	"github.com/hasplock/hasp/verify/modes"
 )
 
@@ -26,12 +24,9 @@ func modesShow(flags *flag.FlagSet) func(*testserver.Program) []row {
 	lasting := flags.Duration("for", time.Minute, "how long processes are killed and stopped, of each kind on each store")
 	seed := flags.Uint64("seed", uint64(time.Now().UnixNano()), "of what is drawn")
 	return func(t *testserver.Program) []row {
-		dir, err := os.MkdirTemp("", "hasp-show-")
-		t.Must(err)
-		t.Cleanup(func() { _ = os.RemoveAll(dir) }) // in the folder for such things
 		var rows []row
-		for _, store := range []string{"sqlite:" + filepath.Join(dir, "locks.db"), "redis://" + testserver.Redis(t).Addr()} {
-			kind, _, _ := strings.Cut(store, ":")
+		for _, kind := range []engines.Kind{engines.SQLite, engines.Redis} {
+			store := engines.Start(t, kind)
 			for _, o := range []modes.Options{
 				{Kind: modes.Semaphore, Processes: 64, Kills: 1},
 				{Kind: modes.LockAll, Processes: 32, Kills: 1},
