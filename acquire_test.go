@@ -435,6 +435,7 @@ func TestGrantDuringClose(t *testing.T) {
 		d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
 			res, err := next(ctx, r)
 			<-ctx.Done()
+			time.Sleep(time.Millisecond) // after Close has counted the leases, not just before
 			return res, err
 		}
 		c := newClient(t, d, nil)
