@@ -23,8 +23,6 @@ const (
 	polls = 15 * time.Second
 	// claim is how long a key is offered to a waiter that was killed or stopped.
 	claim = 500 * time.Millisecond
-	// joining is how long it may take until a waiter is in the queue.
-	joining = time.Second
 )
 
 // requested records that a process is about to ask. The waits of LockAll are not
@@ -33,9 +31,15 @@ func (r *run) requested(m *player.Member, p *process) {
 	if r.o.Kind == LockAll {
 		return
 	}
-	asked := r.Wall(m.Asked)
 	p.waits = &history.Wait{Key: m.Order.Wants[0].Key, Owner: m.String(), Shared: m.Order.Wants[0].Shared, Limit: m.Order.Slots,
-		Asked: asked, From: asked.Add(joining), Away: m.Paused}
+		Asked: r.Wall(m.Asked), Away: m.Paused}
+}
+
+// queued records that a process has a place in the queue.
+func (r *run) queued(p *process, at player.Mono) {
+	if p.waits != nil {
+		p.waits.From = r.Wall(at)
+	}
 }
 
 // waited records that a process no longer waits.
@@ -43,7 +47,9 @@ func (r *run) waited(p *process, at player.Mono) {
 	if p.waits == nil {
 		return
 	}
-	p.waits.To = r.Wall(at)
+	if p.waits.To = r.Wall(at); p.waits.From.IsZero() {
+		p.waits.From = p.waits.To // it had no place, as far as it said
+	}
 	r.waits = append(r.waits, *p.waits)
 	p.waits = nil
 }

@@ -143,6 +143,8 @@ func (r *run) receive(m *player.Member, e *player.Event) {
 		r.next(m, p)
 	case player.Asked:
 		r.requested(m, p)
+	case player.Waiting:
+		r.queued(p, e.At)
 	case player.Failed:
 		r.waited(p, e.At)
 		p.failed = e.Kind != player.Cancelled
