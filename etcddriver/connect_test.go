@@ -60,17 +60,6 @@ func ordinary(t testing.TB, addr string) *Driver {
 	return opened(t, c)
 }
 
-// cheaply is each, where a login costs little, so that no verdict depends on what else the machine does.
-func cheaply(t *testing.T, f func(t *testing.T, s *testserver.Server)) {
-	t.Parallel()
-	for name, start := range versions {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f(t, start(t, append([]string{"--bcrypt-cost=4"}, quick...)...))
-		})
-	}
-}
-
 // logins is how many a server has had since it started.
 func logins(t testing.TB, s *testserver.Server) (n int) {
 	t.Helper()
@@ -162,7 +151,7 @@ func insist(t testing.TB, d *Driver, r driver.TryRequest) {
 
 // TestManyClientsLogIn: a hundred programs that start together are granted their keys, and each logs in once.
 func TestManyClientsLogIn(t *testing.T) {
-	cheaply(t, func(t *testing.T, s *testserver.Server) {
+	each(t, func(t *testing.T, s *testserver.Server) {
 		withUsers(t, s, "hasp/")
 		before := logins(t, s)
 		var running sync.WaitGroup
@@ -182,7 +171,7 @@ func TestManyClientsLogIn(t *testing.T) {
 
 // TestSlowLogin: a server that is so busy that it answers nothing, no question of gRPC's either, is not sent a second login.
 func TestSlowLogin(t *testing.T) {
-	cheaply(t, func(t *testing.T, s *testserver.Server) {
+	each(t, func(t *testing.T, s *testserver.Server) {
 		withUsers(t, s, "hasp/")
 		p := faultproxy.New(t, s.Addr())
 		var asked atomic.Bool
@@ -269,7 +258,7 @@ func forget(t testing.TB, s *testserver.Server, root *clientv3.Client) {
 // TestLogInAfterRestart: a client that keeps a lease alive logs in as soon as a restarted server is there, and not when the next
 // renewal is due.
 func TestLogInAfterRestart(t *testing.T) {
-	cheaply(t, func(t *testing.T, s *testserver.Server) {
+	each(t, func(t *testing.T, s *testserver.Server) {
 		withUsers(t, s, "hasp/")
 		root := as(t, "root", "secret", s.Addr())
 		d := connected(t, s.Addr())
@@ -289,7 +278,7 @@ func TestLogInAfterRestart(t *testing.T) {
 // TestRestartsWithUsers: leases of eight seconds survive restarts of an etcd with users, which forgets all tokens.
 // After each, a client logs in once.
 func TestRestartsWithUsers(t *testing.T) {
-	cheaply(t, func(t *testing.T, s *testserver.Server) {
+	each(t, func(t *testing.T, s *testserver.Server) {
 		withUsers(t, s, "hasp/")
 		root := as(t, "root", "secret", s.Addr())
 		var all []*holding

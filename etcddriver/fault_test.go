@@ -61,7 +61,7 @@ func life(t *testing.T, d *Driver, n int) {
 			t.Fatalf("with reply %d lost, Release: %v", n, err)
 		}
 	}
-	a, b, r := ask(claim("k"), 20*time.Second), ask(claim("k"), 20*time.Second), ask(claim("k"), 20*time.Second)
+	a, b, r := ask(claim("k"), time.Hour), ask(claim("k"), time.Hour), ask(claim("k"), time.Hour)
 	r.Mode = driver.Shared
 	first := again(a)
 	if !first.Granted {
@@ -70,7 +70,7 @@ func life(t *testing.T, d *Driver, n int) {
 	if res := again(b); res.Granted || res.Ahead != 0 {
 		t.Fatalf("with reply %d lost, the second: %+v", n, res)
 	}
-	age(d, 10*time.Second)
+	age(d, time.Hour/2)
 	if got := renew(t, d, a)[0]; got.Err != nil {
 		renewed(t, d, a)
 	}

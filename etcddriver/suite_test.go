@@ -31,8 +31,8 @@ func TestSuite(t *testing.T) {
 
 var versions = map[string]func(testing.TB, ...string) *testserver.Server{"3.4": testserver.Etcd, "3.6": testserver.Etcd36}
 
-// quick has leases of a second, and compacts nothing: see TestCompaction.
-var quick = []string{"--heartbeat-interval=50", "--election-timeout=500"}
+// quick has leases of a second and logins that cost little, and compacts nothing: see TestCompaction.
+var quick = []string{"--heartbeat-interval=50", "--election-timeout=500", "--bcrypt-cost=4"}
 
 const quickElection = 500 * time.Millisecond
 

@@ -134,6 +134,7 @@ func TestEarlierBuildsShareFairly(t *testing.T) {
 		ds := []*Driver{w.driver(nil), w.over(client(w, false), nil), w.over(client(w, false), nil), w.driver(nil)}
 		join := func(d *Driver, turns int) *waiter {
 			r := ask("k")
+			r.Patience = 10 * time.Minute // only two of them give signs of life, once in a turn
 			r.Enters = rand.IntN(2) == 0
 			x := &waiter{d: d, Owner: r, turns: turns}
 			x.hints = w.wait(d, r)

@@ -154,10 +154,10 @@ func asNobody(t *testing.T, dir, path string) *process {
 	}
 	must(t, os.Chmod(dir, 0o755))
 	must(t, os.Chmod(filepath.Dir(dir), 0o755))
-	binary, err := os.ReadFile(os.Args[0])
-	must(t, err)
 	exe := filepath.Join(dir, "exe")
-	must(t, os.WriteFile(exe, binary, 0o755))
+	// Another process copies it: one that this process starts meanwhile would inherit the open file, which could not run then.
+	must(t, exec.Command("cp", os.Args[0], exe).Run())
+	must(t, os.Chmod(exe, 0o755))
 	cmd := exec.Command(exe, path, "orders/42")
 	cmd.Dir = dir
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
