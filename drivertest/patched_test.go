@@ -173,7 +173,7 @@ func asking(f func(ctx context.Context, s *memdriver.Store, r driver.VoteRequest
 	})
 }
 
-// reask is an engine that changes each request, reply one that changes the answers.
+// reask returns an engine that changes each request; reply, an engine that changes each answer.
 func reask(f func(s *memdriver.Store, r *driver.VoteRequest)) engine {
 	return asking(func(ctx context.Context, s *memdriver.Store, r driver.VoteRequest) (driver.Result, error) {
 		f(s, &r)
@@ -191,7 +191,8 @@ func reply(f func(s *memdriver.Store, r driver.VoteRequest, res *driver.Result))
 	})
 }
 
-// renewing is an engine with another Renew, prolong one that changes each request, prolonged one that changes the answers.
+// renewing returns an engine with another Renew; prolong, an engine that changes each request; prolonged, an engine that changes
+// each answer.
 func renewing(f func(ctx context.Context, s *memdriver.Store, r driver.RenewRequest) driver.Renewal) engine {
 	return one(func(s *memdriver.Store, p *patched) {
 		p.renew = func(ctx context.Context, r driver.RenewRequest) driver.Renewal { return f(ctx, s, r) }
@@ -213,7 +214,7 @@ func prolonged(f func(s *memdriver.Store, r driver.RenewRequest, a *driver.Renew
 	})
 }
 
-// withdrawing is an engine with another Release, rewithdraw one that changes each request.
+// withdrawing returns an engine with another Release; rewithdraw, an engine that changes each request.
 func withdrawing(f func(ctx context.Context, s *memdriver.Store, r driver.WithdrawRequest) error) engine {
 	return one(func(s *memdriver.Store, p *patched) {
 		p.release = func(ctx context.Context, r driver.WithdrawRequest) error { return f(ctx, s, r) }

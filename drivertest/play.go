@@ -76,7 +76,7 @@ func parse(trace string) (steps []step) {
 	return steps
 }
 
-// fence is the one that an owner has or a step named, and perhaps some more or less: "a", "a+1000", "x-1"; or a number.
+// fence returns the fence of an owner, or the fence that a step named, and perhaps some more or less: "a", "a+1000", "x-1"; or a number.
 func (p *player) fence(expr string) uint64 {
 	name, by := expr, 0
 	if i := strings.LastIndexAny(expr, "+-"); i > 0 {

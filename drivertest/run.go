@@ -94,7 +94,7 @@ type Case struct {
 	// claims: the case looks at what was handed off before its claim time has passed, and
 	// begins anew when that was too late. Only its own goroutine calls env.Fatalf.
 	claims bool
-	// play is the case as a trace; see step. run is one that a trace cannot say.
+	// play is the case as a trace; see step. run is the case as a function, where a trace cannot say it.
 	play string
 	run  func(e *env)
 }

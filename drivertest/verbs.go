@@ -32,7 +32,7 @@ var asks = map[string]func(p *player, r *contend.Owner, value string){
 	"converting": func(_ *player, r *contend.Owner, _ string) { *r = converting(*r) },
 	"limit":      func(_ *player, r *contend.Owner, value string) { r.Limit = number(value) },
 	"fences":     func(_ *player, r *contend.Owner, value string) { r.Fences = number(value) },
-	"at":         func(p *player, r *contend.Owner, value string) { r.Fence = p.fence(value) }, // proposed; in a Renew, the one that it has
+	"at":         func(p *player, r *contend.Owner, value string) { r.Fence = p.fence(value) }, // the fence that the owner proposes; in a Renew, its fence
 	"upto":       func(p *player, r *contend.Owner, value string) { r.UpTo = p.fence(value) },
 	"raise":      func(_ *player, r *contend.Owner, _ string) { r.Raise = true },
 	"restore":    func(_ *player, r *contend.Owner, _ string) { r.Restore = true },
@@ -146,7 +146,7 @@ var ownersVerbs = map[string]func(p *player, s step, name string, r contend.Owne
 		})
 		p.granted(s, name, res)
 	},
-	"beside": func(p *player, s step, name string, r contend.Owner) { // of one that converted
+	"beside": func(p *player, s step, name string, r contend.Owner) { // a holder converted, and this owner joins it
 		p.granted(s, name, p.beside(p.client(name), r))
 	},
 	"convert": func(p *player, s step, name string, r contend.Owner) {
@@ -237,7 +237,7 @@ var ownersVerbs = map[string]func(p *player, s step, name string, r contend.Owne
 		_, quietly := s.says["quietly"]
 		switch {
 		case perhaps:
-			_ = contend.Release(p.ctx, p.client(name), r)
+			_ = contend.Release(p.ctx, p.client(name), r) // it may have kept its place, or not
 		case quietly:
 			p.releaseQuietly(p.client(name), r)
 		default:

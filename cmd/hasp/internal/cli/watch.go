@@ -80,7 +80,7 @@ func (e ends) catch() {
 	}
 }
 
-// heeded are the signals that end what is shown, without those that nohup has ignored.
+// heeded returns the signals that end this process, without those that nohup ignores.
 func heeded() []os.Signal {
 	return slices.DeleteFunc([]os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT}, signal.Ignored)
 }
