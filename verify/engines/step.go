@@ -8,6 +8,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -33,8 +34,9 @@ func request(key string) driver.TryRequest {
 	return driver.TryRequest{Claim: driver.Claim{Key: key, Owner: rand.Text(), Label: "a sweep"}, TTL: lasts, Patience: lasts}
 }
 
-// step is one operation that is cut once.
+// step is one operation that is cut once. An error of a request that nothing disturbs ends it, as does whatever else cannot be done.
 type step struct {
+	*testserver.Program
 	w   *sweep
 	op  *operation
 	cut Cut
@@ -44,7 +46,7 @@ type step struct {
 	far   driver.Driver // behind the links
 	links []*faultproxy.Proxy
 	r     driver.TryRequest // its own
-	other driver.TryRequest // that of another owner, whom the near driver serves
+	other driver.TryRequest // that of another owner, which the near driver serves
 	fence uint64            // once granted
 
 	seen     atomic.Int64  // chunks of the operation in its direction
@@ -53,9 +55,9 @@ type step struct {
 }
 
 // run reports whether the operation was cut.
-func (s *step) run() (cut bool) {
-	_, err := testserver.Perform(s.w.t.Context(), func(t *testserver.Program) any {
-		s.links = s.w.store.Links(t)
+func (s *step) run() bool {
+	cut, err := testserver.Perform(s.w.t.Context(), func(t *testserver.Program) bool {
+		s.Program, s.links = t, s.w.store.Links(t)
 		conn, err := Open(s.w.store.Kind, s.w.store.Through(s.links))
 		t.Must(err)
 		t.Cleanup(func() { s.mend(); _ = conn.Close() })
@@ -68,9 +70,8 @@ func (s *step) run() (cut bool) {
 			_, err = s.far.Inspect(t.Context(), key) // it is connected
 			t.Must(err)
 		}
-		t.Must(s.op.run(s, t.Context()))
-		cut = s.isCut()
-		return nil
+		s.op.run(s)
+		return closed(s.happened)
 	})
 	if err != nil {
 		s.found("%v", err)
@@ -81,15 +82,6 @@ func (s *step) run() (cut bool) {
 func (s *step) found(format string, args ...any) {
 	way := map[faultproxy.Direction]string{faultproxy.Up: "request", faultproxy.Down: "answer"}[s.dir]
 	s.w.found("%s, chunk %d of the %s %s: %s", s.op.name, s.k, way, s.cut, fmt.Sprintf(format, args...))
-}
-
-func (s *step) isCut() bool {
-	select {
-	case <-s.happened:
-		return true
-	default:
-		return false
-	}
 }
 
 // arm has the next call cut.
@@ -114,22 +106,42 @@ func (s *step) arm() {
 	}
 }
 
+// call is a request to the store.
+type call = func(ctx context.Context) error
+
+// asks is the owner's Try, whose answer goes to res.
+func (s *step) asks(res *driver.Result) call {
+	return func(ctx context.Context) (err error) { *res, err = s.far.Try(ctx, s.r); return err }
+}
+
+// gives is the Release of what an owner has.
+func gives(d driver.Driver, r driver.TryRequest, settled bool) call {
+	return func(ctx context.Context) error {
+		return d.Release(ctx, driver.ReleaseRequest{Claim: r.Claim, TTL: r.TTL, Settled: settled})
+	}
+}
+
+// within carries out a request, by limit.
+func (s *step) within(limit time.Duration, f call) error {
+	ctx, cancel := context.WithTimeout(s.Context(), limit)
+	defer cancel()
+	return f(ctx)
+}
+
 // call carries out the operation itself, which may be cut: by limit it has to end.
-func (s *step) call(ctx context.Context, f func(ctx context.Context) error) error {
+func (s *step) call(f call) error {
 	s.arm()
 	limit := patient
 	if s.cut != Lost {
 		limit = brief
 	}
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
 	began := time.Now()
-	err := f(ctx)
+	err := s.within(limit, f)
 	if took := time.Since(began); took > limit+patient {
 		s.found("it returned %v after its context had ended", took-limit)
 	}
 	s.disarm()
-	if err != nil && !errors.Is(err, driver.ErrNotHeld) && !s.isCut() && s.cut == Lost {
+	if err != nil && !errors.Is(err, driver.ErrNotHeld) && !closed(s.happened) && s.cut == Lost {
 		s.found("it fails without a cut: %v", err)
 	}
 	return err
@@ -156,25 +168,81 @@ func (s *step) mend() {
 	}
 }
 
-func (s *step) mended() bool {
+func (s *step) mended() bool { return closed(s.release) }
+
+func closed(c <-chan struct{}) bool {
 	select {
-	case <-s.release:
+	case <-c:
 		return true
 	default:
 		return false
 	}
 }
 
-// again calls f until it has an answer: the connection may have to be made anew.
-func (s *step) again(ctx context.Context, f func(ctx context.Context) error) error {
-	var err error
+// again repeats a request until it has an answer: the connection may have to be made anew.
+func (s *step) again(f call) (err error) {
 	for until := time.Now().Add(soon); time.Now().Before(until); time.Sleep(20 * time.Millisecond) {
-		ctx, cancel := context.WithTimeout(ctx, patient)
-		err = f(ctx)
-		cancel()
-		if err == nil || errors.Is(err, driver.ErrNotHeld) {
+		if err = s.within(patient, f); err == nil || errors.Is(err, driver.ErrNotHeld) {
 			return err
 		}
 	}
 	return fmt.Errorf("no answer within %v: %w", soon, err)
+}
+
+// mustEnd is Must for a release, whose owner may have ended.
+func (s *step) mustEnd(err error) {
+	if !errors.Is(err, driver.ErrNotHeld) {
+		s.Must(err)
+	}
+}
+
+// The roles of an owner in the store; "" is none.
+const (
+	holds = "holds"
+	waits = "waits"
+)
+
+// role is what the store has of an owner.
+func (s *step) role(owner string) string {
+	info, err := s.w.near.Inspect(s.Context(), s.r.Key)
+	s.Must(err)
+	switch {
+	case slices.ContainsFunc(info.Holders, func(l driver.Lease) bool { return l.Holder.Owner == owner }):
+		return holds
+	case slices.ContainsFunc(info.Queue, func(h driver.Holder) bool { return h.Owner == owner }):
+		return waits
+	}
+	return ""
+}
+
+// has notes the owner's fence.
+func (s *step) has(fence uint64) {
+	s.fence = fence
+	s.w.uses(s.r.Key, fence)
+}
+
+// near has another owner ask over a link without faults, which must be granted the key, or refused.
+func (s *step) near(r driver.TryRequest, granted bool) {
+	res, err := s.w.near.Try(s.Context(), r)
+	s.Must(err)
+	switch {
+	case res.Granted != granted:
+		s.found("another owner asks, and is answered %+v", res)
+		if res.Granted {
+			s.free(r)
+		}
+		return
+	case granted && r.Mode == driver.Exclusive && res.Fence <= s.fence:
+		s.found("the fence %d came after %d", res.Fence, s.fence)
+	}
+	s.w.uses(r.Key, res.Fence)
+}
+
+// free has another owner release.
+func (s *step) free(r driver.TryRequest) { s.Must(gives(s.w.near, r, true)(s.Context())) }
+
+// passOn has another owner be granted the key, and release.
+func (s *step) passOn(r driver.TryRequest) {
+	s.near(r, true)
+	s.free(r)
 }
