@@ -19,7 +19,7 @@ test: ## does it work here? The core with the race detector, each engine once on
 test-all: ## before a release: every variant of every engine, with the race detector, in half an hour
 	@scripts/test all $(MODULES)
 
-show: ## measure on real servers what takes minutes: many waiters, many leases, processes that are killed; one alone: make show NAME=leases
+show: ## measure on real servers what takes minutes: many waiters, processes that are killed; one alone: make show NAME=waiters
 	@go run ./verify/show $(or $(NAME),all)
 
 verify: ## redisdriver over Redis 8 and Valkey 8, the suite over three etcds, then 200 seeded schedules of faults against Redlock on real servers, 150 against one, 100 against each other engine, and 60 against each way to use Redis with replicas, about an hour and a half; rewrites their tables in docs/evidence.md

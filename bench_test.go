@@ -4,6 +4,7 @@
 package hasp_test
 
 import (
+	"context"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -53,6 +54,20 @@ func BenchmarkLockKept(b *testing.B) {
 	m := benchClient(b).Mutex("k", &hasp.LockOptions{Keep: time.Second})
 	for b.Loop() {
 		pair(b, m)
+	}
+}
+
+// A context of a lease, and that of its parent, which ends it.
+func BenchmarkContext(b *testing.B) {
+	lease, err := benchClient(b).Mutex("k", nil).Lock(b.Context())
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		ctx, cancel := context.WithCancel(b.Context())
+		lease.Context(ctx)
+		cancel()
 	}
 }
 

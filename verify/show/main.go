@@ -42,7 +42,6 @@ type show struct {
 var shows = []show{
 	{"costs", "what each engine promises, and costs without contention and from one client to the next", costs},
 	{"waiters", "many waiters for one key over a slow link or beside busy loops, on every engine", waiters},
-	{"leases", "many held leases in one process: renewal, memory, CPU", leases},
 }
 
 func main() {
