@@ -6,6 +6,7 @@ package player
 import (
 	"cmp"
 	"fmt"
+	"os"
 	"os/exec"
 	"slices"
 	"time"
@@ -47,16 +48,34 @@ type Crew struct {
 	Rested  chan *Member // their pauses are over
 	Members map[*Member]bool
 	Started int
+	Closing bool  // clients that were killed are not replaced
+	Err     error // why the run cannot go on
+	job     Job
+	prepare func(*exec.Cmd)
 	done    chan struct{} // closed when the run receives no more reports
 }
 
-// NewCrew returns one without clients.
-func NewCrew() *Crew {
-	return &Crew{Reports: make(chan Report), Rested: make(chan *Member), Members: map[*Member]bool{}, done: make(chan struct{})}
+// NewCrew returns one without clients. Each will be a process of this program, as prepare has it, which calls Work.
+func NewCrew(job Job, prepare func(*exec.Cmd)) *Crew {
+	return &Crew{Reports: make(chan Report), Rested: make(chan *Member), Members: map[*Member]bool{}, job: job, prepare: prepare, done: make(chan struct{})}
 }
 
-// Start adds a client: a process of cmd, which calls Work.
-func (c *Crew) Start(cmd *exec.Cmd, job Job) error {
+// Hire adds clients.
+func (c *Crew) Hire(n int) {
+	for ; n > 0 && c.Err == nil; n-- {
+		if err := c.start(); err != nil {
+			c.Err = fmt.Errorf("a client could not be started: %w", err)
+		}
+	}
+}
+
+func (c *Crew) start() error {
+	exe, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command(exe)
+	c.prepare(cmd)
 	c.Started++
 	m := &Member{}
 	begin := make(chan struct{})
@@ -65,17 +84,28 @@ func (c *Crew) Start(cmd *exec.Cmd, job Job) error {
 		c.pass(Report{m, &e})
 	})
 	if err != nil {
-		return fmt.Errorf("a client could not be started: %w", err)
+		return err
 	}
 	m.Process = p
 	c.Members[m] = true
 	close(begin)
-	m.Send(job)
+	m.Send(c.job)
 	go func() {
 		<-p.Ended
 		c.pass(Report{m, nil})
 	}()
 	return nil
+}
+
+// Left takes note that a client has ended. One that was killed is replaced; the run fails when one ends that was not told to.
+func (c *Crew) Left(m *Member) {
+	delete(c.Members, m)
+	switch {
+	case m.Killed && !c.Closing:
+		c.Hire(1)
+	case !m.Killed && !m.Order.Stop:
+		c.Err = fmt.Errorf("%v ended by itself: %s", m, m.Last())
+	}
 }
 
 func (c *Crew) pass(r Report) {

@@ -11,35 +11,18 @@
 // valid from when its client learned of it to when it began to release it, or to
 // its deadline, whichever is first, and that of a killed process to its deadline
 // as last known. internal/history checks what may not overlap; the rest is checked
-// here: that the next holder learns of a holder's death, that everybody has a turn in
+// here: that the next holder learns of a holder's death, that every process has a turn in
 // the end, and that all keys and slots are free then.
 package modes
 
 import (
-	"context"
+	"cmp"
 	"fmt"
-	"io"
-	"math/rand/v2"
 	"time"
 
-	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/internal/player"
-	"github.com/hasplock/hasp/internal/stall"
 	"github.com/hasplock/hasp/verify/engines"
 )
-
-// workerEnv marks a process that is a client.
-const workerEnv = "HASP_MODES_WORKER"
-
-// WorkerMain turns this process into a client when it was started as one, and
-// does not return then.
-func WorkerMain() {
-	player.Main(workerEnv, func(in io.Reader, out io.Writer) error {
-		return player.Work(in, out, func(j player.Job, observe func(hasp.Event)) (player.Locks, error) {
-			return open(j, observe)
-		})
-	})
-}
 
 // Kind is what the processes do.
 type Kind string
@@ -52,13 +35,10 @@ const (
 	ReadWrite Kind = "read-write" // one in four writes, the others read; writers may downgrade
 )
 
-// Kinds lists all kinds.
-var Kinds = []Kind{Semaphore, LockAll, Election, ReadWrite}
-
 // Options configure a run. Kind, Store and Processes are required.
 type Options struct {
 	Kind      Kind
-	Store     *engines.Store // nobody else may use its keys
+	Store     *engines.Store // no other program may use its keys
 	Processes int
 	Slots     int           // of the semaphore; 0 means 5
 	TTL       time.Duration // 0 means 2 s
@@ -70,19 +50,16 @@ type Options struct {
 	// Patience is how long there may be no turn before that is a finding: 0 means
 	// 2 minutes, more than any machine's delay.
 	Patience time.Duration
-	broken   string // a fault of the store's driver; see faulty
+	broken   string // a fault of the store's driver; see faults
 }
 
 // manyKeys is the number of keys of LockAll.
 const manyKeys = 6
 
-// key is the name of the only one that a kind other than LockAll uses.
-func (k Kind) key() string { return string(k) }
-
 // keys are the names of those that a kind uses.
 func (k Kind) keys() (names []string) {
 	if k != LockAll {
-		return []string{k.key()}
+		return []string{string(k)}
 	}
 	for i := range manyKeys {
 		names = append(names, fmt.Sprintf("%s/%d", k, i))
@@ -95,41 +72,54 @@ type Outcome struct {
 	*player.Book
 	Holding   int // processes that were killed while they held something
 	Abandoned int // grants whose client learned that a previous holder did not release the key
-	Most      int // holders of one key at one instant, at most
 	Took      time.Duration
 	Trouble   string // the error of the last turn that failed
 }
 
 // String returns the outcome in one line.
 func (o *Outcome) String() string {
-	trouble := ""
-	if o.Trouble != "" {
-		trouble = "; the last trouble: " + o.Trouble
-	}
-	return fmt.Sprintf("%d turns in %v (%d waits cancelled, %d failed, %d lost, %d after one abandoned, %d holders at once at most); %d processes killed, %d of them holders; %d stopped%s",
-		o.Granted, o.Took.Round(10*time.Millisecond), o.Cancelled, o.Failed, o.Expired, o.Abandoned, o.Most, o.Killed, o.Holding, o.Stopped, trouble)
+	return fmt.Sprintf("%d turns in %v (%d waits cancelled, %d failed, %d lost, %d after one abandoned); %d processes killed, %d of them holders; %d stopped; the last trouble: %s",
+		o.Granted, o.Took.Round(10*time.Millisecond), o.Cancelled, o.Failed, o.Expired, o.Abandoned, o.Killed, o.Holding, o.Stopped, cmp.Or(o.Trouble, "none"))
 }
 
-// Run runs the processes. The error says why it could not. A program
-// that calls it calls WorkerMain first.
-func Run(ctx context.Context, o Options) (*Outcome, error) {
-	if o.Slots == 0 {
-		o.Slots = 5
+// longHold: one hold in so many is long.
+const longHold = 60
+
+// between returns a random time.
+func (r *run) between(from, to time.Duration) time.Duration {
+	return from + time.Duration(r.rand.Int64N(int64(to-from)))
+}
+
+// draw draws what the next turn asks for, and how long it lasts. The last turn of a process
+// waits until it is granted.
+func (r *run) draw(last bool) player.Order {
+	o := player.Order{Bare: true, Hold: r.between(0, 4*time.Millisecond)}
+	switch n := r.rand.IntN(longHold); {
+	case n == 0: // for longer than a renewal takes
+		o.Hold = r.between(r.o.TTL/3, r.o.TTL*2/3)
+	case n < 5:
+		o.Hold = r.between(20*time.Millisecond, 80*time.Millisecond)
 	}
-	if o.TTL == 0 {
-		o.TTL = 2 * time.Second
+	if !last && r.rand.IntN(10) == 0 { // gives up while it waits
+		o.Limit = r.between(time.Millisecond, 50*time.Millisecond)
 	}
-	if o.Patience == 0 {
-		o.Patience = 2 * time.Minute
+	for _, key := range r.o.Kind.keys() {
+		o.Wants = append(o.Wants, player.Want{Key: key})
 	}
-	r := newRun(&o, rand.New(rand.NewPCG(o.Seed, 1)))
-	defer r.End()
-	var end ending
-	r.lost = stall.Watch(&end)
-	defer end.run()
-	if err := r.play(ctx); err != nil {
-		return nil, err
+	switch r.o.Kind {
+	case Semaphore:
+		o.Slots, o.Wants[0].Shared = r.o.Slots, true
+	case Election:
+		o.Campaign = true
+	case ReadWrite:
+		o.Wants[0].Shared = r.rand.IntN(4) > 0
+		o.Downgrade = !o.Wants[0].Shared && r.rand.IntN(3) == 0
+	case LockAll: // two or three keys, in any order
+		r.rand.Shuffle(len(o.Wants), func(i, j int) { o.Wants[i], o.Wants[j] = o.Wants[j], o.Wants[i] })
+		o.Wants = o.Wants[:2+r.rand.IntN(2)]
+		for i := range o.Wants {
+			o.Wants[i].Shared = r.rand.IntN(4) == 0
+		}
 	}
-	r.last(ctx)
-	return r.judge(time.Since(r.begun)), ctx.Err()
+	return o
 }

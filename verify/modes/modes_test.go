@@ -33,7 +33,7 @@ func try(t *testing.T, o Options) {
 			if kind == engines.SQLite {
 				o.Processes = min(o.Processes, 12)
 			}
-			out, err := Run(t.Context(), o)
+			out, err := Run(t, o)
 			if err != nil {
 				t.Fatalf("seed %d: %v", o.Seed, err)
 			}
@@ -99,7 +99,7 @@ func TestFaultsAreFound(t *testing.T) {
 				}
 				o.Store = engines.Start(t, kind)
 				var err error
-				if out, err = Run(t.Context(), o); err != nil {
+				if out, err = Run(t, o); err != nil {
 					t.Fatal(err)
 				}
 				if strings.Contains(strings.Join(out.Found, "\n"), c.want) {

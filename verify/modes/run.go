@@ -6,6 +6,7 @@
 package modes
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/hasplock/hasp/internal/history"
 	"github.com/hasplock/hasp/internal/player"
+	"github.com/hasplock/hasp/internal/stall"
 )
 
 // faultRest is the least time from one fault to the next: a process that is
@@ -47,13 +49,11 @@ type run struct {
 	stalls []stalled            // that, whenever a process reported something
 	first  time.Time            // when a hold may first have ended without a release; zero: not yet
 
-	begun   time.Time
-	closing bool
-	since   int       // turns since the latest fault
-	gap     int       // the number of turns before the next fault
-	rest    time.Time // the earliest time of the next fault
-	held    bool      // it hits a process that was just granted something
-	ended   error     // why the run cannot go on
+	begun time.Time
+	since int       // turns since the latest fault
+	gap   int       // the number of turns before the next fault
+	rest  time.Time // the earliest time of the next fault
+	held  bool      // it hits a process that was just granted something
 }
 
 // stalled is for how long this process had not got to run at an instant.
@@ -62,22 +62,27 @@ type stalled struct {
 	lost time.Duration
 }
 
-func newRun(o *Options, random *rand.Rand) *run {
-	return &run{Outcome: Outcome{Book: player.NewBook()}, Crew: player.NewCrew(), o: o, rand: random, of: map[*player.Member]*process{},
-		gap: o.Processes, held: true, begun: time.Now()}
-}
-
-// spawn starts one more process.
-func (r *run) spawn() {
-	exe, err := os.Executable()
-	if err == nil {
-		cmd := exec.Command(exe)
-		cmd.Env = append(os.Environ(), workerEnv+"=1")
-		err = r.Start(cmd, r.o.job())
+// Run runs the processes. The error says why it could not. A program
+// that calls it calls WorkerMain first.
+func Run(t interface {
+	Context() context.Context
+	Cleanup(func())
+}, o Options) (*Outcome, error) {
+	o.Slots, o.TTL, o.Patience = cmp.Or(o.Slots, 5), cmp.Or(o.TTL, 2*time.Second), cmp.Or(o.Patience, 2*time.Minute)
+	crew := player.NewCrew(o.job(), func(cmd *exec.Cmd) { cmd.Env = append(os.Environ(), workerEnv+"=1") })
+	r := &run{Outcome: Outcome{Book: player.NewBook()}, Crew: crew, o: &o, rand: rand.New(rand.NewPCG(o.Seed, 1)), of: map[*player.Member]*process{},
+		lost: stall.Watch(t), gap: o.Processes, held: true, begun: time.Now()}
+	defer r.End()
+	r.Hire(o.Processes)
+	if err := r.play(t.Context()); err != nil {
+		return nil, err
 	}
-	if err != nil {
-		r.ended = err
+	if len(r.Found) == 0 {
+		r.last(t.Context())
 	}
+	r.Took = time.Since(r.begun)
+	r.judge()
+	return &r.Outcome, t.Context().Err()
 }
 
 // process returns what is known of a client.
@@ -88,14 +93,11 @@ func (r *run) process(m *player.Member) *process {
 	return r.of[m]
 }
 
-// play runs the processes until they end.
+// play has the processes take turns until they end.
 func (r *run) play(ctx context.Context) error {
-	for range r.o.Processes {
-		r.spawn()
-	}
 	silence := time.NewTimer(r.o.Patience)
 	defer silence.Stop()
-	for r.ended == nil && len(r.Members) > 0 && len(r.Found) == 0 {
+	for r.Err == nil && len(r.Members) > 0 && len(r.Found) == 0 {
 		select {
 		case rep := <-r.Reports:
 			if r.receive(rep.Of, rep.Event); rep.Event == nil || rep.What == player.Granted {
@@ -111,14 +113,14 @@ func (r *run) play(ctx context.Context) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-		if !r.closing && r.enough() { // each process has one more turn
-			r.closing = true
+		if !r.Closing && r.enough() { // each process has one more turn
+			r.Closing = true
 			for m := range r.Members {
 				r.Resume(m)
 			}
 		}
 	}
-	return r.ended
+	return r.Err
 }
 
 // enough reports whether the run has lasted long enough; see Options.
@@ -187,14 +189,13 @@ func (r *run) next(m *player.Member, p *process) {
 		m.Do(player.Order{Stop: true})
 		return
 	}
-	p.last = r.closing
-	o := r.draw(p.last)
-	m.Order = o
-	if p.failed {
-		time.AfterFunc(pause, func() { m.Send(o) })
+	p.last = r.Closing
+	if m.Order = r.draw(p.last); !p.failed {
+		m.Send(m.Order)
 		return
 	}
-	m.Send(o)
+	o := m.Order
+	time.AfterFunc(pause, func() { m.Send(o) })
 }
 
 // trouble records that a hold may have ended without a release.
@@ -218,7 +219,6 @@ func (r *run) wait() string {
 
 // left records that a process has ended.
 func (r *run) left(m *player.Member) {
-	delete(r.Members, m)
 	r.gone(m)
 	for _, h := range m.Open {
 		h.Cut = true
@@ -227,11 +227,8 @@ func (r *run) left(m *player.Member) {
 		r.Holding++
 	}
 	m.Open = nil
-	switch {
-	case m.Killed && !r.closing:
-		r.spawn()
-	case !m.Killed && (m.Errors() != "" || !r.process(m).done):
-		r.ended = fmt.Errorf("%v ended by itself: %s", m, m.Last())
+	if r.Left(m); r.Err == nil && !m.Killed && m.Errors() != "" {
+		r.Err = fmt.Errorf("%v said at its end: %s", m, m.Last())
 	}
 }
 
@@ -242,7 +239,7 @@ func (r *run) fault(m *player.Member, granted bool) {
 	if r.o.For > 0 && time.Since(r.begun) < r.o.For { // as many as the time allows
 		kill, stop = r.o.Kills > 0, r.o.Stops > 0
 	}
-	if r.closing || !kill && !stop || r.since < r.gap || time.Now().Before(r.rest) || r.held && !granted {
+	if r.Closing || !kill && !stop || r.since < r.gap || time.Now().Before(r.rest) || r.held && !granted {
 		return
 	}
 	if !r.held {

@@ -7,18 +7,43 @@ package modes
 
 import (
 	"errors"
+	"fmt"
+	"io"
 	"strings"
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/internal/player"
+	"github.com/hasplock/hasp/verify/broken"
 	"github.com/hasplock/hasp/verify/engines"
 	"github.com/redis/go-redis/v9/logging"
 )
 
-// client is a hasp.Client with its connection.
-type client struct {
-	*hasp.Client
-	conn *engines.Conn
+// workerEnv marks a process that is a client.
+const workerEnv = "HASP_MODES_WORKER"
+
+// WorkerMain turns this process into a client when it was started as one, and
+// does not return then.
+func WorkerMain() {
+	player.Main(workerEnv, func(in io.Reader, out io.Writer) error {
+		return player.Work(in, out, func(j player.Job, observe func(hasp.Event)) (player.Locks, error) {
+			return open(j, observe)
+		})
+	})
+}
+
+// faults are what a client can do without, by name, to show that each oracle notices.
+var faults = map[string]broken.Fault{
+	"":                        nil,
+	"one more than the limit": broken.OneMore,
+	"one slot for all":        broken.OneSlot,
+	"writers share":           broken.EverybodyShares,
+	"fences fall":             broken.FallingFences,
+	"leases too long":         broken.TooLong,
+	"deaths hidden":           broken.DeathsHidden,
+	"deaths made up":          broken.DeathsMadeUp,
+	"nothing released":        broken.All(broken.Outliving, broken.NoRelease),
+	"no hints":                broken.All(broken.NoHints, broken.NoRetry),
+	"the dead hold on":        broken.Outliving,
 }
 
 // job is what a client is told.
@@ -26,23 +51,29 @@ func (o *Options) job() player.Job {
 	return player.Job{Store: string(o.Store.Kind) + "=" + strings.Join(o.Store.Addrs(), ","), TTL: o.TTL, Broken: o.broken}
 }
 
+// client is a hasp.Client with its connection.
+type client struct {
+	*hasp.Client
+	conn *engines.Conn
+}
+
 // open connects a client, with a fault of its driver when the job names one.
 func open(j player.Job, observe func(hasp.Event)) (*client, error) {
 	logging.Disable()
+	fault, ok := faults[j.Broken]
+	if !ok {
+		return nil, fmt.Errorf("no fault is called %q", j.Broken)
+	}
 	kind, addrs, _ := strings.Cut(j.Store, "=")
 	conn, err := engines.OpenFor(engines.Kind(kind), strings.Split(addrs, ","), j.TTL)
 	if err != nil {
 		return nil, err
 	}
-	c := &client{conn: conn}
-	d, err := faulty(conn.Driver, j.Broken)
-	if err == nil {
-		c.Client, err = hasp.New(d, &hasp.Options{Observe: observe})
-	}
+	c, err := hasp.New(broken.Around(conn.Driver, fault), &hasp.Options{Observe: observe})
 	if err != nil {
 		return nil, errors.Join(err, conn.Disconnect())
 	}
-	return c, nil
+	return &client{c, conn}, nil
 }
 
 func (c *client) Close() error { return errors.Join(c.Client.Close(), c.conn.Disconnect()) }

@@ -63,11 +63,9 @@ func (o *Options) Bound() time.Duration { return 2*max(o.TTL, o.Session) + margi
 type run struct {
 	*player.Book
 	*player.Crew
-	o       *Options
-	rand    *rand.Rand       // of the orders
-	idle    []*player.Member // that asked for an order
-	closing bool             // members are asked to end
-	ended   error            // why the run cannot go on
+	o    *Options
+	rand *rand.Rand       // of the orders
+	idle []*player.Member // that asked for an order
 
 	again map[string]bool // the keys that were granted since the last fault
 	over  player.Mono     // when that had ended; 0: not yet
@@ -78,7 +76,8 @@ type run struct {
 }
 
 func newRun(o *Options) *run {
-	return &run{Book: player.NewBook(), Crew: player.NewCrew(), o: o, rand: rand.New(rand.NewPCG(o.Seed, 2)), again: map[string]bool{}}
+	crew := player.NewCrew(o.Job, func(cmd *exec.Cmd) { cmd.Args = o.Argv })
+	return &run{Book: player.NewBook(), Crew: crew, o: o, rand: rand.New(rand.NewPCG(o.Seed, 2)), again: map[string]bool{}}
 }
 
 // Run tries the store. It ends early when a signal comes, which it returns, or
@@ -88,14 +87,12 @@ func Run(o *Options, signals <-chan os.Signal) (*Outcome, os.Signal, error) {
 	r := newRun(o)
 	defer r.End()
 	begun := time.Now()
-	for range o.Clients {
-		r.startWorker()
-	}
+	r.Hire(o.Clients)
 	sig := r.tryAll(signals)
 	tried := time.Since(begun)
 	r.close(signals)
-	if r.ended != nil && !errors.Is(r.ended, errGone) {
-		return nil, sig, r.ended
+	if r.Err != nil && !errors.Is(r.Err, errGone) {
+		return nil, sig, r.Err
 	}
 	return r.judge(tried, sig != nil), sig, nil
 }
@@ -113,7 +110,7 @@ func (r *run) tryAll(signals <-chan os.Signal) os.Signal {
 	defer next.Stop()
 	limit := time.NewTimer(time.Hour)
 	defer limit.Stop()
-	for r.ended == nil && len(r.again) < r.o.Keys {
+	for r.Err == nil && len(r.again) < r.o.Keys {
 		select {
 		case rep := <-r.Reports:
 			r.receive(rep)
@@ -160,28 +157,16 @@ func (r *run) allBegan() bool {
 	return true
 }
 
-// startWorker starts one more worker.
-func (r *run) startWorker() {
-	exe, err := os.Executable()
-	if err == nil {
-		cmd := exec.Command(exe)
-		cmd.Args = r.o.Argv
-		err = r.Start(cmd, r.o.Job)
-	}
-	if err != nil {
-		r.ended = err
-	}
-}
-
 // receive records an event of a worker.
 func (r *run) receive(rep player.Report) {
 	m, e := rep.Of, rep.Event
 	switch {
 	case e == nil:
-		r.left(m)
+		r.Left(m)
+		r.idle = slices.DeleteFunc(r.idle, func(other *player.Member) bool { return other == m })
 	case e.What == player.Ready:
 		m.Began = true
-		if r.closing {
+		if r.Closing {
 			break // it will read that it is to stop
 		}
 		r.idle = append(r.idle, m)
@@ -190,7 +175,7 @@ func (r *run) receive(rep player.Report) {
 			m.Send(answer)
 		}
 		if e.What == player.Failed && r.fatal(e) {
-			r.ended = errGone
+			r.Err = errGone
 		}
 	}
 }
@@ -221,19 +206,6 @@ func (r *run) fatal(e *player.Event) bool {
 // temporary says whether a wait may go on after such an error.
 func temporary(kind string) bool {
 	return kind == "unreachable" || player.ClassOf(kind) == hasp.ClassUnknown
-}
-
-// left: a worker is gone.
-func (r *run) left(m *player.Member) {
-	delete(r.Members, m)
-	r.idle = slices.DeleteFunc(r.idle, func(other *player.Member) bool { return other == m })
-	switch {
-	case r.closing:
-	case m.Killed:
-		r.startWorker()
-	default:
-		r.ended = fmt.Errorf("%v ended by itself: %s", m, m.Last())
-	}
 }
 
 // order gives the next order to the worker that has asked for longest. After the
@@ -281,13 +253,13 @@ func (r *run) fault(f fault) {
 // close has every worker release what it holds, and end. A second signal makes
 // it kill them.
 func (r *run) close(signals <-chan os.Signal) {
-	r.closing = true
+	r.Closing = true
 	for m := range r.Members {
 		r.Resume(m)
-		m.Send(player.Order{Stop: true})
+		m.Do(player.Order{Stop: true})
 	}
 	most := lastLimit
-	if r.ended != nil { // most often the store is gone, and takes no release
+	if r.Err != nil { // most often the store is gone, and takes no release
 		most = goneLimit
 	}
 	limit := time.NewTimer(most)
@@ -301,7 +273,7 @@ func (r *run) close(signals <-chan os.Signal) {
 			return
 		case <-limit.C:
 			for m := range r.Members {
-				if r.ended == nil {
+				if r.Err == nil {
 					r.Broken("%v did not end within %v when asked to", m, most)
 				}
 			}
