@@ -220,7 +220,7 @@ func TestLimitsOfTheProcess(t *testing.T) {
 		{"-n 8", 69, `has as many open files as it may \(ulimit -n\)$`},
 	} {
 		p := s.haspWith(func(cmd *exec.Cmd) {
-			cmd.Args = append([]string{"bash", "-c", "ulimit " + c.limit + `; exec -a hasp "$0" "$@"`, cmd.Path}, cmd.Args[1:]...)
+			cmd.Args = append([]string{"bash", "-c", "exec 3>&- 4>&- 5>&-; ulimit " + c.limit + `; exec -a hasp "$0" "$@"`, cmd.Path}, cmd.Args[1:]...)
 			cmd.Path = "/bin/bash"
 		}, "run", "-n", "k", "--", "true")
 		p.ends(c.code)
