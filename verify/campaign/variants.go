@@ -6,7 +6,6 @@
 package campaign
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"time"
@@ -20,46 +19,45 @@ import (
 // member is a server that can be a node of a quorum.
 type member = broken.Node
 
-// variant is Redlock with one safeguard removed, around its nodes or around the quorum,
-// and the scenario in which that shows. In the same scenario, Redlock as it is must have
-// no violation. The zero value is hasp as it is.
+// variant is hasp with one safeguard removed, around a server or around the whole, the schedule in which that shows,
+// and the oracle that notices. In the same schedule, hasp as it is must have no violation. The zero value is hasp as it
+// is. Those of Redlock are in verify/simulate.
 type variant struct {
 	name        string
-	node, whole broken.Fault                      // around each node of an actor, and around their quorum
-	both        func() (node, whole broken.Fault) // instead, what the two of an actor share
-	lists       []int                             // the store behind each node, if not its own
-	rate        float64                           // of the nodes' clocks; 0 means 1
-	scenario    func(ctx context.Context, w *world) error
-
-	opens engines.Kind // instead of the engine that the schedule names
-
-	// For one real server: the schedule in which it shows, and the oracle that notices.
-	plan   func() *Schedule
-	oracle string
+	node, whole broken.Fault
+	opens       engines.Kind // instead of the engine that the schedule names
+	plan        func() *Schedule
+	oracle      string
 }
 
-var variants = []*variant{
-	{name: "DEL without compare", node: broken.BlindRelease, scenario: lateRelease},
-	{name: "no drift", whole: broken.NoDrift, rate: 1.009, scenario: atTheEnd},
-	{name: "the time of the acquisition not subtracted", whole: broken.LateTry, scenario: slowGrant},
-	{name: "deadline from receipt", whole: broken.LateRenew, scenario: slowRenewal},
-	{name: "no release after a failed majority", both: broken.KeepVotes, scenario: splitVote},
-	{name: "restarted nodes vote", node: broken.VotesAfter(0), scenario: restartBetween},
-	{name: "uptime instead of the record", node: broken.VotesAfter(worldTTL), scenario: flushBetween},
-	{name: "fences not compared", node: broken.AnyFence, scenario: clockBehind},
-	{name: "a minority counts", node: broken.SilenceCounts, scenario: twoSides},
-	{name: "a reader's vote beside a writer's", node: broken.ReadersIgnoreMode, scenario: readerBesideWriter},
-	{name: "a writer's vote beside readers'", node: broken.WritersIgnoreMode, scenario: writerBesideReader},
-	{name: "a reader's release takes the others' votes", node: broken.ReleaseAll, scenario: readersLeave},
-	{name: "readers' fences not compared", node: broken.AnyFence, scenario: writerBehindReader},
-	{name: "restarted nodes vote, and readers are forgotten", node: broken.VotesAfter(0), scenario: restartBesideReader},
-	{name: "no tombstones, one server", node: broken.NoTombstones, scenario: overtakenTry},
-	{name: "one node listed twice", node: broken.Anonymous, lists: []int{0, 1, 2, 2, 2}, scenario: onlyOne},
+// loneVariants are hasp on one server with a safeguard removed.
+var loneVariants = []*variant{
+	{name: "renewals counted from the answer", whole: broken.LateRenew, plan: slowLinks, oracle: TimelyEnd},
+	{name: "leases without drift", whole: broken.NoDrift, plan: calm, oracle: TimelyEnd},
+	{name: "who enters counts from when the message came", whole: broken.LateEnter, plan: slowHandoffs, oracle: TimelyEnd},
+	{name: "renewals without an answer count", whole: broken.AssumeRenewed, plan: cutOff, oracle: TimelyEnd},
+	{name: "a release that compares nothing", node: broken.BlindRelease, plan: impatient, oracle: Exclusion},
+	{name: "no hints", whole: broken.NoHints, plan: unheard, oracle: Idle},
+}
+
+// engineVariants are hasp on another engine with a safeguard removed.
+var engineVariants = []*variant{
+	{name: "everybody shares", whole: broken.EverybodyShares, plan: calmEngine, oracle: Exclusion},
+	{name: "fences that fall", whole: broken.FallingFences, plan: calmEngine, oracle: Fences},
+	{name: "hints that are dropped", whole: broken.NoHints, plan: func() *Schedule { return onEtcd(unheard()) }, oracle: Idle},
+	{name: "a lost lease that is not told", whole: broken.Untold, plan: brokenLeases, oracle: Told},
+	{name: "renewals that are assumed", whole: broken.AssumeRenewed, plan: cutOffEngine, oracle: TimelyEnd},
+}
+
+// replicaVariants are hasp on Redis with replicas, with a safeguard removed.
+var replicaVariants = []*variant{
+	{name: "the replicas of a master are not asked", opens: engines.Sentinel, plan: func() *Schedule { return lagging(engines.SentinelReplicas, 1) }, oracle: Kept},
+	{name: "the replica of a cluster's master is not asked", opens: engines.Cluster, plan: func() *Schedule { return lagging(engines.ClusterReplicas, 1) }, oracle: Kept},
 }
 
 // named returns the variant with a name; an empty one is of hasp as it is.
 func named(name string) (*variant, error) {
-	for _, v := range slices.Concat([]*variant{{}}, variants, loneVariants, engineVariants, replicaVariants) {
+	for _, v := range slices.Concat([]*variant{{}}, loneVariants, engineVariants, replicaVariants) {
 		if v.name == name {
 			return v, nil
 		}
@@ -73,23 +71,101 @@ func (v *variant) alone(d driver.Driver, seen *witness) driver.Driver {
 	return broken.Around(witnessed{seen.around(n), n}, v.whole)
 }
 
-// over makes the driver of another engine.
+// over makes the driver of another engine, or of a quorum.
 func (v *variant) over(d driver.Driver, seen *witness) driver.Driver {
 	return broken.Around(seen.around(d), v.whole)
 }
 
-// compose makes a quorum of nodes.
+// compose makes a quorum of nodes, for a client whose clock is ahead.
 func (v *variant) compose(all []member, skew time.Duration, o *quorum.Options, seen *witness) driver.Driver {
-	node, whole := v.node, v.whole
-	if v.both != nil {
-		node, whole = v.both()
-	}
 	var ds []driver.Node
-	for i, n := range all {
-		if v.lists != nil {
-			n = all[v.lists[i]]
-		}
-		ds = append(ds, broken.New(n, node, broken.Ahead(func() time.Duration { return skew })))
+	for _, n := range all {
+		ds = append(ds, broken.New(n, v.node, broken.Ahead(func() time.Duration { return skew })))
 	}
-	return broken.Around(seen.around(quorum.New(ds, o)), whole)
+	return v.over(quorum.New(ds, o), seen)
+}
+
+// scripted returns a schedule of some faults, of at least two seconds.
+func scripted(actions ...Action) *Schedule {
+	return &Schedule{Store: Redis, MaxTTL: time.Second, Keep: [nodes]Persistence{KeepNothing}, Strict: true, Long: 12,
+		Actions: append(actions, noop(2*time.Second))}
+}
+
+// noop is an action without effect.
+func noop(at time.Duration) Action { return Action{At: at, Kind: ResetLinks, Part: Prepare} }
+
+func calm() *Schedule { return scripted() }
+
+// unheard: a waiter that hears nothing asks once in a third of its TTL, and that must be long beside what a slow machine
+// takes, which the oracle subtracts.
+func unheard() *Schedule {
+	s := scripted(noop(3 * time.Second))
+	s.MaxTTL, s.Longest = 6*time.Second, 3*time.Second
+	return s
+}
+
+// linkFault returns the actions of a fault of some clients' links.
+func linkFault(k Kind, from, to, by time.Duration, of ...int) (all []Action) {
+	for _, c := range of {
+		all = append(all, Action{At: from, Kind: k, Part: Begin, Nodes: []int{0}, Client: c, By: by})
+	}
+	for _, c := range of {
+		all = append(all, Action{At: to, Kind: k, Part: End, Nodes: []int{0}, Client: c})
+	}
+	return all
+}
+
+// slowLinks: round trips of 200 ms, and holds of several renewals.
+func slowLinks() *Schedule {
+	s := scripted(linkFault(Delay, 0, 2*time.Second, 200*time.Millisecond, 0, 1, 2, 3)...)
+	s.Long = 1
+	return s
+}
+
+// slowHandoffs: round trips of 100 ms, and short holds of many waiters.
+func slowHandoffs() *Schedule {
+	return scripted(linkFault(Delay, 0, 6*time.Second, 50*time.Millisecond, 0, 1, 2, 3)...)
+}
+
+// cutOff: holders of long leases are cut off.
+func cutOff() *Schedule {
+	s := scripted(linkFault(Partition, 0, 1500*time.Millisecond, 0, 0, 1, 2, 3)...)
+	s.Long = 1
+	return s
+}
+
+// impatient: long holds, and waiters that give up.
+func impatient() *Schedule {
+	s := scripted(noop(6 * time.Second))
+	s.Long, s.Hasty = 3, true
+	return s
+}
+
+// lagging: a master that is killed right after a grant that its replicas lack. Its holder is to renew the lease only when another
+// may have been granted the key.
+func lagging(k engines.Kind, seed uint64) *Schedule {
+	return &Schedule{Seed: seed, Store: Store(k), MaxTTL: 18 * time.Second, Long: 3, Longest: 9 * time.Second, Actions: []Action{
+		{At: 500 * time.Millisecond, Kind: KillLagging, Part: Begin, Client: -1, By: 9 * time.Second},
+		{At: 8 * time.Second, Kind: KillLagging, Part: End, Client: -1},
+	}}
+}
+
+func onEtcd(s *Schedule) *Schedule {
+	s.Store = Store(engines.Etcd)
+	return s
+}
+
+func calmEngine() *Schedule { return onEtcd(calm()) }
+
+func cutOffEngine() *Schedule { return onEtcd(cutOff()) }
+
+// brokenLeases: holds of several renewals, whose leases are broken now and then.
+func brokenLeases() *Schedule {
+	s := onEtcd(scripted(noop(4 * time.Second)))
+	s.Actions = nil
+	for at := 500 * time.Millisecond; at < 4*time.Second; at += 500 * time.Millisecond {
+		s.Actions = append(s.Actions, Action{At: at, Kind: Break, Part: Begin, Client: -1})
+	}
+	s.Long, s.Longest = 1, 4*time.Second
+	return s
 }

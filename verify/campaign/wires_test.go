@@ -65,6 +65,13 @@ func wired(seed uint64, sides, strict bool, cuts ...[]cut) *Schedule {
 	return s
 }
 
+// Two sides that have one node in common.
+var (
+	everywhere = []int{0, 1, 2, 3, 4}
+	left       = []int{0, 1, 2}
+	right      = []int{2, 3, 4}
+)
+
 var realPartitions = map[string]*Schedule{
 	"a client from a majority, for longer than a lease and shorter": wired(1, false, false, []cut{
 		{400, 2100, Partition, 0, left},

@@ -7,6 +7,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hasplock/hasp"
@@ -30,6 +31,12 @@ type client struct {
 	asleep time.Time // suspended until then
 	missed time.Time // suspended, or without a process, until then at least
 	away   time.Duration
+
+	late struct{ out, in atomic.Int64 } // of a story: how much longer its messages take, in ns
+	had  struct {                       // of a story: its latest lease
+		lease *hasp.Lease
+		hold  *hold
+	}
 }
 
 // process is one run of a client, until it ends or crashes. It has a hasp.Client of its
@@ -81,14 +88,18 @@ func (p *process) driver() driver.Driver {
 			nodes = append(nodes, w.nodes[i])
 		}
 	}
+	link, whole := w.variant.link, w.variant.whole
+	if w.variant.both != nil {
+		link, whole = w.variant.both()
+	}
 	links := make([]driver.Node, len(nodes))
 	for i, n := range nodes {
-		l := broken.New(newLink(p, n), broken.Ahead(func() time.Duration { return p.c.skew }), w.variant.link)
+		l := broken.New(newLink(p, n), broken.Ahead(func() time.Duration { return p.c.skew }), link)
 		if links[i] = l; w.plan.Eager {
 			links[i] = eager{l}
 		}
 	}
-	p.recorder.Driver = broken.Around(quorum.New(links, nil), w.variant.whole)
+	p.recorder.Driver = broken.Around(quorum.New(links, &quorum.Options{NodeTimeout: w.plan.NodeTimeout}), whole)
 	return &p.recorder
 }
 
@@ -323,5 +334,5 @@ func (p *process) lastTurn() {
 		w.trace.add(entry{kind: "acquires nothing", client: p.c.index, life: p.life, err: err})
 		_ = p.sleep(50 * time.Millisecond)
 	}
-	w.log.stuck(p)
+	w.log.find(Progress, "client %d has not acquired the key in the %v since the faults ended", p.c.index, w.plan.turnLimit())
 }

@@ -68,6 +68,8 @@
 // after every client was closed, since a bubble does not end before its last
 // goroutine.
 //
+// What needs exact timing is a story, written by hand: see story.go. The broken variants have both.
+//
 // A seed determines which faults are injected, and when, and what the network does
 // to the n-th message of each link. It does not determine everything: owners are
 // random, package quorum draws its back-off from a source that cannot be seeded,

@@ -4,7 +4,6 @@
 package simulate
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -44,14 +43,14 @@ func (w *world) gaps() {
 			}
 			m := p.locks.RWMutex(key, &hasp.LockOptions{TTL: c.ttl})
 			k, limit := r.IntN(4), afterGap
-			if w.plan.Free != "" { // clocks are so far apart that the first proposal may suit no majority
+			if w.plan.May[Free] != "" { // clocks are so far apart that the first proposal may suit no majority
 				k, limit = k|1, w.plan.turnLimit()
 			}
 			lock := []locker{m.TryLock, m.Lock, m.TryRLock, m.RLock}[k]
 			lease, err := p.acquire(lock, limit)
 			if err != nil {
-				w.log.unused(fmt.Sprintf("after %v in which nobody used the key, client %d is granted nothing (its %s, %s): %v",
-					gap, c.index, how, []string{"TryLock", "Lock", "TryRLock", "RLock"}[k], err))
+				w.log.find(Progress, "after %v in which nobody used the key, client %d is granted nothing (its %s, %s): %v",
+					gap, c.index, how, []string{"TryLock", "Lock", "TryRLock", "RLock"}[k], err)
 				continue
 			}
 			h := w.log.acquired(p, lease)

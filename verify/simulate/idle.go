@@ -6,7 +6,6 @@ package simulate
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -45,7 +44,6 @@ type idle struct {
 	apart   map[way]time.Duration    // when each client last did not reach each node
 	excused map[string]time.Duration // for how long each owner in the queue has been behind one that is cut off
 	longest time.Duration
-	found   []string
 	over    chan struct{}
 }
 
@@ -126,8 +124,8 @@ func (i *idle) look() {
 		i.since[wt.owner] = since
 		free := now - since
 		if i.longest < freeFor && free >= freeFor {
-			i.found = append(i.found, fmt.Sprintf("client %d, owner %s, could have the key since %.6f, and still waits at %.6f",
-				wt.p.c.index, short(wt.owner), since.Seconds(), now.Seconds()))
+			i.w.log.find(Free, "client %d, owner %s, could have the key since %.6f, and still waits at %.6f",
+				wt.p.c.index, short(wt.owner), since.Seconds(), now.Seconds())
 			i.w.trace.add(entry{kind: "could have the key", client: wt.p.c.index, life: wt.p.life, owner: wt.owner})
 		}
 		i.longest = max(i.longest, free)

@@ -47,7 +47,7 @@ func (l *link) fate() fate {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	w := l.p.c.w.network()
-	f := fate{out: l.delay(w), in: l.delay(w)}
+	f := fate{out: l.delay(w) + time.Duration(l.p.c.late.out.Load()), in: l.delay(w) + time.Duration(l.p.c.late.in.Load())}
 	r := l.rng
 	if r.Float64() < w.Late {
 		f.out += rand64(r, w.LateBy)
@@ -93,6 +93,9 @@ func exchange[T any](ctx context.Context, l *link, m message, do func(s broken.N
 	}
 	if err := ctx.Err(); err != nil {
 		return none, err
+	}
+	if w.cut(Reject, l.p.c, l.n) {
+		return none, errRefused
 	}
 	f := l.fate()
 	w.trace.sent(l, m, f)

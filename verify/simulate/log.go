@@ -4,6 +4,7 @@
 package simulate
 
 import (
+	"fmt"
 	"sync"
 	"time"
 
@@ -30,9 +31,8 @@ type log struct {
 	holds   []*hold
 	byOwner map[string]*hold
 	waited  time.Duration // the longest that a last turn took
-	stuckAt []int         // clients without a last turn
-	refused []string      // what was not granted after a gap
 	lost    int
+	found   [promises][]string // promises that were broken, but those about holds
 }
 
 // acquired records that a client just learned of its lease.
@@ -129,16 +129,18 @@ func (l *log) progress(took time.Duration) {
 	l.waited = max(l.waited, took)
 }
 
-func (l *log) stuck(p *process) {
+// extended records that a client learned of a later deadline.
+func (l *log) extended(h *hold, deadline time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.stuckAt = append(l.stuckAt, p.c.index)
+	h.Extend(deadline)
 }
 
-func (l *log) unused(what string) {
+// find records that a promise was broken.
+func (l *log) find(p Promise, format string, args ...any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.refused = append(l.refused, what)
+	l.found[p] = append(l.found[p], fmt.Sprintf(format, args...))
 }
 
 // turnLimit is how long after the faults a client may have to wait for its turn:

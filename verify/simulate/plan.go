@@ -4,6 +4,7 @@
 package simulate
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -28,11 +29,12 @@ const (
 	Rate                          // its wall clock runs at another rate
 	CutOut                        // what a client sends to the node does not arrive
 	CutIn                         // what the node sends to a client does not arrive
+	Reject                        // what a client sends to the node is refused at once
 	Pause                         // a client's process is suspended
 	Crash                         // a client's process is killed; another starts later
 )
 
-var faultNames = [...]string{"save", "restart empty", "restart saved", "restart kept", "flush", "stop", "step", "rate", "cut out", "cut in", "pause", "crash"}
+var faultNames = [...]string{"save", "restart empty", "restart saved", "restart kept", "flush", "stop", "step", "rate", "cut out", "cut in", "reject", "pause", "crash"}
 
 // String returns the name of the kind.
 func (k FaultKind) String() string { return faultNames[k] }
@@ -53,7 +55,7 @@ func (f Fault) String() string {
 	var b strings.Builder
 	fmt.Fprint(&b, f.Kind)
 	switch f.Kind {
-	case CutOut, CutIn:
+	case CutOut, CutIn, Reject:
 		fmt.Fprintf(&b, " client %d node %d", f.Client, f.Node)
 	case Pause, Crash:
 		fmt.Fprintf(&b, " client %d", f.Client)
@@ -85,6 +87,22 @@ type Network struct {
 	Hints  time.Duration // how often waiters get a hint from a lone store for no reason; 0: never
 }
 
+// Promise is a promise of hasp, and a rule of the judge.
+type Promise int
+
+// The promises.
+const (
+	Exclusion Promise = iota // no two clients rely on the key at one instant, unless both only read
+	Fences                   // they rise, and no two owners have the same
+	Register                 // that compares fences, refuses no holder whose lease is valid
+	Told                     // a writer is, of one before it that did not finish; by one store alone
+	Progress                 // every client acquires the key
+	Free                     // the key is not, beside a waiter, for longer than documented
+	Said                     // is what a story is about
+	Reached                  // is what a story needs to be about it
+	promises
+)
+
 // Plan is a schedule of faults. It is derived from its seed and its scenario alone.
 type Plan struct {
 	Seed      uint64
@@ -103,10 +121,10 @@ type Plan struct {
 	FaultsEnd time.Duration   // when all faults have ended
 	Gaps      []time.Duration // for which nobody uses the key afterwards
 
-	// Which assumption the schedule breaks, so that exclusion, or the order of fences,
-	// may break, clients may wait for ever, or a key may be free beside a waiter. Empty:
-	// the promise must hold.
-	Exclusion, Fences, Progress, Free string
+	Story       string        // steps that are played instead of all that
+	NodeTimeout time.Duration // as in quorum.Options
+
+	May [promises]string // why each promise may be broken; empty: it must hold
 	// SetBack is how much longer leases last at a majority because its clocks were
 	// stepped back.
 	SetBack time.Duration
@@ -121,6 +139,13 @@ const claimTime = 500 * time.Millisecond
 
 // judge determines which assumptions the plan's faults break.
 func (p *Plan) judge() {
+	p.May = [promises]string{}
+	p.tolerate()
+	p.May[Register] = cmp.Or(p.May[Exclusion], p.May[Fences])
+	p.May[Told] = p.May[Register]
+}
+
+func (p *Plan) tolerate() {
 	slices.SortStableFunc(p.Faults, func(a, b Fault) int { return int(a.At - b.At) })
 	forgets, wrong, off := false, time.Duration(0), 0
 	back, lags, leads := make([]time.Duration, p.Nodes), make([]time.Duration, p.Nodes), make([]time.Duration, p.Nodes)
@@ -143,21 +168,21 @@ func (p *Plan) judge() {
 			off++
 		}
 		back[n], lags[n], leads[n] = c.back, c.lag, c.lead
-		if why := c.early(); why != "" && p.Exclusion == "" {
-			p.Exclusion = fmt.Sprintf("node %d's clock %s", n, why)
+		if why := c.early(); why != "" && p.May[Exclusion] == "" {
+			p.May[Exclusion] = fmt.Sprintf("node %d's clock %s", n, why)
 		}
 	}
 	if forgets && wrong > clockError {
-		p.Fences = fmt.Sprintf("a node forgets, and a clock is wrong by %v", wrong.Round(time.Millisecond))
+		p.May[Fences] = fmt.Sprintf("a node forgets, and a clock is wrong by %v", wrong.Round(time.Millisecond))
 	}
 	slices.Sort(back)
 	p.SetBack = back[p.Nodes/2]
 	if p.Lone { // its fences are its own, and its clock matters to leases only
-		if p.Fences = ""; forgets {
-			p.Exclusion, p.Fences = "the store forgets", "the store forgets"
+		if p.May[Fences] = ""; forgets {
+			p.May[Exclusion], p.May[Fences] = "the store forgets", "the store forgets"
 		}
 		if slices.ContainsFunc(p.Faults, func(f Fault) bool { return f.Kind == CutIn }) {
-			p.Free = "who never hears that it was granted the key has it for its TTL"
+			p.May[Free] = "who never hears that it was granted the key has it for its TTL"
 		}
 		return
 	}
@@ -173,17 +198,17 @@ func (p *Plan) judge() {
 	lead := slices.Max(p.Skews) + lags[p.Nodes/2]
 	switch most := slices.Max(p.Skews) + lags[p.Nodes-1]; {
 	case off > 0: // its fences are too far from the others' for a common majority
-		p.Free = fmt.Sprintf("a node's clock is wrong by %v", wrong.Round(time.Millisecond))
+		p.May[Free] = fmt.Sprintf("a node's clock is wrong by %v", wrong.Round(time.Millisecond))
 	case apart > driver.MaxFenceSkew:
-		p.Free = fmt.Sprintf("a node's clock is ahead by %v of another's", apart.Round(time.Millisecond))
+		p.May[Free] = fmt.Sprintf("a node's clock is ahead by %v of another's", apart.Round(time.Millisecond))
 	case most > driver.MaxFenceSkew:
-		p.Free = fmt.Sprintf("a client's clock is ahead by %v of a node's", most.Round(time.Millisecond))
+		p.May[Free] = fmt.Sprintf("a client's clock is ahead by %v of a node's", most.Round(time.Millisecond))
 	}
 	switch {
 	case off > p.Nodes/2:
-		p.Progress = fmt.Sprintf("the clocks of %d nodes are wrong by more than %v", off, clockError)
+		p.May[Progress] = fmt.Sprintf("the clocks of %d nodes are wrong by more than %v", off, clockError)
 	case off > 0 && lead > driver.MaxFenceSkew:
-		p.Progress = fmt.Sprintf("a client's clock is ahead by %v of a node's without which there is no majority", lead)
+		p.May[Progress] = fmt.Sprintf("a client's clock is ahead by %v of a node's without which there is no majority", lead)
 	}
 }
 

@@ -12,12 +12,9 @@ import (
 
 // Report is the result of a run.
 type Report struct {
-	Plan *Plan
-	// Violations are broken promises. Overlaps, Falls, WronglyRefused, Stuck and Idle
-	// list everything that was seen, also where the plan allows it.
-	Violations                      []string
-	Overlaps, Falls, WronglyRefused []string
-	Stuck, Idle, Unmarked           []string
+	Plan       *Plan
+	Found      [promises][]string // where each promise was broken, also where the plan allows it
+	Violations []string           // where it does not
 
 	Holds, Lost, Messages int
 	Entered               int           // holds that began with a message, without a Try
@@ -36,7 +33,7 @@ func (w *world) judge() *Report {
 	defer l.mu.Unlock()
 	w.reg.mu.Lock()
 	defer w.reg.mu.Unlock()
-	r := &Report{Plan: w.plan, Holds: len(l.holds), Lost: l.lost, Waited: l.waited, Idle: w.idle.found, Free: w.idle.longest, trace: w.trace}
+	r := &Report{Plan: w.plan, Found: l.found, Holds: len(l.holds), Lost: l.lost, Waited: l.waited, Free: w.idle.longest, trace: w.trace}
 	holds := make([]history.Hold, len(l.holds))
 	for i, h := range l.holds {
 		h.Owner = fmt.Sprintf("client %d, owner %s", h.client, short(h.Owner))
@@ -50,42 +47,24 @@ func (w *world) judge() *Report {
 		}
 	}
 	r.Messages = w.trace.messages()
-	r.Overlaps = history.Overlaps(holds)
-	exclusive := w.plan.Exclusion == ""
-	r.Falls = history.Falls(holds, exclusive)
-	for _, c := range l.stuckAt {
-		r.Stuck = append(r.Stuck, fmt.Sprintf("client %d has not acquired the key in the %v since the faults ended", c, w.plan.turnLimit()))
+	r.Found[Exclusion] = history.Overlaps(holds)
+	r.Found[Fences] = history.Falls(holds, w.plan.May[Exclusion] == "")
+	if w.plan.Lone {
+		r.Found[Told] = history.Unreported(holds)
 	}
-	r.Stuck = append(r.Stuck, l.refused...)
 	for _, x := range w.reg.uses {
 		if x.accepted {
 			continue
 		}
 		r.Refused++
 		if x.valid() {
-			r.WronglyRefused = append(r.WronglyRefused, fmt.Sprintf("a write or a read of a valid holder was refused: %s", x.h.Since(w.began)))
+			r.Found[Register] = append(r.Found[Register], fmt.Sprintf("a write or a read of a valid holder was refused: %s", x.h.Since(w.began)))
 		}
 	}
-	if exclusive {
-		r.Violations = append(r.Violations, r.Overlaps...)
-	}
-	if w.plan.Fences == "" {
-		r.Violations = append(r.Violations, r.Falls...)
-		if exclusive {
-			r.Violations = append(r.Violations, r.WronglyRefused...)
+	for p, found := range r.Found {
+		if w.plan.May[p] == "" {
+			r.Violations = append(r.Violations, found...)
 		}
-	}
-	if w.plan.Lone {
-		r.Unmarked = history.Unreported(holds)
-	}
-	if w.plan.Lone && exclusive && w.plan.Fences == "" {
-		r.Violations = append(r.Violations, r.Unmarked...)
-	}
-	if w.plan.Progress == "" {
-		r.Violations = append(r.Violations, r.Stuck...)
-	}
-	if w.plan.Free == "" {
-		r.Violations = append(r.Violations, r.Idle...)
 	}
 	r.Digest = w.digest(l.holds)
 	return r

@@ -22,6 +22,7 @@ import (
 
 var (
 	seed   = flag.Uint64("seed", 0, "play this seed only, and print its trace with -v")
+	story  = flag.String("story", "", "play this story only, in the same way")
 	kind   = flag.String("kind", "", "play this kind of schedule only")
 	seeds  = flag.Int("seeds", defaultSeeds, "how many seeds TestSeeds plays")
 	first  = flag.Uint64("first", 1, "the first of them")
@@ -56,15 +57,23 @@ func failOn(t *testing.T, r *Report) {
 		_, err = fmt.Fprintf(f, "%v\n%v", r, r.trace)
 		trace = fmt.Sprint("the trace: ", f.Name(), " ", errors.Join(err, f.Close()))
 	}
-	t.Errorf("%v\ngo test ./verify/simulate -run TestSeed -seed=%d -kind=%q -v -count=20\n%s", r, r.Plan.Seed, r.Plan.Scenario, trace)
+	again := fmt.Sprintf("TestSeed -seed=%d -kind=%q -v -count=20", r.Plan.Seed, r.Plan.Scenario)
+	if r.Plan.Story != "" {
+		again = fmt.Sprintf("TestSeed -story=%q -v", r.Plan.Story)
+	}
+	t.Errorf("%v\ngo test ./verify/simulate -run %s\n%s", r, again, trace)
 }
 
-// TestSeed plays one seed and prints its trace.
+// TestSeed plays one seed, or a story, and prints its trace.
 func TestSeed(t *testing.T) {
-	if *seed == 0 {
+	p := storyPlan(*story)
+	switch {
+	case *seed != 0:
+		p = NewPlan(*seed, *kind)
+	case *story == "":
 		t.Skip("no -seed")
 	}
-	r := play(t, NewPlan(*seed, *kind), nil)
+	r := play(t, p, nil)
 	failOn(t, r)
 	if len(r.Violations) == 0 {
 		t.Logf("%v\n%v", r, r.trace)
@@ -73,7 +82,7 @@ func TestSeed(t *testing.T) {
 
 // TestSeeds plays many seeds.
 func TestSeeds(t *testing.T) {
-	if *seed != 0 {
+	if *seed != 0 || *story != "" {
 		t.Skip("one -seed")
 	}
 	defer debug.SetGCPercent(debug.SetGCPercent(800)) // it took a third of the time
@@ -126,35 +135,38 @@ func TestSeeds(t *testing.T) {
 	}
 }
 
-// TestBroken checks that every broken variant is caught, by a schedule in which the
-// unbroken one keeps all promises.
+// TestBroken checks that every broken variant is caught, by each of its stories, and by a schedule of its scenario;
+// in those the unbroken one keeps all promises.
 func TestBroken(t *testing.T) {
 	for _, v := range Broken {
 		t.Run(v.Name, func(t *testing.T) {
 			t.Parallel()
-			for n := range uint64(mostSeeds) {
-				r := play(t, v.Prepare(n+1), v)
-				found, may := r.Overlaps, r.Plan.Exclusion
-				switch {
-				case v.Fences:
-					found, may = r.Falls, r.Plan.Fences
-				case v.Marks:
-					found = r.Unmarked
-				case v.Stuck:
-					found, may = r.Stuck, r.Plan.Progress
-				case v.Free:
-					found, may = r.Idle, r.Plan.Free
+			for _, story := range v.Stories {
+				failOn(t, play(t, storyPlan(story), nil))
+				r := play(t, storyPlan(story), v)
+				if len(r.Violations) == 0 || len(r.Found[Reached]) > 0 {
+					t.Errorf("%q: found %q", story, r.Violations)
 				}
-				if len(found) == 0 || may != "" {
-					continue
-				}
-				t.Logf("seed %d: %s", n+1, found[0])
-				failOn(t, play(t, v.Prepare(n+1), nil))
-				return
+				t.Logf("%q: %q", story, r.Violations)
 			}
-			t.Errorf("nothing found in %d seeds", mostSeeds)
+			if v.Scenario != "" {
+				explore(t, v)
+			}
 		})
 	}
+}
+
+// explore plays seeds until one catches a variant.
+func explore(t *testing.T, v *Variant) {
+	for n := range uint64(mostSeeds) {
+		r := play(t, v.Prepare(n+1), v)
+		if found := r.Found[v.Breaks]; len(found) > 0 && r.Plan.May[v.Breaks] == "" {
+			t.Logf("seed %d: %s", n+1, found[0])
+			failOn(t, play(t, v.Prepare(n+1), nil))
+			return
+		}
+	}
+	t.Errorf("nothing found in %d seeds", mostSeeds)
 }
 
 // mostSeeds is within how many seeds a broken variant must be caught.

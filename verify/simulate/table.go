@@ -17,7 +17,7 @@ func (r *Report) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "seed %d, %s: %d nodes, %d clients, TTLs %v, client clocks %v, node clocks %v, rates %v, faults for %v, %+v, then unused for %v\n",
 		p.Seed, p.Scenario, p.Nodes, len(p.TTLs), p.TTLs, p.Skews, p.Offsets, p.Rates, p.FaultsEnd, p.Network, p.Gaps)
-	fmt.Fprintf(&b, "exclusion %s; fences %s; progress %s\n", must(p.Exclusion), must(p.Fences), must(p.Progress))
+	fmt.Fprintf(&b, "exclusion %s; fences %s; progress %s\n", must(p.May[Exclusion]), must(p.May[Fences]), must(p.May[Progress]))
 	fmt.Fprintf(&b, "%d holds, %d of them entered (%d ended unclaimed), %d lost, %d messages, %d writes refused; the last turn came %v after the faults; free beside a waiter for %v\n",
 		r.Holds, r.Entered, r.Unclaimed, r.Lost, r.Messages, r.Refused, r.Waited, r.Free)
 	for _, s := range r.Violations {
@@ -50,14 +50,14 @@ func Table(all []*Report) string {
 			rows[r.Plan.Scenario] = x
 		}
 		x.runs++
-		if r.Plan.Exclusion == "" {
+		if r.Plan.May[Exclusion] == "" {
 			x.must++
-		} else if len(r.Overlaps) > 0 {
+		} else if len(r.Found[Exclusion]) > 0 {
 			x.broke++
 		}
-		if r.Plan.Fences == "" {
+		if r.Plan.May[Fences] == "" {
 			x.mustF++
-		} else if len(r.Falls) > 0 {
+		} else if len(r.Found[Fences]) > 0 {
 			x.fell++
 		}
 		x.holds += r.Holds
@@ -66,7 +66,7 @@ func Table(all []*Report) string {
 		x.messages += r.Messages
 		x.refused += r.Refused
 		x.waited = max(x.waited, r.Waited)
-		if r.Plan.Free == "" {
+		if r.Plan.May[Free] == "" {
 			x.free = max(x.free, r.Free)
 		}
 		if len(r.Violations) > 0 {

@@ -14,53 +14,100 @@ import (
 // value and nil are hasp as it is.
 type Variant struct {
 	Name     string
-	Scenario string // the scenario in which it shows
-	Fences   bool   // it breaks the order of fences
-	Marks    bool   // it does not tell that a holder did not finish
-	Stuck    bool   // it lets clients acquire nothing
-	Free     bool   // it lets a key be free beside waiters; otherwise it breaks exclusion
+	Breaks   Promise  // what it breaks in schedules of the scenario
+	Scenario string   // may be empty
+	Stories  []string // each breaks a promise
 
-	prepare           func(p *Plan)          // further changes to the schedule
-	node, link, whole broken.Fault           // of the nodes, of what a client reaches of each, and of a client's quorum or lone store
-	lists             func(client int) []int // the nodes that a client takes for all
+	prepare           func(p *Plan)                     // further changes to the schedule of the scenario
+	node, link, whole broken.Fault                      // of the nodes, of what a client reaches of each, and of a client's quorum or lone store
+	both              func() (link, whole broken.Fault) // instead, what the two of a client share
+	lists             func(client int) []int            // the nodes that a client takes for all
 }
 
 // Broken lists the variants.
 var Broken = []*Variant{
-	{Name: "restarted nodes vote", Scenario: "all at once", node: broken.VotesAfter(0)},
-	{Name: "a minority counts", Scenario: "partitions", link: broken.SilenceCounts},
 	{
-		Name: "a node listed twice", Scenario: "calm", link: broken.Anonymous,
+		Name: "restarted nodes vote", Scenario: "all at once", node: broken.VotesAfter(0), Stories: []string{
+			twoSides + "b locks; b releases; 1s; a locks; empty 2; b asks",
+			twoSides + "b locks; b releases; 1s; a reads; empty 2; b asks",
+		},
+	},
+	{
+		Name: "the time that a node is up counts, not its record", node: broken.VotesAfter(storyTTL),
+		Stories: []string{twoSides + "b locks; b releases; 1s; a locks; flush 2; b asks"},
+	},
+	{
+		Name: "a minority counts", Scenario: "partitions", link: broken.SilenceCounts,
+		Stories: []string{"a reaches 01; b reaches 234; a asks; b locks"},
+	},
+	{
+		Name: "a node listed twice", Scenario: "calm", link: broken.Anonymous, Stories: []string{"a reaches 0; a asks"},
 		lists: func(client int) []int { return []int{client % 3, client % 3, (client + 1) % 3} },
 	},
 	{
-		Name: "fences are not compared", Scenario: "calm", Fences: true, node: broken.AnyFence,
+		Name: "fences are not compared", Scenario: "calm", Breaks: Fences, node: broken.AnyFence,
 		prepare: func(p *Plan) { p.Skews[0] = 2 * time.Second },
+		Stories: []string{
+			"c locks; 11s; b is 10s behind; a locks; a releases; 1s; b locks; b releases", // c has the nodes know a fence
+			"c locks; 11s; b is 10s behind; a reads; a releases; 1s; b locks; b releases",
+		},
 	},
-	{Name: "a reader's vote beside a writer's", Scenario: "calm", node: broken.ReadersIgnoreMode},
-	{Name: "a writer's vote beside readers'", Scenario: "calm", node: broken.WritersIgnoreMode},
+	{
+		Name: "a reader's vote beside a writer's", Scenario: "calm", node: broken.ReadersIgnoreMode,
+		Stories: []string{twoSides + "a locks; b asks to read"},
+	},
+	{
+		Name: "a writer's vote beside readers'", Scenario: "calm", node: broken.WritersIgnoreMode,
+		Stories: []string{twoSides + "a reads; b asks"},
+	},
 	{
 		Name: "drift and the time that a call takes are ignored", Scenario: "clocks within bounds", prepare: (*Plan).fastClocks,
 		whole: broken.All(broken.NoDrift, broken.LateTry, broken.LateRenew),
 	},
+	{Name: "drift is ignored", whole: broken.NoDrift, Stories: []string{"fast 0.009; a locks; 9.95s; b locks"}},
+	{
+		Name: "the time that a Try takes is not subtracted", whole: broken.LateTry,
+		Stories: []string{"a hears 500ms late; a locks; 9.6s; b locks"},
+	},
+	{
+		Name: "the time that a Renew takes is not subtracted", whole: broken.LateRenew,
+		Stories: []string{"a locks; a hears 500ms late; a renews; 9.6s; b locks"},
+	},
+	{
+		Name: "votes of a failed attempt are kept", both: broken.KeepVotes,
+		Stories: []string{"a reaches 01; b reaches 012; a is refused; 1s; b must lock"},
+	},
 	{Name: "a vote is withdrawn whatever its fence", Scenario: "messages", prepare: (*Plan).duplicate, node: broken.AnyWithdrawn},
-	{Name: "a release deletes whatever is there", Scenario: "clients", node: broken.BlindRelease},
+	{
+		Name: "a release deletes whatever is there", Scenario: "clients", node: broken.BlindRelease,
+		Stories: []string{"a locks; 11s; b locks; a releases; c asks"},
+	},
+	{
+		Name: "a reader's release takes the others' votes", node: broken.ReleaseAll,
+		Stories: []string{"a reads; b reads; 1s; a releases; c asks"},
+	},
+	{
+		Name: "released owners are not remembered", node: broken.NoTombstones,
+		Stories: []string{"alone; a sends 3s late; a gives up; 3s; free"},
+	},
 	{Name: "who enters counts from when the message came", Scenario: "lone, clients", prepare: (*Plan).pauses, whole: broken.LateEnter},
 	{Name: "who enters does not look at fences", Scenario: "lone, clocks within bounds", prepare: (*Plan).backAndLate, node: broken.NoNewest},
-	{Name: "who enters is not told of one that did not finish", Scenario: "lone, clients", Marks: true, whole: broken.EnterUntold},
+	{Name: "who enters is not told of one that did not finish", Scenario: "lone, clients", Breaks: Told, whole: broken.EnterUntold},
 	{
-		Name: "a node tells a floor and forgets it", Scenario: "calm", Stuck: true, node: broken.ForgetsFloor,
+		Name: "a node tells a floor and forgets it", Scenario: "calm", Breaks: Progress, node: broken.ForgetsFloor,
 		prepare: func(p *Plan) { p.Gaps = []time.Duration{13 * time.Hour} },
 	},
-	{Name: "waiters get no hints, and see nothing", Scenario: "calm", Free: true, link: broken.All(broken.NoHints, broken.SeesNothing)},
+	{Name: "waiters get no hints, and see nothing", Scenario: "calm", Breaks: Free, link: broken.All(broken.NoHints, broken.SeesNothing)},
 }
+
+// twoSides have one node in common.
+const twoSides = "a reaches 012; b reaches 234; "
 
 // Prepare makes a plan in which the variant breaks a promise.
 func (v *Variant) Prepare(seed uint64) *Plan {
 	p := NewPlan(seed, v.Scenario)
 	if v.prepare != nil {
 		v.prepare(p)
-		p.Exclusion, p.Fences, p.Progress, p.Free = "", "", "", ""
 		p.judge()
 	}
 	return p

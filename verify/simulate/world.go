@@ -58,6 +58,20 @@ func Play(p *Plan, v *Variant) *Report {
 	for i := range p.TTLs {
 		w.clients = append(w.clients, newClient(w, i))
 	}
+	if p.Story != "" {
+		w.tell()
+	} else {
+		w.explore()
+	}
+	for _, c := range w.clients {
+		_ = c.cur.locks.Close()
+	}
+	time.Sleep(answersBy) // goroutines that still run after that have leaked
+	return w.judge()
+}
+
+// explore has the clients contend for the key, under faults, and then after gaps.
+func (w *world) explore() {
 	for _, c := range w.clients {
 		w.running.Go(c.run)
 	}
@@ -67,14 +81,9 @@ func Play(p *Plan, v *Variant) *Report {
 	w.running.Wait()
 	close(w.idle.over)
 	<-looks
-	if p.Progress == "" {
+	if w.plan.May[Progress] == "" {
 		w.gaps()
 	}
-	for _, c := range w.clients {
-		_ = c.cur.locks.Close()
-	}
-	time.Sleep(answersBy) // goroutines that still run after that have leaked
-	return w.judge()
 }
 
 // admit admits the node on behalf of the operator.
@@ -140,7 +149,7 @@ func (w *world) inject(f Fault) {
 		w.nodes[f.Node].clock.set(f.By, nil)
 	case Rate:
 		w.nodes[f.Node].clock.set(0, func(float64) float64 { return f.Rate })
-	case CutOut, CutIn:
+	case CutOut, CutIn, Reject:
 		id := cutID{f.Kind, f.Client, f.Node}
 		w.cutBy(id, 1)
 		w.after(f.For, func() { w.cutBy(id, -1) })
