@@ -107,3 +107,19 @@ func (t *tops) against(h *Hold) *Hold {
 	}
 	return t.all
 }
+
+// Register is what a lock protects, as far as fences go: it remembers the largest fence that it saw, and refuses
+// smaller ones; of a reader, only those that are smaller than a writer's: the fences of readers have no order.
+type Register struct{ largest, wrote uint64 }
+
+// Takes reports whether the register takes a write, or a read, with a fence.
+func (r *Register) Takes(fence uint64, reads bool) bool {
+	if fence < r.wrote || !reads && fence < r.largest {
+		return false
+	}
+	r.largest = max(r.largest, fence)
+	if !reads {
+		r.wrote = fence
+	}
+	return true
+}

@@ -153,6 +153,16 @@ func (l *Log) Released(h *Hold) {
 	h.End(time.Now())
 }
 
+// Cut records that the hold ends without a Release, if it is not over: it is lost, or its process dies.
+func (l *Log) Cut(h *Hold) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !h.Over {
+		h.End(time.Now())
+		h.Cut = true
+	}
+}
+
 // Holds returns a copy of what was recorded, in the order of the grants.
 func (l *Log) Holds() []Hold {
 	l.mu.Lock()

@@ -190,12 +190,9 @@ func (b *Book) register(key string) *register {
 }
 
 // register is what a lock protects: a number that each holder reads, and sets to
-// one more, or reads twice. It remembers the largest fence that it saw, and refuses
-// smaller ones; of a reader, only those that are smaller than a writer's: the
-// fences of readers have no order. Beside it stands what a store without fences would have.
+// one more, or reads twice. Beside it stands what a store without fences would have.
 type register struct {
-	largest  uint64
-	wrote    uint64 // the largest of the writers
+	history.Register
 	value    int
 	unfenced int // what it would be if it compared no fences
 }
@@ -207,17 +204,9 @@ func (r *register) serve(b *Book, m *Member, e *Event) *Order {
 		}
 		r.unfenced = e.Unfenced + 1
 	}
-	least := r.largest
-	if e.Shared {
-		least = r.wrote
-	}
-	if e.Fence < least {
+	if !r.Takes(e.Fence, e.Shared) {
 		b.Refused++
 		return &Order{Refused: true, Unfenced: r.unfenced}
-	}
-	r.largest = max(r.largest, e.Fence)
-	if !e.Shared {
-		r.wrote = e.Fence
 	}
 	if e.What == Look && e.Value != r.value {
 		b.changed("what %q protects changed under a reader: %v with fence %d read value %d, and found %d",

@@ -5,6 +5,7 @@ package simulate
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -42,14 +43,21 @@ type client struct {
 // process is one run of a client, until it ends or crashes. It has a hasp.Client of its
 // own.
 type process struct {
-	c        *client
-	life     int
-	rng      *rand.Rand
-	keep     time.Duration // of what it writes under; 0: it gives that back
-	locks    *hasp.Client
-	ended    chan struct{} // closed by a crash
-	recorder recorder
+	c     *client
+	life  int
+	rng   *rand.Rand
+	keep  time.Duration // of what it writes under; 0: it gives that back
+	locks *hasp.Client
+	ended chan struct{} // closed by a crash
+
+	mu    sync.Mutex
+	tries map[string]try // by owner
+	waits waiter         // its owner in the queue, if any
+	holds map[string]*hold
 }
+
+// String names the process.
+func (p *process) String() string { return fmt.Sprintf("client %d.%d", p.c.index, p.life) }
 
 func newClient(w *world, i int) *client {
 	return &client{w: w, index: i, ttl: w.plan.TTLs[i], skew: w.plan.Skews[i]}
@@ -57,13 +65,12 @@ func newClient(w *world, i int) *client {
 
 // start starts a process.
 func (c *client) start(life int) *process {
-	p := &process{c: c, life: life, ended: make(chan struct{})}
+	p := &process{c: c, life: life, ended: make(chan struct{}), tries: map[string]try{}, holds: map[string]*hold{}}
 	p.rng = rand.New(rand.NewPCG(c.w.plan.Seed, uint64(c.index)<<16|uint64(life)<<8|1<<63))
 	if p.rng.IntN(3) == 0 {
 		p.keep = time.Millisecond + p.upTo(2*time.Second)
 	}
-	p.recorder = recorder{p: p, tries: map[string]try{}}
-	locks, err := hasp.New(p.driver(), &hasp.Options{Observe: func(e hasp.Event) { c.w.log.saw(e) }})
+	locks, err := hasp.New(p.driver(), &hasp.Options{Observe: p.saw})
 	if err != nil {
 		panic(err)
 	}
@@ -78,8 +85,7 @@ func (c *client) start(life int) *process {
 func (p *process) driver() driver.Driver {
 	w := p.c.w
 	if w.plan.Lone {
-		p.recorder.Driver = broken.Around(newLone(p, w.nodes[0]), w.variant.whole)
-		return hander{&p.recorder, p.recorder.Driver.(driver.Hander)}
+		return recorder{broken.New(newLink(p, w.nodes[0]), w.variant.whole), p}
 	}
 	nodes := w.nodes
 	if w.variant.lists != nil {
@@ -99,8 +105,7 @@ func (p *process) driver() driver.Driver {
 			links[i] = eager{l}
 		}
 	}
-	p.recorder.Driver = broken.Around(quorum.New(links, &quorum.Options{NodeTimeout: w.plan.NodeTimeout}), whole)
-	return &p.recorder
+	return recorder{broken.New(quorum.New(links, &quorum.Options{NodeTimeout: w.plan.NodeTimeout}), whole), p}
 }
 
 // run runs a client: processes that acquire the key again and again until the faults
@@ -128,7 +133,7 @@ func (c *client) crash(d time.Duration) {
 	}
 	c.asleep, c.away = time.Time{}, d
 	c.missed = time.Now().Add(d)
-	c.w.log.crashed(c.cur)
+	c.cur.dies()
 	close(c.cur.ended)
 }
 
@@ -250,8 +255,8 @@ func (p *process) acquire(lock locker, limit time.Duration) (*hasp.Lease, error)
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	defer p.until(cancel)()
-	p.c.w.trace.add(entry{kind: "asks", client: p.c.index, life: p.life})
-	defer p.recorder.gone()
+	p.c.w.trace.add("  %v asks", p)
+	defer p.waitsFor(waiter{})
 	return lock(ctx)
 }
 
@@ -270,8 +275,7 @@ func (p *process) until(end func()) (stop func()) {
 
 // hold uses a lease and releases it.
 func (p *process) hold(lease *hasp.Lease) error {
-	w := p.c.w
-	h := w.log.acquired(p, lease)
+	h := p.acquired(lease)
 	length := p.upTo(300 * time.Millisecond)
 	if p.rng.IntN(3) == 0 {
 		length = p.upTo(3 * p.c.ttl)
@@ -298,18 +302,19 @@ func (p *process) hold(lease *hasp.Lease) error {
 				return err
 			}
 		}
-		w.reg.send(h, reads, p.upTo(5*time.Millisecond))
+		h.use(reads, p.upTo(5*time.Millisecond))
 	}
-	w.log.released(h)
+	h.released()
 	_ = lease.Release() // a lost lease is already recorded
 	return p.awake()
 }
 
 // downgrade makes the client only read from now on, whatever Downgrade returns.
 func (p *process) downgrade(h *hold, lease *hasp.Lease) {
-	p.c.w.log.downgraded(h)
+	p.c.w.history.Downgraded(h.Hold)
+	p.c.w.trace.add("%v %s DOWNGRADES", p, h.Owner)
 	_, err := p.acquire(func(ctx context.Context) (*hasp.Lease, error) { return lease, lease.Downgrade(ctx) }, p.c.ttl)
-	p.c.w.trace.add(entry{kind: "shares", client: h.client, life: h.life, owner: h.Owner, err: err})
+	p.c.w.trace.add("  %v shares: %v", p, err)
 }
 
 // lastTurn acquires the key once more, which must succeed within turnLimit.
@@ -324,15 +329,15 @@ func (p *process) lastTurn() {
 	for w.now() < end && !p.crashed() {
 		lease, err := p.acquire(lock, end-w.now())
 		if err == nil {
-			w.log.progress(w.now() - w.plan.FaultsEnd)
-			h := w.log.acquired(p, lease)
+			w.waitedFor(w.now() - w.plan.FaultsEnd)
+			h := p.acquired(lease)
 			_ = p.sleep(10 * time.Millisecond)
-			w.log.released(h)
+			h.released()
 			_ = lease.Release()
 			return
 		}
-		w.trace.add(entry{kind: "acquires nothing", client: p.c.index, life: p.life, err: err})
+		w.trace.add("  %v acquires nothing: %v", p, err)
 		_ = p.sleep(50 * time.Millisecond)
 	}
-	w.log.find(Progress, "client %d has not acquired the key in the %v since the faults ended", p.c.index, w.plan.turnLimit())
+	w.find(Progress, "client %d has not acquired the key in the %v since the faults ended", p.c.index, w.plan.turnLimit())
 }

@@ -74,8 +74,7 @@
 // to the n-th message of each link. It does not determine everything: owners are
 // random, package quorum draws its back-off from a source that cannot be seeded,
 // goroutines that are ready at one instant run in any order, and a lease also
-// counts on the real clock of the machine. Of seeds that are run twice, about one
-// in forty gives the same holds to the nanosecond; a failure shows again in some of
+// counts on the real clock of the machine. A failure shows again in some of
 // twenty runs, or in few. Therefore the trace of a failed run is always kept.
 //
 // The first of these commands takes half an hour on two cores, and writes its table

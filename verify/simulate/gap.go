@@ -49,12 +49,11 @@ func (w *world) gaps() {
 			lock := []locker{m.TryLock, m.Lock, m.TryRLock, m.RLock}[k]
 			lease, err := p.acquire(lock, limit)
 			if err != nil {
-				w.log.find(Progress, "after %v in which nobody used the key, client %d is granted nothing (its %s, %s): %v",
+				w.find(Progress, "after %v in which nobody used the key, client %d is granted nothing (its %s, %s): %v",
 					gap, c.index, how, []string{"TryLock", "Lock", "TryRLock", "RLock"}[k], err)
 				continue
 			}
-			h := w.log.acquired(p, lease)
-			w.log.released(h)
+			p.acquired(lease).released()
 			_ = lease.Release()
 			time.Sleep(answersBy) // what is still under way is not in the way
 		}

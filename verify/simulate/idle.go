@@ -85,7 +85,7 @@ func (i *idle) look() {
 	i.noteApart(now)
 	was := i.since
 	i.since = map[string]time.Duration{}
-	if grants := i.w.log.count(); grants != i.grants || len(waiters) == 0 || !i.applies() {
+	if grants := i.w.grants(); grants != i.grants || len(waiters) == 0 || !i.applies() {
 		i.grants = grants
 		return
 	}
@@ -124,9 +124,9 @@ func (i *idle) look() {
 		i.since[wt.owner] = since
 		free := now - since
 		if i.longest < freeFor && free >= freeFor {
-			i.w.log.find(Free, "client %d, owner %s, could have the key since %.6f, and still waits at %.6f",
+			i.w.find(Free, "client %d, owner %s, could have the key since %.6f, and still waits at %.6f",
 				wt.p.c.index, short(wt.owner), since.Seconds(), now.Seconds())
-			i.w.trace.add(entry{kind: "could have the key", client: wt.p.c.index, life: wt.p.life, owner: wt.owner})
+			i.w.trace.add("%v %s COULD HAVE THE KEY", wt.p, wt.owner)
 		}
 		i.longest = max(i.longest, free)
 	}
@@ -286,10 +286,9 @@ func (c *client) waits() (waiter, bool) {
 	if p == nil || asleep || p.crashed() {
 		return waiter{}, false
 	}
-	p.recorder.mu.Lock()
-	defer p.recorder.mu.Unlock()
-	wt := p.recorder.waits
-	return wt, wt.p != nil
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.waits, p.waits.p != nil
 }
 
 // absent reports whether the client is suspended or crashed, or was so a short while ago.

@@ -7,22 +7,31 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/hasplock/hasp/driver"
-	"github.com/hasplock/hasp/internal/contend"
 	"github.com/hasplock/hasp/verify/broken"
 )
 
-// link is the network between one client and one node. It implements the node's driver.
+// link is the network between one client and one node. It implements the node's driver. Of a store that is used without
+// a quorum, the hint that the client was handed the key says so, and the client may enter on it: see driver.Hander.
 type link struct {
 	driver.Driver // of the node's store, for methods that need no network
 	p             *process
 	n             *node
 
-	mu  sync.Mutex
-	rng *rand.Rand
+	mu      sync.Mutex
+	rng     *rand.Rand
+	watches []*watch
+}
+
+// watch is one call of Watch, and what its messages said.
+type watch struct {
+	claim  driver.Claim
+	hints  chan struct{}
+	handed driver.Handover // the newest
 }
 
 func newLink(p *process, n *node) *link {
@@ -37,29 +46,29 @@ var (
 
 // fate is what the network does to one request and its answer.
 type fate struct {
-	out, in       time.Duration // the delay of each
-	lost, noReply bool          // the request, or the answer, never arrives
-	reset         time.Duration // the caller gets an error after so long; 0: never
-	again         time.Duration // the request arrives again after so long; 0: it does not
+	Out, In       time.Duration // the delay of each
+	Lost, NoReply bool          // the request, or the answer, never arrives
+	Reset         time.Duration // the caller gets an error after so long; 0: never
+	Again         time.Duration // the request arrives again after so long; 0: it does not
 }
 
 func (l *link) fate() fate {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	w := l.p.c.w.network()
-	f := fate{out: l.delay(w) + time.Duration(l.p.c.late.out.Load()), in: l.delay(w) + time.Duration(l.p.c.late.in.Load())}
+	f := fate{Out: l.delay(w) + time.Duration(l.p.c.late.out.Load()), In: l.delay(w) + time.Duration(l.p.c.late.in.Load())}
 	r := l.rng
 	if r.Float64() < w.Late {
-		f.out += rand64(r, w.LateBy)
+		f.Out += rand64(r, w.LateBy)
 	}
-	f.lost, f.noReply = r.Float64() < w.Lost, r.Float64() < w.Lost
+	f.Lost, f.NoReply = r.Float64() < w.Lost, r.Float64() < w.Lost
 	if r.Float64() < w.Reset {
-		f.reset = 1 + rand64(r, f.out+f.in)
+		f.Reset = 1 + rand64(r, f.Out+f.In)
 	}
 	if r.Float64() < w.Twice {
-		f.again = f.out + 1 + rand64(r, 10*time.Millisecond)
+		f.Again = f.Out + 1 + rand64(r, 10*time.Millisecond)
 		if r.IntN(4) == 0 {
-			f.again += rand64(r, w.LateBy)
+			f.Again += rand64(r, w.LateBy)
 		}
 	}
 	return f
@@ -77,86 +86,97 @@ func rand64(r *rand.Rand, n time.Duration) time.Duration {
 	return time.Duration(r.Int64N(int64(n) + 1))
 }
 
+// cut reports whether a direction of the link is cut now.
+func (l *link) cut(kind FaultKind) bool { return l.p.c.w.cut(kind, l.p.c, l.n) }
+
+// carry has the network carry a message: late, twice, or not at all. What it does must be able to run twice.
+func (l *link) carry(f fate, cut FaultKind, arrive func(first bool)) {
+	if l.cut(cut) {
+		return
+	}
+	if !f.Lost {
+		l.p.c.w.after(f.Out, func() { arrive(true) })
+	}
+	if f.Again > 0 {
+		l.p.c.w.after(f.Again, func() { arrive(false) })
+	}
+}
+
 // answer is the answer of a node.
 type answer[T any] struct {
-	v   T
-	err error
+	V   T
+	Err error
 }
 
 // exchange sends one request and waits for its answer. The request is delivered
-// even if nobody waits for its answer any more. do must be able to run twice.
-func exchange[T any](ctx context.Context, l *link, m message, do func(s broken.Node, r contend.Owner) (T, error)) (T, error) {
+// even if nobody waits for its answer any more.
+func exchange[T any](ctx context.Context, l *link, op string, r any, do func(s broken.Node) (T, error)) (T, error) {
 	var none T
 	w := l.p.c.w
-	if err := l.p.awake(); err != nil {
+	if err := errors.Join(l.p.awake(), ctx.Err()); err != nil {
 		return none, err
 	}
-	if err := ctx.Err(); err != nil {
-		return none, err
-	}
-	if w.cut(Reject, l.p.c, l.n) {
+	if l.cut(Reject) {
 		return none, errRefused
 	}
 	f := l.fate()
-	w.trace.sent(l, m, f)
+	w.trace.add("      %v sends to node %d %s %+v: %+v", l.p, l.n.index, op, r, f)
 	got := make(chan answer[T], 2)
-	carry := func(first bool) {
+	l.carry(f, CutOut, func(first bool) {
 		l.n.arrive(func(err error) {
-			var a answer[T]
-			if a.err = err; err == nil {
-				a.v, a.err = do(l.n.serves, m.r)
+			a := answer[T]{Err: err}
+			if err == nil {
+				a.V, a.Err = do(l.n.serves)
 			}
-			w.trace.message(l, m, a.v, a.err, first)
-			if first && !f.noReply {
-				w.after(f.in, func() {
-					if !w.cut(CutIn, l.p.c, l.n) {
+			w.messages.Add(1)
+			w.trace.add("    %v -> node %d (%+.3fs): %s %+v, first %v: %+v", l.p, l.n.index, time.Until(l.n.clock.now()).Seconds(), op, r, first, a)
+			if first && !f.NoReply {
+				w.after(f.In, func() {
+					if !l.cut(CutIn) {
 						got <- a
 					}
 				})
 			}
 		})
-	}
-	if !f.lost && !w.cut(CutOut, l.p.c, l.n) {
-		w.after(f.out, func() { carry(true) })
-	}
-	if f.again > 0 && !w.cut(CutOut, l.p.c, l.n) {
-		w.after(f.again, func() { carry(false) })
-	}
-	if f.reset > 0 {
-		w.after(f.reset, func() { got <- answer[T]{err: errReset} })
+	})
+	if f.Reset > 0 {
+		w.after(f.Reset, func() { got <- answer[T]{Err: errReset} })
 	}
 	var a answer[T]
 	select {
 	case a = <-got:
 	case <-ctx.Done():
-		a.err = ctx.Err()
+		a.Err = ctx.Err()
 	case <-l.p.ended:
 		return none, errDead
 	}
 	if err := l.p.awake(); err != nil {
 		return none, err
 	}
-	return a.v, a.err
+	return a.V, a.Err
 }
 
-// message describes a request for the trace.
-type message struct {
-	op string
-	r  contend.Owner
+// Try sends the request.
+func (l *link) Try(ctx context.Context, r driver.TryRequest) (driver.Result, error) {
+	return l.Vote(ctx, driver.VoteRequest{TryRequest: r})
 }
 
 // Vote sends the request.
 func (l *link) Vote(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
-	return exchange(ctx, l, message{"try", contend.OfVote(r)}, func(s broken.Node, r contend.Owner) (driver.Result, error) {
-		return s.Vote(context.Background(), r.Vote())
-	})
+	return exchange(ctx, l, "try", r, func(s broken.Node) (driver.Result, error) { return s.Vote(context.Background(), r) })
 }
 
-// Renew reports once all answers have arrived.
+// Renew sends the requests, and reports once all answers have arrived. What they ask to be told comes as a message.
 func (l *link) Renew(ctx context.Context, rs []driver.RenewRequest, done func(i int, r driver.Renewal)) {
-	answers, err := exchange(ctx, l, message{"renew", contend.OfRenewal(rs[0])}, func(s broken.Node, _ contend.Owner) ([]driver.Renewal, error) {
+	sent := slices.Clone(rs)
+	for i, r := range rs {
+		if r.Wanted != nil {
+			sent[i].Wanted = func() { l.tell(r.Wanted) }
+		}
+	}
+	answers, err := exchange(ctx, l, "renew", sent, func(s broken.Node) ([]driver.Renewal, error) {
 		answers := make([]driver.Renewal, len(rs))
-		s.Renew(context.Background(), rs, func(i int, a driver.Renewal) { answers[i] = a })
+		s.Renew(context.Background(), sent, func(i int, a driver.Renewal) { answers[i] = a })
 		return answers, nil
 	})
 	for i := range rs {
@@ -168,70 +188,112 @@ func (l *link) Renew(ctx context.Context, rs []driver.RenewRequest, done func(i 
 	}
 }
 
+// Release sends the request.
+func (l *link) Release(ctx context.Context, r driver.ReleaseRequest) error {
+	return l.Withdraw(ctx, driver.WithdrawRequest{ReleaseRequest: r})
+}
+
 // Withdraw sends the request.
 func (l *link) Withdraw(ctx context.Context, r driver.WithdrawRequest) error {
-	_, err := exchange(ctx, l, message{"release", contend.OfWithdrawal(r)}, func(s broken.Node, r contend.Owner) (struct{}, error) {
-		return struct{}{}, s.Withdraw(context.Background(), r.Withdrawal())
-	})
+	_, err := exchange(ctx, l, "release", r, func(s broken.Node) (any, error) { return nil, s.Withdraw(context.Background(), r) })
 	return err
-}
-
-// hints asks the node for hints.
-func (l *link) hints(ctx context.Context, c driver.Claim) (<-chan struct{}, error) {
-	return exchange(ctx, l, message{"watch", contend.Owner{Key: c.Key, Owner: c.Owner, Label: c.Label, Mode: c.Mode, Limit: c.Limit}}, func(s broken.Node, _ contend.Owner) (<-chan struct{}, error) {
-		return s.Watch(ctx, c)
-	})
-}
-
-// Watch forwards hints, late or not at all.
-func (l *link) Watch(ctx context.Context, c driver.Claim) (<-chan struct{}, error) {
-	in, err := l.hints(ctx, c)
-	if err != nil {
-		return nil, err
-	}
-	out := make(chan struct{}, 1)
-	go func() {
-		for {
-			select {
-			case <-in:
-			case <-ctx.Done():
-				return
-			}
-			f := l.fate()
-			if f.noReply || l.p.c.w.cut(CutIn, l.p.c, l.n) {
-				continue
-			}
-			l.p.c.w.after(f.in, func() {
-				select {
-				case out <- struct{}{}:
-				default:
-				}
-			})
-		}
-	}()
-	return out, nil
 }
 
 // Inspect asks the node.
 func (l *link) Inspect(ctx context.Context, key string) (driver.Info, error) {
-	return exchange(ctx, l, message{"inspect", contend.Owner{}}, func(s broken.Node, _ contend.Owner) (driver.Info, error) {
-		return s.Inspect(context.Background(), key)
-	})
+	return exchange(ctx, l, "inspect", nil, func(s broken.Node) (driver.Info, error) { return s.Inspect(context.Background(), key) })
 }
 
 // Record asks the node.
 func (l *link) Record(ctx context.Context) (driver.Record, error) {
-	return exchange(ctx, l, message{"record", contend.Owner{}}, func(s broken.Node, _ contend.Owner) (driver.Record, error) {
-		return s.Record(context.Background())
-	})
+	return exchange(ctx, l, "record", nil, func(s broken.Node) (driver.Record, error) { return s.Record(context.Background()) })
 }
 
 // Admit asks the node.
 func (l *link) Admit(ctx context.Context, r driver.Record, maxTTL time.Duration) error {
-	_, err := exchange(ctx, l, message{"admit", contend.Owner{}}, func(s broken.Node, _ contend.Owner) (struct{}, error) {
-		return struct{}{}, s.Admit(context.Background(), r, maxTTL)
-	})
+	_, err := exchange(ctx, l, "admit", nil, func(s broken.Node) (any, error) { return nil, s.Admit(context.Background(), r, maxTTL) })
 	return err
+}
+
+// tell has the network carry a message of the store's, which do takes.
+func (l *link) tell(do func()) {
+	l.carry(l.fate(), CutIn, func(bool) {
+		if !l.cut(CutIn) && l.p.awake() == nil {
+			do()
+		}
+	})
+}
+
+// Watch has messages come until ctx ends: the node's hints, and a lone store's for no reason. The first since the store
+// handed c.Owner the key tells of that.
+func (l *link) Watch(ctx context.Context, c driver.Claim) (<-chan struct{}, error) {
+	in, err := exchange(ctx, l, "watch", c, func(s broken.Node) (<-chan struct{}, error) { return s.Watch(ctx, c) })
+	if err != nil {
+		return nil, err
+	}
+	wt := &watch{claim: c, hints: make(chan struct{}, 1)}
+	l.mu.Lock()
+	l.watches = append(l.watches, wt)
+	l.mu.Unlock()
+	context.AfterFunc(ctx, func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.watches = slices.DeleteFunc(l.watches, func(o *watch) bool { return o == wt })
+	})
+	go func() {
+		var told driver.Handover
+		for {
+			var spurious <-chan time.Time
+			if every := l.p.c.w.network().Hints; every > 0 {
+				spurious = time.After(every)
+			}
+			select {
+			case <-in:
+			case <-spurious:
+			case <-ctx.Done():
+				return
+			}
+			to, _ := l.n.store.Handed(c)
+			if to == told {
+				to = driver.Handover{}
+			} else {
+				told = to // also when it is lost with the node
+			}
+			l.n.arrive(func(err error) {
+				if err == nil {
+					l.tell(func() { l.hear(wt, to) })
+				}
+			})
+		}
+	}()
+	return wt.hints, nil
+}
+
+// hear takes a message.
+func (l *link) hear(wt *watch, to driver.Handover) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if to.Fence > wt.handed.Fence {
+		wt.handed = to
+	}
+	l.p.c.w.trace.add("    %v %s hears of %+v", l.p, wt.claim.Owner, to)
+	select {
+	case wt.hints <- struct{}{}:
+	default:
+	}
+}
+
+// Handed returns the newest handover that a message told of.
+func (l *link) Handed(c driver.Claim) (driver.Handover, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var to driver.Handover
+	for _, wt := range l.watches {
+		if wt.claim.ID() == c.ID() && wt.handed.Fence > to.Fence {
+			to = wt.handed
+		}
+	}
+	return to, to.Fence != 0 && !l.p.crashed()
 }
 
 // Classify classifies a broken link as Unreachable.
@@ -245,7 +307,10 @@ func (l *link) Classify(err error) driver.Class {
 // Close does nothing: the node is not the client's.
 func (l *link) Close() error { return nil }
 
-var _ broken.Node = (*link)(nil)
+var (
+	_ broken.Node   = (*link)(nil)
+	_ driver.Hander = (*link)(nil)
+)
 
 // eager is a link that starts requests without a goroutine of the caller's, and
 // also reports answers that arrive after their caller gave up.

@@ -8,10 +8,10 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/admission"
 )
 
 // FaultKind is what a fault does.
@@ -48,30 +48,6 @@ type Fault struct {
 	For    time.Duration // how long it lasts
 	By     time.Duration // of Step; of a restart: a step while the node is down
 	Rate   float64       // of Rate: seconds per second, less 1
-}
-
-// String describes the fault for a trace.
-func (f Fault) String() string {
-	var b strings.Builder
-	fmt.Fprint(&b, f.Kind)
-	switch f.Kind {
-	case CutOut, CutIn, Reject:
-		fmt.Fprintf(&b, " client %d node %d", f.Client, f.Node)
-	case Pause, Crash:
-		fmt.Fprintf(&b, " client %d", f.Client)
-	default:
-		fmt.Fprintf(&b, " node %d", f.Node)
-	}
-	if f.For != 0 {
-		fmt.Fprintf(&b, " for %v", f.For)
-	}
-	if f.By != 0 {
-		fmt.Fprintf(&b, " by %v", f.By)
-	}
-	if f.Rate != 0 {
-		fmt.Fprintf(&b, " %+.2f %%", 100*f.Rate)
-	}
-	return b.String()
 }
 
 // Network is what the network does to every message, requests and answers
@@ -269,4 +245,11 @@ func (c *course) early() string {
 		}
 	}
 	return ""
+}
+
+// turnLimit is how long after the faults a client may have to wait for its turn:
+// nodes are held back, then leases of clients that are gone, or of requests that are
+// still in flight, have to expire; and there may be a queue.
+func (p *Plan) turnLimit() time.Duration {
+	return admission.Wait(p.MaxTTL) + p.SetBack + p.Network.LateBy + 3*p.MaxTTL + 5*time.Second
 }

@@ -53,9 +53,9 @@ func (w *world) tell() {
 	}
 	for step := range strings.SplitSeq(w.plan.Story, ";") {
 		step = strings.TrimSpace(step)
-		w.trace.add(entry{kind: step})
+		w.trace.add("%s", step)
 		if err := w.step(strings.Fields(step)); err != nil {
-			w.log.find(Reached, "%s: %v", step, err)
+			w.find(Reached, "%s: %v", step, err)
 			return
 		}
 	}
@@ -72,7 +72,7 @@ func (w *world) step(words []string) (err error) {
 	case "alone":
 	case "free":
 		if i := slices.IndexFunc(w.nodes, func(n *node) bool { return len(n.holders()) > 0 }); i >= 0 {
-			w.log.find(Said, "node %d keeps the key for an owner that is gone", i)
+			w.find(Said, "node %d keeps the key for an owner that is gone", i)
 		}
 	case "fast":
 		rate, err = strconv.ParseFloat(words[1], 64)
@@ -111,7 +111,7 @@ func (c *client) act(verb string, more []string) (err error) {
 		_ = c.attempt(lock) // granted or not
 	case "must":
 		if err := c.attempt(m.TryLock); err != nil {
-			c.w.log.find(Said, "client %d is not granted the key: %v", c.index, err)
+			c.w.find(Said, "client %d is not granted the key: %v", c.index, err)
 		}
 	case "is":
 		if by > 0 {
@@ -125,9 +125,9 @@ func (c *client) act(verb string, more []string) (err error) {
 		}
 	case "renews":
 		err = c.had.lease.Extend(context.Background(), storyTTL)
-		c.w.log.extended(c.had.hold, c.had.lease.Deadline())
+		c.w.history.Extended(c.had.hold.Hold, c.had.lease.Deadline())
 	case "releases":
-		c.w.log.released(c.had.hold)
+		c.had.hold.released()
 		_ = c.had.lease.Release() // late, it finds the lease lost
 	case "reaches":
 		for n := range c.w.nodes {
@@ -154,7 +154,7 @@ func (c *client) attempt(lock locker) error {
 	if err != nil {
 		return err
 	}
-	c.had.lease, c.had.hold = lease, c.w.log.acquired(c.cur, lease)
+	c.had.lease, c.had.hold = lease, c.cur.acquired(lease)
 	votes := 0
 	for _, n := range c.w.nodes {
 		if slices.Contains(n.holders(), lease.Owner()) {
@@ -162,7 +162,7 @@ func (c *client) attempt(lock locker) error {
 		}
 	}
 	if votes <= len(c.w.nodes)/2 {
-		c.w.log.find(Said, "a grant rests on %d of %d nodes", votes, len(c.w.nodes))
+		c.w.find(Said, "a grant rests on %d of %d nodes", votes, len(c.w.nodes))
 	}
 	return nil
 }

@@ -5,31 +5,37 @@ package simulate
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/hasplock/hasp/internal/history"
 	"github.com/hasplock/hasp/memdriver"
 )
 
 // world is the state of one run of a plan.
 type world struct {
-	plan    *Plan
-	variant *Variant
-	began   time.Time
-	nodes   []*node
-	clients []*client
-	reg     *register
-	trace   *trace
-	log     *log
-	idle    *idle
-	ticks   atomic.Int64 // orders events at one instant
+	plan           *Plan
+	variant        *Variant
+	began          time.Time
+	nodes          []*node
+	clients        []*client
+	trace          *trace
+	idle           *idle
+	history        history.Log
+	lost, messages atomic.Int64 // leases that were lost, and messages that arrived at nodes
 
 	faultsOver chan struct{} // closed when the faults are over
 	running    sync.WaitGroup
 
-	mu   sync.Mutex
-	cuts map[cutID]int
+	mu       sync.Mutex
+	cuts     map[cutID]int
+	holds    []*hold
+	register history.Register
+	refused  []use              // by the register
+	found    [promises][]string // promises that were broken, but those about holds
+	waited   time.Duration      // the longest that a last turn took
 }
 
 // cutID is one direction of a link.
@@ -45,8 +51,7 @@ func Play(p *Plan, v *Variant) *Report {
 		v = &Variant{}
 	}
 	w := &world{plan: p, variant: v, began: time.Now(), faultsOver: make(chan struct{}), cuts: map[cutID]int{}}
-	w.trace, w.log = &trace{w: w}, &log{w: w}
-	w.reg, w.idle = newRegister(w), newIdle(w)
+	w.trace, w.idle = &trace{w: w}, newIdle(w)
 	for i := range p.Nodes {
 		w.nodes = append(w.nodes, newNode(w, i))
 	}
@@ -97,8 +102,6 @@ func admit(s *memdriver.Store, maxTTL time.Duration) {
 // now returns the time since the run began.
 func (w *world) now() time.Duration { return time.Since(w.began) }
 
-func (w *world) tick() int64 { return w.ticks.Add(1) }
-
 // after calls do later, unless the run ends before.
 func (w *world) after(d time.Duration, do func()) { time.AfterFunc(d, do) }
 
@@ -124,14 +127,14 @@ func (w *world) faults() {
 	for _, f := range w.plan.Faults {
 		time.Sleep(f.At - w.now())
 		f.For = min(f.For, w.plan.FaultsEnd-w.now())
-		w.trace.add(entry{kind: "fault", fault: f})
+		w.trace.add("FAULT %+v", f)
 		w.inject(f)
 	}
 	time.Sleep(w.plan.FaultsEnd - w.now())
 	for _, n := range w.nodes {
 		n.clock.set(0, func(float64) float64 { return 0 })
 	}
-	w.trace.add(entry{kind: "faults over"})
+	w.trace.add("THE FAULTS ARE OVER")
 	close(w.faultsOver)
 }
 
@@ -171,4 +174,25 @@ func (w *world) cut(kind FaultKind, c *client, n *node) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.cuts[cutID{kind, c.index, n.index}] > 0
+}
+
+// find records that a promise was broken.
+func (w *world) find(p Promise, format string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.found[p] = append(w.found[p], fmt.Sprintf(format, args...))
+}
+
+// waitedFor records how long a last turn took.
+func (w *world) waitedFor(took time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.waited = max(w.waited, took)
+}
+
+// grants returns how many leases there were.
+func (w *world) grants() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.holds)
 }
