@@ -26,6 +26,7 @@ type variant struct {
 	name        string
 	node, whole broken.Fault
 	opens       engines.Kind // instead of the engine that the schedule names
+	on          engines.Kind // instead of the server that the schedule names
 	plan        func() *Schedule
 	oracle      string
 }
@@ -42,11 +43,11 @@ var loneVariants = []*variant{
 
 // engineVariants are hasp on another engine with a safeguard removed.
 var engineVariants = []*variant{
-	{name: "everybody shares", whole: broken.EverybodyShares, plan: calmEngine, oracle: Exclusion},
-	{name: "fences that fall", whole: broken.FallingFences, plan: calmEngine, oracle: Fences},
-	{name: "hints that are dropped", whole: broken.NoHints, plan: func() *Schedule { return onEtcd(unheard()) }, oracle: Idle},
-	{name: "a lost lease that is not told", whole: broken.Untold, plan: brokenLeases, oracle: Told},
-	{name: "renewals that are assumed", whole: broken.AssumeRenewed, plan: cutOffEngine, oracle: TimelyEnd},
+	{name: "everybody shares", whole: broken.EverybodyShares, on: engines.Etcd, plan: calm, oracle: Exclusion},
+	{name: "fences that fall", whole: broken.FallingFences, on: engines.Etcd, plan: calm, oracle: Fences},
+	{name: "hints that are dropped", whole: broken.NoHints, on: engines.Etcd, plan: unheard, oracle: Idle},
+	{name: "a lost lease that is not told", whole: broken.Untold, on: engines.Etcd, plan: brokenLeases, oracle: Told},
+	{name: "renewals that are assumed", whole: broken.AssumeRenewed, on: engines.Etcd, plan: cutOff, oracle: TimelyEnd},
 }
 
 // replicaVariants are hasp on Redis with replicas, with a safeguard removed.
@@ -104,32 +105,33 @@ func unheard() *Schedule {
 	return s
 }
 
-// linkFault returns the actions of a fault of some clients' links.
-func linkFault(k Kind, from, to, by time.Duration, of ...int) (all []Action) {
-	for _, c := range of {
-		all = append(all, Action{At: from, Kind: k, Part: Begin, Nodes: []int{0}, Client: c, By: by})
-	}
-	for _, c := range of {
-		all = append(all, Action{At: to, Kind: k, Part: End, Nodes: []int{0}, Client: c})
+// linkFault returns the actions of a fault of all clients' links, from the beginning to a time.
+func linkFault(k Kind, to, by time.Duration) (all []Action) {
+	for c := range 2 * clients {
+		a := Action{Kind: k, Part: Begin, Nodes: []int{0}, Client: c % clients, By: by}
+		if c >= clients {
+			a.At, a.Part, a.By = to, End, 0
+		}
+		all = append(all, a)
 	}
 	return all
 }
 
 // slowLinks: round trips of 200 ms, and holds of several renewals.
 func slowLinks() *Schedule {
-	s := scripted(linkFault(Delay, 0, 2*time.Second, 200*time.Millisecond, 0, 1, 2, 3)...)
+	s := scripted(linkFault(Delay, 2*time.Second, 200*time.Millisecond)...)
 	s.Long = 1
 	return s
 }
 
 // slowHandoffs: round trips of 100 ms, and short holds of many waiters.
 func slowHandoffs() *Schedule {
-	return scripted(linkFault(Delay, 0, 6*time.Second, 50*time.Millisecond, 0, 1, 2, 3)...)
+	return scripted(linkFault(Delay, 6*time.Second, 50*time.Millisecond)...)
 }
 
 // cutOff: holders of long leases are cut off.
 func cutOff() *Schedule {
-	s := scripted(linkFault(Partition, 0, 1500*time.Millisecond, 0, 0, 1, 2, 3)...)
+	s := scripted(linkFault(Partition, 1500*time.Millisecond, 0)...)
 	s.Long = 1
 	return s
 }
@@ -150,18 +152,9 @@ func lagging(k engines.Kind, seed uint64) *Schedule {
 	}}
 }
 
-func onEtcd(s *Schedule) *Schedule {
-	s.Store = Store(engines.Etcd)
-	return s
-}
-
-func calmEngine() *Schedule { return onEtcd(calm()) }
-
-func cutOffEngine() *Schedule { return onEtcd(cutOff()) }
-
 // brokenLeases: holds of several renewals, whose leases are broken now and then.
 func brokenLeases() *Schedule {
-	s := onEtcd(scripted(noop(4 * time.Second)))
+	s := scripted()
 	s.Actions = nil
 	for at := 500 * time.Millisecond; at < 4*time.Second; at += 500 * time.Millisecond {
 		s.Actions = append(s.Actions, Action{At: at, Kind: Break, Part: Begin, Client: -1})

@@ -33,7 +33,11 @@ func checkVariants(t *testing.T, variants []*variant) {
 				if run == 0 {
 					broken = ""
 				}
-				o, err := perform(t.Context(), "hasp", broken, v.plan())
+				s := v.plan()
+				if v.on != "" {
+					s.Store = Store(v.on)
+				}
+				o, err := perform(t.Context(), "hasp", broken, s)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -48,7 +48,8 @@ type process struct {
 	rng   *rand.Rand
 	keep  time.Duration // of what it writes under; 0: it gives that back
 	locks *hasp.Client
-	ended chan struct{} // closed by a crash
+	ctx   context.Context // until it ends
+	end   context.CancelFunc
 
 	mu    sync.Mutex
 	tries map[string]try // by owner
@@ -65,7 +66,8 @@ func newClient(w *world, i int) *client {
 
 // start starts a process.
 func (c *client) start(life int) *process {
-	p := &process{c: c, life: life, ended: make(chan struct{}), tries: map[string]try{}, holds: map[string]*hold{}}
+	p := &process{c: c, life: life, tries: map[string]try{}, holds: map[string]*hold{}}
+	p.ctx, p.end = context.WithCancel(context.Background())
 	p.rng = rand.New(rand.NewPCG(c.w.plan.Seed, uint64(c.index)<<16|uint64(life)<<8|1<<63))
 	if p.rng.IntN(3) == 0 {
 		p.keep = time.Millisecond + p.upTo(2*time.Second)
@@ -134,7 +136,7 @@ func (c *client) crash(d time.Duration) {
 	c.asleep, c.away = time.Time{}, d
 	c.missed = time.Now().Add(d)
 	c.cur.dies()
-	close(c.cur.ended)
+	c.cur.end()
 }
 
 func (c *client) rest() time.Duration {
@@ -179,19 +181,12 @@ func (p *process) sleep(d time.Duration) error {
 	select {
 	case <-timer.C:
 		return nil
-	case <-p.ended:
+	case <-p.ctx.Done():
 		return errDead
 	}
 }
 
-func (p *process) crashed() bool {
-	select {
-	case <-p.ended:
-		return true
-	default:
-		return false
-	}
-}
+func (p *process) crashed() bool { return p.ctx.Err() != nil }
 
 // spend is sleep for a process that may be suspended meanwhile.
 func (p *process) spend(d time.Duration) error {
@@ -226,23 +221,20 @@ func (p *process) turn() error {
 	o := &hasp.LockOptions{TTL: p.c.ttl, NoRenew: p.rng.IntN(4) == 0}
 	m := p.locks.RWMutex(key, o)
 	try, read := p.rng.IntN(5) == 0, p.rng.IntN(5) < 2
-	lock := m.Lock
-	switch {
-	case try && read:
-		lock = m.TryRLock
-	case try:
-		lock = m.TryLock
-	case read:
-		lock = m.RLock
-	}
+	locks := []locker{m.Lock, m.RLock, m.TryLock, m.TryRLock}
 	if !read && p.keep > 0 {
 		o.NoRenew, o.Keep = false, p.keep
 		m := p.locks.Mutex(key, o)
-		if lock = m.Lock; try {
-			lock = m.TryLock
-		}
+		locks[0], locks[2] = m.Lock, m.TryLock
 	}
-	lease, err := p.acquire(lock, limit)
+	which := 0
+	if read {
+		which++
+	}
+	if try {
+		which += 2
+	}
+	lease, err := p.acquire(locks[which], limit)
 	if err != nil {
 		return p.awake()
 	}
@@ -252,25 +244,11 @@ func (p *process) turn() error {
 type locker func(ctx context.Context) (*hasp.Lease, error)
 
 func (p *process) acquire(lock locker, limit time.Duration) (*hasp.Lease, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	ctx, cancel := context.WithTimeout(p.ctx, limit)
 	defer cancel()
-	defer p.until(cancel)()
 	p.c.w.trace.add("  %v asks", p)
 	defer p.waitsFor(waiter{})
 	return lock(ctx)
-}
-
-// until calls end when the process ends.
-func (p *process) until(end func()) (stop func()) {
-	over := make(chan struct{})
-	go func() {
-		select {
-		case <-p.ended:
-			end()
-		case <-over:
-		}
-	}()
-	return func() { close(over) }
 }
 
 // hold uses a lease and releases it.
@@ -329,7 +307,9 @@ func (p *process) lastTurn() {
 	for w.now() < end && !p.crashed() {
 		lease, err := p.acquire(lock, end-w.now())
 		if err == nil {
-			w.waitedFor(w.now() - w.plan.FaultsEnd)
+			w.mu.Lock()
+			w.waited = max(w.waited, w.now()-w.plan.FaultsEnd)
+			w.mu.Unlock()
 			h := p.acquired(lease)
 			_ = p.sleep(10 * time.Millisecond)
 			h.released()

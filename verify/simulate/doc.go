@@ -11,17 +11,8 @@
 // does. The message has a delay of its own; it may be lost, come twice, after the lease that it tells of, or after
 // the next one. Hints may come for no reason.
 //
-// The faults, all of a schedule that is derived from a seed:
-//
-//   - requests and replies are independently delayed, lost, reordered or
-//     duplicated, even long after their caller gave up; links are cut in one
-//     direction;
-//   - nodes restart empty, from an old or a recent snapshot, or with all their
-//     data; they are flushed, also while they are held back; they are suspended
-//     and resumed;
-//   - the wall clocks of nodes are wrong, are stepped, and run fast or slow; those
-//     of clients are wrong, and with them the fences they propose;
-//   - clients are suspended for longer than their leases last, and crash.
+// A schedule is derived from a seed: the faults of nodes and clients are those of [FaultKind], what happens to messages
+// is a [Network]'s. Clients' clocks are wrong, too, and with them the fences they propose.
 //
 // A schedule knows which assumptions of package quorum it breaks, so that each
 // verdict is "must hold" or "may break":
@@ -58,15 +49,8 @@
 // only reads from then on. One process in three keeps its key for up to two seconds after a write
 // ([hasp.LockOptions].Keep), and then takes it again without the nodes.
 //
-// What is reported: two clients that may rely on the key by their own clocks at
-// one instant, unless both only read; a fence that is not above the fence of a
-// hold that was granted before the request was sent (readers may have theirs in any
-// order among themselves); one fence for two owners; a register that compares
-// fences and refuses a holder whose lease is valid; with one store alone, a writer that was not told that the one before it
-// did not finish ([hasp.Lease.Abandoned]); a client that never acquires
-// the key; a waiter that could have the key, and does not; and whatever is left
-// after every client was closed, since a bubble does not end before its last
-// goroutine.
+// What is reported are broken promises (see [Promise]), and whatever is left after every client was closed, since a
+// bubble does not end before its last goroutine.
 //
 // What needs exact timing is a story, written by hand: see story.go. The broken variants have both.
 //

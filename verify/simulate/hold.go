@@ -60,7 +60,6 @@ type hold struct {
 	*history.Hold
 	p       *process
 	entered bool // it began with a message, without a Try
-	claimed bool // it was renewed
 }
 
 // acquired records that a process just learned of its lease.
@@ -95,7 +94,6 @@ func (p *process) saw(e hasp.Event) {
 		}
 		w.trace.add("%v, owner %s, LOST, %v", p, e.Owner, e.Err)
 	case e.Kind == hasp.EventRenewed && h != nil:
-		h.claimed = true
 		w.history.Extended(h.Hold, time.Now().Add(e.Left))
 		w.trace.add("%v RENEWED for %v", h.Owner, e.Left)
 	}
@@ -120,7 +118,7 @@ func (p *process) dies() {
 // use sends a write or a read to what the lock protects, which arrives after takes.
 func (h *hold) use(reads bool, takes time.Duration) {
 	w := h.p.c.w
-	w.after(takes, func() {
+	time.AfterFunc(takes, func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		ok := w.register.Takes(h.Fence, reads)

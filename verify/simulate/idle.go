@@ -71,40 +71,47 @@ func (i *idle) watch() {
 	}
 }
 
+// look is one inspection: the waiters, and what each node would vote for.
+type look struct {
+	*idle
+	waiters []waiter
+	states  []state
+	kept    map[string]bool // waiters that cannot get a majority themselves, whose votes are therefore not available
+}
+
 func (i *idle) look() {
 	now := i.w.now()
 	step := now - i.last
 	i.last = now
-	var waiters []waiter
+	l := look{idle: i, kept: map[string]bool{}}
 	for _, c := range i.w.clients {
 		if wt, ok := c.waits(); ok {
-			waiters = append(waiters, wt)
+			l.waiters = append(l.waiters, wt)
 			i.asked[wt.owner] = c
 		}
 	}
 	i.noteApart(now)
 	was := i.since
 	i.since = map[string]time.Duration{}
-	if grants := i.w.grants(); grants != i.grants || len(waiters) == 0 || !i.applies() {
+	if grants := i.w.grants(); grants != i.grants || len(l.waiters) == 0 || !i.applies() {
 		i.grants = grants
 		return
 	}
-	states := make([]state, len(i.w.nodes))
 	handedOff := false // to a place whose owner is gone: it lasts for the claim time, and does not count
-	for n, node := range i.w.nodes {
-		states[n] = node.state(i.live(waiters, node))
-		states[n].node = node
-		handedOff = handedOff || states[n].handedOff
+	for _, n := range i.w.nodes {
+		l.states = append(l.states, l.state(n))
+		handedOff = handedOff || l.states[n.index].handedOff
 	}
 	// A waiter that has a vote, but cannot get the others because of a cut or of votes
 	// that are not withdrawn yet, or until it has found out that a cut is over, makes all those behind it wait.
 	kept := map[string]bool{}
-	for _, wt := range waiters {
-		whole, open := i.open(wt, waiters, states, nil)
+	for _, wt := range l.waiters {
+		whole, open := l.open(wt)
 		kept[wt.owner] = !open || whole > 0 && now < whole+recovers
 	}
-	for _, wt := range waiters {
-		whole, open := i.open(wt, waiters, states, kept)
+	l.kept = kept
+	for _, wt := range l.waiters {
+		whole, open := l.open(wt)
 		if !open {
 			continue
 		}
@@ -112,9 +119,9 @@ func (i *idle) look() {
 		switch {
 		case !ok:
 			since, i.excused[wt.owner] = now, 0
-		case handedOff, i.behindAbsent(wt, states):
+		case handedOff, l.behindAbsent(wt):
 			since += step
-		case i.excused[wt.owner] < i.blocks() && i.behindCutOff(wt, waiters, states, kept):
+		case i.excused[wt.owner] < i.blocks() && l.behindCutOff(wt):
 			since += step
 			i.excused[wt.owner] += step
 		}
@@ -124,8 +131,8 @@ func (i *idle) look() {
 		i.since[wt.owner] = since
 		free := now - since
 		if i.longest < freeFor && free >= freeFor {
-			i.w.find(Free, "client %d, owner %s, could have the key since %.6f, and still waits at %.6f",
-				wt.p.c.index, short(wt.owner), since.Seconds(), now.Seconds())
+			i.w.find(Free, "%v, owner %s, could have the key since %.6f, and still waits at %.6f",
+				wt.p, short(wt.owner), since.Seconds(), now.Seconds())
 			i.w.trace.add("%v %s COULD HAVE THE KEY", wt.p, wt.owner)
 		}
 		i.longest = max(i.longest, free)
@@ -135,13 +142,15 @@ func (i *idle) look() {
 // behindAbsent reports whether a waiter is behind a place whose owner cannot claim the
 // key: it is cut off from that node, or gave up while its client is, or the place was made by a
 // request that arrived after the node had forgotten its owner's release. Each such place lasts for its patience.
-func (i *idle) behindAbsent(wt waiter, states []state) bool {
-	leftovers := i.w.plan.Network.LateBy > driver.LateRequest
-	return slices.ContainsFunc(states, func(s state) bool {
+func (l *look) behindAbsent(wt waiter) bool {
+	leftovers := l.w.plan.Network.LateBy > driver.LateRequest
+	return slices.ContainsFunc(l.states, func(s state) bool {
 		nobody := slices.IndexFunc(s.queue, func(o string) bool {
-			reaches, waits := s.live[o]
-			c := i.asked[o]
-			return waits && !reaches || !waits && (leftovers || c != nil && !i.w.joined(c, s.node))
+			if i := slices.IndexFunc(l.waiters, func(w waiter) bool { return w.owner == o }); i >= 0 {
+				return !l.w.joined(l.waiters[i].p.c, s.node)
+			}
+			c := l.asked[o]
+			return leftovers || c != nil && !l.w.joined(c, s.node)
 		})
 		return 0 <= nobody && nobody < slices.Index(s.queue, wt.owner)
 	})
@@ -149,12 +158,12 @@ func (i *idle) behindAbsent(wt waiter, states []state) bool {
 
 // behindCutOff reports whether one that reads is behind a waiting writer that cannot get a majority itself, and
 // that is cut off from a node.
-func (i *idle) behindCutOff(wt waiter, all []waiter, states []state, kept map[string]bool) bool {
-	return wt.shared && slices.ContainsFunc(all, func(o waiter) bool {
-		if o.shared || !kept[o.owner] || !slices.ContainsFunc(i.w.nodes, func(n *node) bool { return !i.w.joined(o.p.c, n) }) {
+func (l *look) behindCutOff(wt waiter) bool {
+	return wt.shared && slices.ContainsFunc(l.waiters, func(o waiter) bool {
+		if o.shared || !l.kept[o.owner] || !slices.ContainsFunc(l.w.nodes, func(n *node) bool { return !l.w.joined(o.p.c, n) }) {
 			return false
 		}
-		return slices.ContainsFunc(states, func(s state) bool {
+		return slices.ContainsFunc(l.states, func(s state) bool {
 			at := slices.Index(s.queue, o.owner)
 			return 0 <= at && at < slices.Index(s.queue, wt.owner)
 		})
@@ -168,18 +177,14 @@ func (i *idle) blocks() time.Duration { return slices.Max(i.w.plan.TTLs) + i.w.p
 func (i *idle) noteApart(now time.Duration) {
 	for _, c := range i.w.clients {
 		for _, n := range i.w.nodes {
-			if !n.up() || !i.w.joined(c, n) || !i.w.network().healthy() {
+			n.mu.Lock()
+			up := n.down == 0 && n.stopped == 0
+			n.mu.Unlock()
+			if !up || !i.w.joined(c, n) || !i.w.network().healthy() {
 				i.apart[way{c, n}] = now
 			}
 		}
 	}
-}
-
-// up reports whether the node answers.
-func (n *node) up() bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.down == 0 && n.stopped == 0
 }
 
 // applies reports whether the bound applies now: messages arrive promptly, and no
@@ -201,15 +206,6 @@ func (w Network) healthy() bool {
 	return w.Lost == 0 && w.Late == 0 && w.Reset == 0 && w.SlowBy <= 30*time.Millisecond
 }
 
-// live returns the owners that wait, and whether each reaches the node to withdraw its vote.
-func (i *idle) live(waiters []waiter, n *node) map[string]bool {
-	live := make(map[string]bool, len(waiters))
-	for _, wt := range waiters {
-		live[wt.owner] = i.w.joined(wt.p.c, n)
-	}
-	return live
-}
-
 // joined reports whether a client and a node reach each other.
 func (w *world) joined(c *client, n *node) bool { return !w.cut(CutOut, c, n) && !w.cut(CutIn, c, n) }
 
@@ -221,14 +217,14 @@ type state struct {
 	reads     bool     // and all that have it only read
 	waits     []string // the waiting owners that have it there
 	queue     []string // the waiters there
-	live      map[string]bool
-	handedOff bool // it was handed off to an owner that does not wait, and has not claimed it
+	handedOff bool     // it was handed off to an owner that does not wait, and has not claimed it
 }
 
 // state inspects a copy of the node, because inspecting the node itself may hand the key off.
-func (n *node) state(live map[string]bool) (s state) {
+func (l *look) state(n *node) state {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	s := state{node: n, reads: true}
 	if n.down > 0 || n.stopped > 0 {
 		return s
 	}
@@ -241,12 +237,12 @@ func (n *node) state(live map[string]bool) (s state) {
 	if err != nil {
 		panic(err)
 	}
-	s.reads, s.live = true, live
 	for _, h := range info.Queue {
 		s.queue = append(s.queue, h.Owner)
 	}
 	for _, h := range info.Holders {
-		if live[h.Holder.Owner] {
+		wt := slices.IndexFunc(l.waiters, func(w waiter) bool { return w.owner == h.Holder.Owner })
+		if wt >= 0 && l.w.joined(l.waiters[wt].p.c, n) { // it can withdraw its vote
 			s.waits = append(s.waits, h.Holder.Owner)
 		} else {
 			s.used = true
@@ -257,25 +253,22 @@ func (n *node) state(live map[string]bool) (s state) {
 	return s
 }
 
-// open reports whether a majority would vote for a waiter, and when that majority was last not whole for its client. kept are the
-// waiters that cannot get a majority themselves, whose votes are therefore not available.
-func (i *idle) open(wt waiter, all []waiter, states []state, kept map[string]bool) (whole time.Duration, open bool) {
-	beside := wt.shared // it may share with other readers, unless a waiter before it may want to write
-	for _, o := range all {
-		beside = beside && o.shared
-	}
+// open reports whether a majority would vote for a waiter, and when that majority was last not whole for its client.
+func (l *look) open(wt waiter) (whole time.Duration, open bool) {
+	// It may share with other readers, unless a waiter before it may want to write.
+	beside := !slices.ContainsFunc(l.waiters, func(o waiter) bool { return !o.shared })
 	var votes []time.Duration // when each was last out of reach
-	for n, s := range states {
-		blocked := slices.ContainsFunc(s.waits, func(o string) bool { return o != wt.owner && kept[o] })
-		if s.votes && !blocked && (!s.used || beside && s.reads) && i.w.joined(wt.p.c, i.w.nodes[n]) {
-			votes = append(votes, i.apart[way{wt.p.c, i.w.nodes[n]}])
+	for _, s := range l.states {
+		blocked := slices.ContainsFunc(s.waits, func(o string) bool { return o != wt.owner && l.kept[o] })
+		if s.votes && !blocked && (!s.used || beside && s.reads) && l.w.joined(wt.p.c, s.node) {
+			votes = append(votes, l.apart[way{wt.p.c, s.node}])
 		}
 	}
-	if len(votes) <= len(states)/2 {
+	if len(votes) <= len(l.states)/2 {
 		return 0, false
 	}
 	slices.Sort(votes)
-	return votes[len(states)/2], true
+	return votes[len(l.states)/2], true
 }
 
 // waits returns the client's owner in the queue, if the client runs.

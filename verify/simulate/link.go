@@ -95,10 +95,10 @@ func (l *link) carry(f fate, cut FaultKind, arrive func(first bool)) {
 		return
 	}
 	if !f.Lost {
-		l.p.c.w.after(f.Out, func() { arrive(true) })
+		time.AfterFunc(f.Out, func() { arrive(true) })
 	}
 	if f.Again > 0 {
-		l.p.c.w.after(f.Again, func() { arrive(false) })
+		time.AfterFunc(f.Again, func() { arrive(false) })
 	}
 }
 
@@ -129,9 +129,10 @@ func exchange[T any](ctx context.Context, l *link, op string, r any, do func(s b
 				a.V, a.Err = do(l.n.serves)
 			}
 			w.messages.Add(1)
-			w.trace.add("    %v -> node %d (%+.3fs): %s %+v, first %v: %+v", l.p, l.n.index, time.Until(l.n.clock.now()).Seconds(), op, r, first, a)
+			ahead := time.Until(l.n.clock.now()).Seconds()
+			w.trace.add("    %v -> node %d (%+.3fs): %s %+v, first %v: %+v", l.p, l.n.index, ahead, op, r, first, a)
 			if first && !f.NoReply {
-				w.after(f.In, func() {
+				time.AfterFunc(f.In, func() {
 					if !l.cut(CutIn) {
 						got <- a
 					}
@@ -140,14 +141,14 @@ func exchange[T any](ctx context.Context, l *link, op string, r any, do func(s b
 		})
 	})
 	if f.Reset > 0 {
-		w.after(f.Reset, func() { got <- answer[T]{Err: errReset} })
+		time.AfterFunc(f.Reset, func() { got <- answer[T]{Err: errReset} })
 	}
 	var a answer[T]
 	select {
 	case a = <-got:
 	case <-ctx.Done():
 		a.Err = ctx.Err()
-	case <-l.p.ended:
+	case <-l.p.ctx.Done():
 		return none, errDead
 	}
 	if err := l.p.awake(); err != nil {

@@ -21,11 +21,6 @@ type clock struct {
 	rate float64 // seconds per second, less 1
 }
 
-func newClock(ahead time.Duration, rate float64) *clock {
-	now := time.Now()
-	return &clock{at: now, wall: now.Add(ahead), rate: rate}
-}
-
 func (c *clock) now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -38,13 +33,10 @@ func (c *clock) read() time.Time {
 }
 
 // set steps the clock, and changes its rate.
-func (c *clock) set(by time.Duration, rate func(float64) float64) {
+func (c *clock) set(by time.Duration, rate float64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.wall, c.at = c.read().Add(by), time.Now()
-	if rate != nil {
-		c.rate = rate(c.rate)
-	}
+	c.wall, c.at, c.rate = c.read().Add(by), time.Now(), rate
 }
 
 // node is one store, as a process on a machine of its own.
@@ -65,7 +57,7 @@ type node struct {
 var errRefused = errors.New("simulated: connection refused")
 
 func newNode(w *world, i int) *node {
-	n := &node{w: w, index: i, clock: newClock(w.plan.Offsets[i], w.plan.Rates[i])}
+	n := &node{w: w, index: i, clock: &clock{at: w.began, wall: w.began.Add(w.plan.Offsets[i]), rate: w.plan.Rates[i]}}
 	n.store = n.newStore()
 	n.serves = broken.New(n.store, w.variant.node)
 	return n
@@ -100,7 +92,7 @@ func (n *node) stop(d time.Duration) {
 	n.mu.Lock()
 	n.stopped++
 	n.mu.Unlock()
-	n.w.after(d, n.resume)
+	time.AfterFunc(d, n.resume)
 }
 
 // resume carries out what arrived meanwhile, in random order.
@@ -140,8 +132,8 @@ func (n *node) restart(f Fault) {
 		from = n.store.Snapshot()
 	}
 	n.mu.Unlock()
-	n.clock.set(f.By, nil)
-	n.w.after(f.For, func() {
+	n.clock.set(f.By, n.clock.rate)
+	time.AfterFunc(f.For, func() {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		n.store.Restart(from)

@@ -69,11 +69,11 @@ type Promise int
 // The promises.
 const (
 	Exclusion Promise = iota // no two clients rely on the key at one instant, unless both only read
-	Fences                   // they rise, and no two owners have the same
-	Register                 // that compares fences, refuses no holder whose lease is valid
+	Fences                   // are above those granted before the request was sent; those of readers have no order among themselves
+	Register                 // that compares fences refuses no holder whose lease is valid
 	Told                     // a writer is, of one before it that did not finish; by one store alone
 	Progress                 // every client acquires the key
-	Free                     // the key is not, beside a waiter, for longer than documented
+	Free                     // the key is not, beside a waiter that could have it, for longer than documented
 	Said                     // is what a story is about
 	Reached                  // is what a story needs to be about it
 	promises

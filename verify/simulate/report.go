@@ -19,7 +19,6 @@ type Report struct {
 
 	Holds, Lost, Messages int
 	Entered               int           // holds that began with a message, without a Try
-	Unclaimed             int           // those of them that ended without a release, and were never renewed
 	Refused               int           // writes that the register refused
 	Waited                time.Duration // the longest wait for a turn after the faults
 	Free                  time.Duration // the longest time for which a waiter could have had the key
@@ -31,17 +30,14 @@ func (w *world) judge() *Report {
 	holds := w.history.Holds()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	r := &Report{Plan: w.plan, Found: w.found, Holds: len(holds), Lost: int(w.lost.Load()), Messages: int(w.messages.Load()), Refused: len(w.refused),
-		Waited: w.waited, Free: w.idle.longest, trace: w.trace}
+	r := &Report{Plan: w.plan, Found: w.found, Holds: len(holds), Lost: int(w.lost.Load()), Messages: int(w.messages.Load()),
+		Refused: len(w.refused), Waited: w.waited, Free: w.idle.longest, trace: w.trace}
 	for i := range holds {
 		holds[i].Owner = holds[i].Since(w.began) // as the trace says when
 	}
 	for _, h := range w.holds {
 		if h.entered {
 			r.Entered++
-		}
-		if h.entered && h.Cut && !h.claimed {
-			r.Unclaimed++
 		}
 	}
 	r.Found[Exclusion] = history.Overlaps(holds)
@@ -66,8 +62,8 @@ func (w *world) judge() *Report {
 func (r *Report) String() string {
 	p := *r.Plan
 	p.Faults = nil // they are in the trace
-	return fmt.Sprintf("%+v\n%d holds, %d of them entered (%d ended unclaimed), %d lost, %d messages, %d writes refused; the last turn came %v after the faults; free beside a waiter for %v\n%s",
-		p, r.Holds, r.Entered, r.Unclaimed, r.Lost, r.Messages, r.Refused, r.Waited, r.Free, strings.Join(r.Violations, "\n"))
+	return fmt.Sprintf("%+v\n%d holds, %d of them entered, %d lost, %d messages, %d writes refused; ", p, r.Holds, r.Entered, r.Lost, r.Messages, r.Refused) +
+		fmt.Sprintf("the last turn came %v after the faults; free beside a waiter for %v\n%s", r.Waited, r.Free, strings.Join(r.Violations, "\n"))
 }
 
 // columns are the columns of the table.

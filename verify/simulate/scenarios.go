@@ -41,14 +41,14 @@ var scenarios = []scenario{
 // lones are the kinds of schedule for one store alone. The last two break an assumption.
 var lones = []scenario{
 	{"lone, calm", 1, func(*generator) {}},
-	{"lone, messages", 3, func(g *generator) { g.stormLone() }},
+	{"lone, messages", 3, func(g *generator) { g.storm() }},
 	{"lone, partitions", 2, func(g *generator) { g.some(6, g.cut) }},
 	{"lone, clients", 3, func(g *generator) { g.some(5, g.pause); g.some(2, g.crash) }},
 	{"lone, clocks within bounds", 3, func(g *generator) { g.slew(); g.some(3, g.stepBack); g.some(2, g.stepLittle) }},
 	{"lone, restarts kept", 3, func(g *generator) { g.some(5, g.restartKept); g.some(2, g.stop) }},
-	{"lone, mixed", 6, func(g *generator) { g.mixedLone() }},
-	{"lone, clock forward", 2, func(g *generator) { g.mixedLone(); g.some(4, g.stepForward) }},
-	{"lone, restarts", 2, func(g *generator) { g.mixedLone(); g.some(4, g.restart) }},
+	{"lone, mixed", 6, func(g *generator) { g.mixed() }},
+	{"lone, clock forward", 2, func(g *generator) { g.mixed(); g.some(4, g.stepForward) }},
+	{"lone, restarts", 2, func(g *generator) { g.mixed(); g.some(4, g.restart) }},
 }
 
 // Scenarios returns the names of the scenarios.
@@ -181,6 +181,9 @@ func (g *generator) storm() {
 	if g.oneIn(8) {
 		g.p.Network.LateBy = 20 * time.Second
 	}
+	if g.p.Lone && g.oneIn(3) { // spurious hints
+		g.p.Network.Hints = g.between(20*time.Millisecond, 500*time.Millisecond)
+	}
 }
 
 func (g *generator) cut() {
@@ -253,9 +256,26 @@ func (g *generator) restartKept() {
 	g.add(f)
 }
 
-func (g *generator) stop() {
-	g.add(Fault{Kind: Stop, Node: g.node(), For: g.between(10*time.Millisecond, 4*time.Second)})
+// one adds a fault of a node or a client, which lasts, or steps a clock, by a time between two.
+func (g *generator) one(kind FaultKind, least, most time.Duration) {
+	f := Fault{Kind: kind, For: g.between(least, most)}
+	switch kind {
+	case Pause, Crash:
+		f.Client = g.client()
+	case Step:
+		f.Node, f.By, f.For = g.node(), f.For, 0
+	default:
+		f.Node = g.node()
+	}
+	g.add(f)
 }
+
+func (g *generator) stop()        { g.one(Stop, 10*time.Millisecond, 4*time.Second) }
+func (g *generator) stepBack()    { g.one(Step, -2*time.Second, -time.Millisecond) }
+func (g *generator) stepLittle()  { g.one(Step, time.Millisecond, time.Millisecond) }
+func (g *generator) stepForward() { g.one(Step, 50*time.Millisecond, 4*time.Second) }
+func (g *generator) pause()       { g.one(Pause, 10*time.Millisecond, 6*time.Second) }
+func (g *generator) crash()       { g.one(Crash, 10*time.Millisecond, 3*time.Second) }
 
 // slew gives every node's clock a rate within the drift that leases allow for.
 func (g *generator) slew() {
@@ -267,18 +287,6 @@ func (g *generator) slew() {
 		g.p.Rates[n] = 2*most*g.Float64() - most
 	}
 	g.add(Fault{Kind: Rate, Node: g.node(), Rate: 2*most*g.Float64() - most})
-}
-
-func (g *generator) stepBack() {
-	g.add(Fault{Kind: Step, Node: g.node(), By: -g.between(time.Millisecond, 2*time.Second)})
-}
-
-func (g *generator) stepLittle() {
-	g.add(Fault{Kind: Step, Node: g.node(), By: time.Millisecond})
-}
-
-func (g *generator) stepForward() {
-	g.add(Fault{Kind: Step, Node: g.node(), By: g.between(50*time.Millisecond, 4*time.Second)})
 }
 
 // allForward steps most nodes' clocks forward at nearly the same moment.
@@ -316,18 +324,14 @@ func (g *generator) far() {
 	}
 }
 
-func (g *generator) pause() {
-	g.add(Fault{Kind: Pause, Client: g.client(), For: g.between(10*time.Millisecond, 6*time.Second)})
-}
-
-func (g *generator) crash() {
-	g.add(Fault{Kind: Crash, Client: g.client(), For: g.between(10*time.Millisecond, 3*time.Second)})
-}
-
 // mixed combines many faults, all of which leases and fences tolerate.
 func (g *generator) mixed() {
+	restart := g.restart
+	if g.p.Lone {
+		restart = g.restartKept
+	}
 	g.storm()
-	for _, do := range []func(){g.cut, g.restart, g.stop, g.stepBack, g.pause, g.crash} {
+	for _, do := range []func(){g.cut, restart, g.stop, g.stepBack, g.pause, g.crash} {
 		if !g.oneIn(3) {
 			g.some(3, do)
 		}
@@ -335,28 +339,7 @@ func (g *generator) mixed() {
 	if g.oneIn(2) {
 		g.slew()
 	}
-	if g.oneIn(4) {
+	if !g.p.Lone && g.oneIn(4) {
 		g.together(1 + g.IntN(g.p.Nodes))
-	}
-}
-
-// stormLone makes the network unreliable, and some hints spurious.
-func (g *generator) stormLone() {
-	g.storm()
-	if g.oneIn(3) {
-		g.p.Network.Hints = g.between(20*time.Millisecond, 500*time.Millisecond)
-	}
-}
-
-// mixedLone combines many faults, all of which one store alone tolerates.
-func (g *generator) mixedLone() {
-	g.stormLone()
-	for _, do := range []func(){g.cut, g.restartKept, g.stop, g.stepBack, g.pause, g.crash} {
-		if !g.oneIn(3) {
-			g.some(3, do)
-		}
-	}
-	if g.oneIn(2) {
-		g.slew()
 	}
 }

@@ -139,7 +139,7 @@ func (c *client) act(verb string, more []string) (err error) {
 		c.late.in.Store(int64(by))
 	case "sends":
 		c.late.out.Store(int64(by))
-		c.w.after(500*time.Millisecond, func() { c.late.out.Store(0) })
+		time.AfterFunc(500*time.Millisecond, func() { c.late.out.Store(0) })
 	default:
 		return fmt.Errorf("a client cannot %q", verb)
 	}

@@ -102,9 +102,6 @@ func admit(s *memdriver.Store, maxTTL time.Duration) {
 // now returns the time since the run began.
 func (w *world) now() time.Duration { return time.Since(w.began) }
 
-// after calls do later, unless the run ends before.
-func (w *world) after(d time.Duration, do func()) { time.AfterFunc(d, do) }
-
 // over reports whether the faults have ended.
 func (w *world) over() bool {
 	select {
@@ -132,7 +129,7 @@ func (w *world) faults() {
 	}
 	time.Sleep(w.plan.FaultsEnd - w.now())
 	for _, n := range w.nodes {
-		n.clock.set(0, func(float64) float64 { return 0 })
+		n.clock.set(0, 0)
 	}
 	w.trace.add("THE FAULTS ARE OVER")
 	close(w.faultsOver)
@@ -149,13 +146,13 @@ func (w *world) inject(f Fault) {
 	case Stop:
 		w.nodes[f.Node].stop(f.For)
 	case Step:
-		w.nodes[f.Node].clock.set(f.By, nil)
+		w.nodes[f.Node].clock.set(f.By, w.nodes[f.Node].clock.rate)
 	case Rate:
-		w.nodes[f.Node].clock.set(0, func(float64) float64 { return f.Rate })
+		w.nodes[f.Node].clock.set(0, f.Rate)
 	case CutOut, CutIn, Reject:
 		id := cutID{f.Kind, f.Client, f.Node}
 		w.cutBy(id, 1)
-		w.after(f.For, func() { w.cutBy(id, -1) })
+		time.AfterFunc(f.For, func() { w.cutBy(id, -1) })
 	case Pause:
 		w.clients[f.Client].pause(f.For)
 	case Crash:
@@ -181,13 +178,6 @@ func (w *world) find(p Promise, format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.found[p] = append(w.found[p], fmt.Sprintf(format, args...))
-}
-
-// waitedFor records how long a last turn took.
-func (w *world) waitedFor(took time.Duration) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.waited = max(w.waited, took)
 }
 
 // grants returns how many leases there were.
