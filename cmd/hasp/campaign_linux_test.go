@@ -175,8 +175,8 @@ func (r *round) draw() {
 func (r *round) play() {
 	t := r.t
 	opened(t, r.dir, 0o777)
+	r.fifo("gate")
 	for _, name := range []string{"gate", "never"} {
-		r.fifo(name)
 		must(t, os.Chmod(filepath.Join(r.dir, name), 0o666))
 	}
 	must(t, os.WriteFile(filepath.Join(r.dir, "beat"), []byte(beating), 0o644))

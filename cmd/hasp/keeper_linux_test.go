@@ -21,7 +21,7 @@ func TestAcquireLost(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, s *sandbox) {
 		p := s.script("sh", `hasp acquire --ttl 5s --grace 1s k || exit; hasp held --print owner k >owner
-sh -c 'trap "" TERM; echo $$ >stubborn; while :; do sleep 0.01; done' & echo $! >job; sleep 1000; echo >went-on`)
+sh -c 'trap "" TERM; echo $$ >stubborn; while :; do read x <>never; done' & echo $! >job; sleep 1000; echo >went-on`)
 		stubborn := number(t, s.read("stubborn"))
 		s.exits(0, "break", "k", "--owner", s.read("owner"), "--yes")
 		p.ends(-1) // by TERM

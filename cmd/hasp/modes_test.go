@@ -17,7 +17,7 @@ import (
 
 // waits is a command that prints what it sees of its lock, and never ends by
 // itself.
-const waits = `echo "$HASP_FENCE slot=$HASP_SLOT abandoned=$HASP_ABANDONED" >$0; while :; do sleep 0.01; done`
+const waits = `echo "$HASP_FENCE slot=$HASP_SLOT abandoned=$HASP_ABANDONED" >$0; while :; do read x <>never; done`
 
 // A reader that was killed with -9 keeps a writer waiting for its TTL and no
 // longer, and leaves nothing to repair.
@@ -91,7 +91,7 @@ func TestElectionOutlivesTheStore(t *testing.T) {
 	t.Parallel()
 	server := testserver.Redis(t)
 	s := newSandbox(t, "redis://"+server.Addr())
-	p := s.hasp("elect", "--ttl", ttl, "k", "--", "sh", "-c", `echo $HASP_FENCE >>leads; while :; do sleep 0.01; done`)
+	p := s.hasp("elect", "--ttl", ttl, "k", "--", "sh", "-c", `echo $HASP_FENCE >>leads; while :; do read x <>never; done`)
 	s.read("leads")
 	server.Kill()
 	p.says(`^hasp: LOST "k": not renewed in time`)

@@ -23,7 +23,8 @@ import (
 	"github.com/hasplock/hasp/internal/testserver"
 )
 
-// sandbox is a directory and a store for hasp processes.
+// sandbox is a directory and a store for hasp processes. From its fifo "never" a command that is to run on
+// reads: a shell that starts one sleep after another instead keeps a busy machine busier.
 type sandbox struct {
 	t     testing.TB
 	dir   string
@@ -31,7 +32,9 @@ type sandbox struct {
 }
 
 func newSandbox(t testing.TB, store string) *sandbox {
-	return &sandbox{t: t, dir: t.TempDir(), store: store}
+	s := &sandbox{t: t, dir: t.TempDir(), store: store}
+	s.fifo("never")
+	return s
 }
 
 // onEach runs a test on each engine.

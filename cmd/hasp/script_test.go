@@ -153,7 +153,7 @@ func runScripts(t *testing.T, dirs []string, url func(work string) string) {
 				e.Values[processesKey{}] = p
 				e.Values[serversKey{}] = &servers{t: t}
 				e.Defer(p.end)
-				return nil
+				return syscall.Mkfifo(filepath.Join(e.WorkDir, "never"), 0o600) // as in every sandbox
 			},
 			Cmds: map[string]func(*testscript.TestScript, bool, []string){
 				"exits": exits, "start": start, "signal": sendSignal, "ends": ends, "await": await, "gone": gone, "fifo": fifo,

@@ -113,7 +113,7 @@ func (s *sandbox) touch(name string) {
 }
 
 // begins records that it began, and ends when the test tells it to.
-const begins = `echo "$0 $HASP_FENCE" >>begun; while ! test -e "enough-$0"; do sleep 0.02; done`
+const begins = `echo "$0 $HASP_FENCE" >>begun; while ! test -e "enough-$0"; do sleep 0.1; done`
 
 // hasp is stopped at some moment from its start on, until another has had the
 // key. Whatever it was doing, no command begins under a lease that has ended, and
@@ -205,7 +205,7 @@ func TestWithoutProc(t *testing.T) {
 	t.Parallel()
 	s := newSandbox(t, "redis://"+testserver.Redis(t).Addr())
 	p := s.inside("mount -t tmpfs none /proc && { sleep 1000 >/dev/null 2>&1 & echo $! >sibling; }", "run", "--ttl", ttl, "k", "--", "sh", "-c",
-		`trap "" TERM; echo $$ >pid; echo $HASP_OWNER >owner; while :; do sleep 0.01; done`)
+		`trap "" TERM; echo $$ >pid; echo $HASP_OWNER >owner; while :; do read x <>never; done`)
 	pid := number(t, s.read("pid"))
 	s.exits(0, "break", "k", "--owner", s.read("owner"), "--yes")
 	p.ends(124)
@@ -257,7 +257,7 @@ func TestProcOfAnotherNamespace(t *testing.T) {
 	s.link("hasp")
 	p := s.haspWith(func(cmd *exec.Cmd) { // the shell is process 1: hasp has another number
 		cmd.Path, cmd.Args = "/usr/bin/unshare", append([]string{"unshare", "-pf", "--kill-child", "sh", "-c", `./hasp "$@"; echo $? >status`}, cmd.Args...)
-	}, "run", "k", "--", "sh", "-c", `setsid sleep 1000 & trap "" TERM; echo $HASP_OWNER >owner; while :; do sleep 0.01; done`)
+	}, "run", "k", "--", "sh", "-c", `setsid sleep 1000 & trap "" TERM; echo $HASP_OWNER >owner; while :; do read x <>never; done`)
 	s.exits(0, "break", "k", "--owner", s.read("owner"), "--yes")
 	if status := s.read("status"); status != "124" {
 		t.Errorf("it ended with %s", status)

@@ -51,7 +51,7 @@ func TestUnreadLoss(t *testing.T) {
 		for _, output := range []string{"text", "json"} {
 			key := "k-" + output
 			p := s.unread("run", "-v", "-o", output, "--ttl", ttl, key, "--", "sh", "-c",
-				`trap "" TERM; echo $$ >pid-$0; echo $HASP_OWNER >owner-$0; while :; do sleep 0.01; done`, output)
+				`trap "" TERM; echo $$ >pid-$0; echo $HASP_OWNER >owner-$0; while :; do read x <>never; done`, output)
 			pid, owner := number(t, s.read("pid-"+output)), s.read("owner-"+output)
 			blocked(t, p.cmd.Process.Pid, 2)
 			s.exits(0, "break", key, "--owner", owner, "--yes")
@@ -69,7 +69,7 @@ func TestUnreadLossOfAStoppedServer(t *testing.T) {
 	t.Parallel()
 	server := testserver.Redis(t)
 	s := newSandbox(t, "redis://"+server.Addr())
-	p := s.unread("run", "--ttl", "3s", "k", "--", "sh", "-c", `trap "" TERM; echo $$ >pid; while :; do sleep 0.01; done`)
+	p := s.unread("run", "--ttl", "3s", "k", "--", "sh", "-c", `trap "" TERM; echo $$ >pid; while :; do read x <>never; done`)
 	pid := number(t, s.read("pid"))
 	server.Stop()
 	p.ends(124)
@@ -83,7 +83,7 @@ func TestUnreadLossOfAStoppedServer(t *testing.T) {
 func TestUnreadSignals(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, s *sandbox) {
-		p := s.unread("run", "-v", "k", "--", "sh", "-c", `exec 2>&-; trap "exit 7" TERM; echo >ready; while :; do sleep 0.01; done`)
+		p := s.unread("run", "-v", "k", "--", "sh", "-c", `exec 2>&-; trap "exit 7" TERM; echo >ready; while :; do read x <>never; done`)
 		s.read("ready")
 		blocked(t, p.cmd.Process.Pid, 2)
 		p.signal(syscall.SIGTERM)
@@ -134,7 +134,7 @@ func TestUnreadAtTheTerminal(t *testing.T) {
 	t.Parallel()
 	onTerminal(t, "Ctrl-S", func(t *testing.T, s *sandbox) {
 		sc := s.shell(t)
-		sc.run(`hasp run -v --ttl ` + ttl + ` k -- sh -c 'trap "" TERM; echo $PPID >hasp; echo $HASP_OWNER >owner; echo $$ >pid; while :; do sleep 0.01; done'; echo $? >code`)
+		sc.run(`hasp run -v --ttl ` + ttl + ` k -- sh -c 'trap "" TERM; echo $PPID >hasp; echo $HASP_OWNER >owner; echo $$ >pid; while :; do read x <>never; done'; echo $? >code`)
 		pid := number(t, s.read("pid"))
 		sc.expect("acquired")
 		sc.send(ctrlS)
@@ -151,7 +151,7 @@ func TestUnreadAtTheTerminal(t *testing.T) {
 	})
 	onTerminal(t, "Ctrl-S, and a signal", func(t *testing.T, s *sandbox) {
 		sc := s.shell(t)
-		sc.run(`hasp run -v k -- sh -c 'exec 2>&-; trap "exit 7" TERM; echo $PPID >hasp; while :; do sleep 0.01; done'; echo $? >code`)
+		sc.run(`hasp run -v k -- sh -c 'exec 2>&-; trap "exit 7" TERM; echo $PPID >hasp; while :; do read x <>never; done'; echo $? >code`)
 		hasp := number(t, s.read("hasp"))
 		sc.send(ctrlS)
 		sc.full()
