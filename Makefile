@@ -41,7 +41,7 @@ verify-quick: ## the schedules and the broken variants that make test runs, too
 
 overlap: ## for how long two believe that they hold a key, under hasp and other locks, in some 5 minutes; rewrites its table in docs/evidence.md
 	@scripts/servers
-	@go run ./verify/overlap -into docs/evidence.md
+	@go run ./verify/show overlap -into docs/evidence.md
 
 SEEDS = 100000
 

@@ -4,9 +4,11 @@
 package engines
 
 import (
+	"testing"
 	"time"
 
 	"github.com/hasplock/hasp/internal/admission"
+	"github.com/hasplock/hasp/internal/testserver"
 )
 
 // Kind is a kind of store.
@@ -38,24 +40,8 @@ var Kinds = []Kind{Etcd, Etcd3, ZooKeeper, ZooKeeper3, Postgres, MariaDB, SQLite
 // Replicated are those of Redis with replicas.
 var Replicated = []Kind{Sentinel, SentinelRecord, SentinelReplicas, Cluster, ClusterReplicas}
 
-// IsSentinel reports whether it is a master that Sentinels watch.
-func (k Kind) IsSentinel() bool { return k == Sentinel || k == SentinelRecord || k == SentinelReplicas }
-
 // IsCluster reports whether it is a Redis Cluster.
 func (k Kind) IsCluster() bool { return k == Cluster || k == ClusterReplicas }
-
-// Servers returns how many there are; 0: a file.
-func (k Kind) Servers() int {
-	switch k {
-	case Etcd3, ZooKeeper3, Redlock:
-		return 3
-	case SQLite:
-		return 0
-	case Sentinel, SentinelRecord, SentinelReplicas, Cluster, ClusterReplicas: // a master, two replicas, three Sentinels; or three of each
-		return 6
-	}
-	return 1
-}
 
 // RecordTTL is the largest TTL of a node record here.
 const RecordTTL = 2 * time.Second
@@ -64,21 +50,52 @@ const RecordTTL = 2 * time.Second
 // most.
 const Session = RecordTTL * 3 / 2
 
-// Lingers returns for how much longer than a TTL a key may be nobody's, as docs/engines.md says: the store keeps what nobody
-// renews, or is held back after a failover.
-func (k Kind) Lingers() time.Duration {
-	switch k {
-	case Etcd, Etcd3: // newcomers share leases of a second more, and etcd looks every half second
-		return 2 * time.Second
-	case ZooKeeper, ZooKeeper3: // the session's time-out, which counts from the last ping, and what a server rounds it up by
-		return Session
-	case SentinelRecord:
-		return admission.Wait(RecordTTL)
-	}
-	return 0
-}
+// Servers returns how many there are; 0: a file.
+func (k Kind) Servers() int { return k.engine().servers }
+
+// Lingers returns for how much longer than a TTL a key may be held by no client, as docs/engines.md says: the store keeps what no
+// client renews, or is held back after a failover.
+func (k Kind) Lingers() time.Duration { return k.engine().lingers }
 
 // Tells reports whether the driver hears by itself that a lease is over.
-func (k Kind) Tells() bool {
-	return k == Etcd || k == Etcd3 || k == ZooKeeper || k == ZooKeeper3
+func (k Kind) Tells() bool { return k.engine().tells }
+
+// engine is what differs between kinds. The servers of start are those that env is for, such as a testserver.Clock's.
+type engine struct {
+	servers int
+	lingers time.Duration
+	tells   bool
+	start   func(s *Store, env []string)
+	open    func(addrs []string, ttl time.Duration) (*Conn, error)
+}
+
+// etcdLingers: newcomers share leases of a second more, and etcd looks every half second.
+const etcdLingers = 2 * time.Second
+
+func (k Kind) engine() engine {
+	switch k {
+	case Etcd:
+		return engine{1, etcdLingers, true, one(func(t testing.TB, _ []string, _ ...string) *testserver.Server { return testserver.Etcd(t, quick...) }), openEtcd}
+	case Etcd3:
+		return engine{3, etcdLingers, true, startEtcds, openEtcd}
+	case ZooKeeper: // a session's time-out counts from the last ping, and a server rounds it up
+		return engine{1, Session, true, one(testserver.ZooKeeperIn), openZooKeeper}
+	case ZooKeeper3:
+		return engine{3, Session, true, startZooKeepers, openZooKeeper}
+	case Postgres:
+		return engine{1, 0, false, one(testserver.PostgresIn), openPostgres}
+	case MariaDB:
+		return engine{1, 0, false, one(testserver.MariaDBIn), openMariaDB}
+	case SQLite:
+		return engine{0, 0, false, startFile, openSQLite}
+	case Redis:
+		return engine{1, 0, false, one(testserver.RedisIn), openRedis}
+	case Redlock:
+		return engine{3, 0, false, startRedises, openRedlock}
+	}
+	e := engine{6, 0, false, startGroup, k.openReplicated} // a master, two replicas, three Sentinels; or three of each
+	if k == SentinelRecord {
+		e.lingers = admission.Wait(RecordTTL)
+	}
+	return e
 }

@@ -8,7 +8,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
@@ -32,14 +31,11 @@ import (
 // Conn is a driver with the connections that it uses.
 type Conn struct {
 	driver.Driver
-	disconnect func() error
+	Disconnect func() error // closes the connections alone, of a driver that is closed elsewhere
 }
 
-// Disconnect closes the connections alone, of a driver that somebody else closes.
-func (c *Conn) Disconnect() error { return c.disconnect() }
-
 // Close closes both.
-func (c *Conn) Close() error { return errors.Join(c.Driver.Close(), c.disconnect()) }
+func (c *Conn) Close() error { return errors.Join(c.Driver.Close(), c.Disconnect()) }
 
 const (
 	// dialLimit bounds a connect, above what it takes on a busy machine.
@@ -56,35 +52,10 @@ func Open(k Kind, addrs []string) (*Conn, error) { return OpenFor(k, addrs, Reco
 
 // OpenFor is Open for leases of another TTL, which counts for the sessions of ZooKeeper.
 func OpenFor(k Kind, addrs []string, ttl time.Duration) (*Conn, error) {
-	switch k {
-	case Etcd, Etcd3:
-		return openEtcd(addrs)
-	case ZooKeeper, ZooKeeper3:
-		c := zkdriver.Connect(addrs, &zkdriver.ConnOptions{SessionTimeout: ttl * 3 / 2})
-		return &Conn{zkdriver.New(c, nil), c.Close}, nil
-	case Postgres:
-		return OpenPostgres(addrs[0], pgx.QueryExecModeExec) // as the command has it
-	case MariaDB:
-		return openMariaDB(addrs[0])
-	case SQLite:
-		db, err := sql.Open("sqlite3", sqldriver.SQLiteDSN(addrs[0]))
-		if err != nil {
-			return nil, err
-		}
-		return &Conn{sqldriver.NewSQLite(db), db.Close}, nil
-	case Redis:
-		rdb := redis.NewClient(&redis.Options{Addr: addrs[0]})
-		return &Conn{redisdriver.New(rdb, nil), rdb.Close}, nil
-	case Redlock:
-		return openRedlock(addrs), nil
-	}
-	if slices.Contains(Replicated, k) {
-		return openReplicated(k, addrs), nil
-	}
-	return nil, fmt.Errorf("no store is called %q", k)
+	return k.engine().open(addrs, ttl)
 }
 
-func openEtcd(addrs []string) (*Conn, error) {
+func openEtcd(addrs []string, _ time.Duration) (*Conn, error) {
 	client, err := connectEtcd(addrs)
 	if err != nil {
 		return nil, err
@@ -102,7 +73,25 @@ func connectEtcd(addrs []string) (*clientv3.Client, error) {
 	})
 }
 
-func openRedlock(addrs []string) *Conn {
+func openZooKeeper(addrs []string, ttl time.Duration) (*Conn, error) {
+	c := zkdriver.Connect(addrs, &zkdriver.ConnOptions{SessionTimeout: ttl * 3 / 2})
+	return &Conn{zkdriver.New(c, nil), c.Close}, nil
+}
+
+func openSQLite(addrs []string, _ time.Duration) (*Conn, error) {
+	db, err := sql.Open("sqlite3", sqldriver.SQLiteDSN(addrs[0]))
+	if err != nil {
+		return nil, err
+	}
+	return &Conn{sqldriver.NewSQLite(db), db.Close}, nil
+}
+
+func openRedis(addrs []string, _ time.Duration) (*Conn, error) {
+	rdb := redis.NewClient(&redis.Options{Addr: addrs[0]})
+	return &Conn{redisdriver.New(rdb, nil), rdb.Close}, nil
+}
+
+func openRedlock(addrs []string, _ time.Duration) (*Conn, error) {
 	var nodes []driver.Node
 	var all []*redis.Client
 	for _, addr := range addrs {
@@ -114,7 +103,11 @@ func openRedlock(addrs []string) *Conn {
 			err = errors.Join(err, rdb.Close())
 		}
 		return err
-	}}
+	}}, nil
+}
+
+func openPostgres(addrs []string, _ time.Duration) (*Conn, error) {
+	return OpenPostgres(addrs[0], pgx.QueryExecModeExec) // as the command has it
 }
 
 // OpenPostgres is Open over a pool that sends its statements in this mode.
@@ -133,8 +126,8 @@ func OpenPostgres(addr string, mode pgx.QueryExecMode) (*Conn, error) {
 // database is what MariaDB's is called.
 const database = "locks"
 
-func openMariaDB(addr string) (*Conn, error) {
-	db, err := openMySQL(addr, database)
+func openMariaDB(addrs []string, _ time.Duration) (*Conn, error) {
+	db, err := openMySQL(addrs[0], database)
 	if err != nil {
 		return nil, err
 	}
@@ -157,11 +150,6 @@ func openMySQL(addr, name string) (*sql.DB, error) {
 
 // initialize makes the tables of a database.
 func initialize(ctx context.Context, k Kind, addr string) error {
-	switch k {
-	case Postgres, MariaDB:
-	default:
-		return nil
-	}
 	if k == MariaDB {
 		db, err := openMySQL(addr, "")
 		if err != nil {

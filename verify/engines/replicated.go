@@ -10,7 +10,6 @@ import (
 	"net"
 	"slices"
 	"strings"
-	"testing"
 	"time"
 
 	"github.com/hasplock/hasp"
@@ -46,25 +45,20 @@ type group struct {
 }
 
 // startGroup starts servers that keep what they were told when they are killed, and reach each other over links.
-func startGroup(t testing.TB, k Kind) *group {
+func startGroup(s *Store, _ []string) {
 	o := testserver.RedisGroup{Timeout: replaced, Linked: true, Args: []string{"--appendonly", "yes", "--appendfsync", "everysec"}}
-	if k.IsCluster() {
-		c := testserver.NewRedisCluster(t, masters, o)
-		return &group{servers: c, all: c.All(), cluster: c}
+	if s.Kind.IsCluster() {
+		c := testserver.NewRedisCluster(s.t, masters, o)
+		s.redis = &group{servers: c, all: c.All(), cluster: c}
+	} else {
+		if s.Kind == SentinelRecord {
+			o.Args = append(o.Args, "--min-replicas-to-write", "2", "--min-replicas-max-lag", "5") // as docs/engines.md says
+		}
+		c := testserver.NewRedisSentinel(s.t, o)
+		s.redis = &group{servers: c, all: slices.Concat(c.Redises(), c.Sentinels), sentinel: c}
 	}
-	if k == SentinelRecord {
-		o.Args = append(o.Args, "--min-replicas-to-write", "2", "--min-replicas-max-lag", "5") // as docs/engines.md says
-	}
-	c := testserver.NewRedisSentinel(t, o)
-	return &group{servers: c, all: slices.Concat(c.Redises(), c.Sentinels), sentinel: c}
-}
-
-// through returns where a client is told that each server is, and where it finds it instead.
-func (g *group) through(addr func(i int) string) (all []string) {
-	for i, s := range g.all {
-		all = append(all, g.Announced(s)+"="+addr(i))
-	}
-	return all
+	s.Servers, s.leader = s.redis.all, s.redis.leader
+	s.cut = func(member int, cut bool) { s.redis.Cut(s.Servers[member], cut) }
 }
 
 func (g *group) leader() int {
@@ -116,7 +110,7 @@ func (s *Store) Reshard(between func(step int)) {
 	s.t.Fatalf("%s: no other master has a replica", s.Kind)
 }
 
-func openReplicated(k Kind, addrs []string) *Conn {
+func (k Kind) openReplicated(addrs []string, _ time.Duration) (*Conn, error) {
 	at := map[string]string{}
 	var told []string
 	for _, a := range addrs {
@@ -132,26 +126,20 @@ func openReplicated(k Kind, addrs []string) *Conn {
 		d := net.Dialer{Timeout: dialLimit}
 		return d.DialContext(ctx, network, link)
 	}
+	o := &redisdriver.Options{Replicas: map[Kind]int{SentinelReplicas: 2, ClusterReplicas: 1}[k]}
 	if k.IsCluster() {
 		rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: told, Dialer: dial, ContextTimeoutEnabled: true,
 			MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}})
-		return &Conn{redisdriver.New(rdb, optionsOf(k)), rdb.Close}
+		return &Conn{redisdriver.New(rdb, o), rdb.Close}, nil
+	}
+	if !slices.Contains(Replicated, k) {
+		return nil, fmt.Errorf("no store is called %q", k)
 	}
 	rdb := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: testserver.MasterName, SentinelAddrs: told[len(told)-3:], Dialer: dial, ContextTimeoutEnabled: true})
 	if k == SentinelRecord {
-		return &Conn{redisdriver.NewNode(rdb, RecordTTL, nil), rdb.Close}
+		return &Conn{redisdriver.NewNode(rdb, RecordTTL, nil), rdb.Close}, nil
 	}
-	return &Conn{redisdriver.New(rdb, optionsOf(k)), rdb.Close}
-}
-
-func optionsOf(k Kind) *redisdriver.Options {
-	switch k {
-	case SentinelReplicas:
-		return &redisdriver.Options{Replicas: 2}
-	case ClusterReplicas:
-		return &redisdriver.Options{Replicas: 1}
-	}
-	return nil
+	return &Conn{redisdriver.New(rdb, o), rdb.Close}, nil
 }
 
 // admit admits a new server with a node record on behalf of the operator.

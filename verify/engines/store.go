@@ -10,7 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
+	"strings"
 	"testing"
 
 	"github.com/hasplock/hasp/internal/faultproxy"
@@ -23,9 +23,10 @@ import (
 type Store struct {
 	Kind    Kind
 	Servers []*testserver.Server
-	etcd    *testserver.EtcdCluster // of three members
-	file    string                  // of SQLite
-	redis   *group                  // with replicas
+	file    string // of SQLite
+	redis   *group // with replicas
+	leader  func() int
+	cut     func(member int, cut bool)
 	t       testing.TB
 }
 
@@ -36,37 +37,8 @@ var quick = []string{"--heartbeat-interval=50", fmt.Sprintf("--election-timeout=
 // testserver.Clock's, in their environment.
 func Start(t testing.TB, k Kind, env ...string) *Store {
 	t.Helper()
-	s := &Store{Kind: k, t: t}
-	one := func(server *testserver.Server) { s.Servers = []*testserver.Server{server} }
-	switch k {
-	case Etcd:
-		one(testserver.Etcd(t, quick...))
-	case Etcd3:
-		s.etcd = testserver.NewEtcdCluster(t, quick...)
-		s.Servers = s.etcd.Members
-	case ZooKeeper:
-		one(testserver.ZooKeeperIn(t, env))
-	case ZooKeeper3:
-		s.Servers = testserver.ZooKeepers(t, 3)
-	case Postgres:
-		one(testserver.PostgresIn(t, env))
-	case MariaDB:
-		one(testserver.MariaDBIn(t, env))
-	case Sentinel, SentinelRecord, SentinelReplicas, Cluster, ClusterReplicas:
-		s.redis = startGroup(t, k)
-		s.Servers = s.redis.all
-	case Redis:
-		one(testserver.RedisIn(t, env))
-	case Redlock:
-		for range k.Servers() {
-			s.Servers = append(s.Servers, testserver.Redis(t))
-		}
-	case SQLite:
-		dir, err := os.MkdirTemp("", "hasp-file-")
-		s.must(err)
-		t.Cleanup(func() { _ = os.RemoveAll(dir) })
-		s.file = filepath.Join(dir, "locks.db")
-	}
+	s := &Store{Kind: k, t: t, leader: func() int { return 0 }}
+	k.engine().start(s, env)
 	switch k {
 	case Postgres, MariaDB:
 		s.must(initialize(t.Context(), k, s.Servers[0].Addr()))
@@ -74,6 +46,40 @@ func Start(t testing.TB, k Kind, env ...string) *Store {
 		s.must(admit(t.Context(), k, s.Addrs()))
 	}
 	return s
+}
+
+func one(server func(testing.TB, []string, ...string) *testserver.Server) func(*Store, []string) {
+	return func(s *Store, env []string) { s.Servers = []*testserver.Server{server(s.t, env)} }
+}
+
+func startEtcds(s *Store, _ []string) {
+	c := testserver.NewEtcdCluster(s.t, quick...)
+	s.Servers, s.leader = c.Members, func() int { return c.Leader() }
+	s.cut = func(member int, cut bool) {
+		if cut {
+			c.Cut(member)
+		} else {
+			c.Heal(member)
+		}
+	}
+}
+
+func startZooKeepers(s *Store, _ []string) {
+	s.Servers = testserver.ZooKeepers(s.t, 3)
+	s.leader = func() int { return testserver.ZooKeeperLeader(s.t, s.Servers) }
+}
+
+func startRedises(s *Store, _ []string) {
+	for range s.Kind.Servers() {
+		s.Servers = append(s.Servers, testserver.Redis(s.t))
+	}
+}
+
+func startFile(s *Store, _ []string) {
+	dir, err := os.MkdirTemp("", "hasp-file-")
+	s.must(err)
+	s.t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	s.file = filepath.Join(dir, "locks.db")
 }
 
 func (s *Store) must(err error) {
@@ -84,15 +90,25 @@ func (s *Store) must(err error) {
 }
 
 // Addrs returns where the servers are; of SQLite, the file.
-func (s *Store) Addrs() (all []string) {
+func (s *Store) Addrs() []string {
+	return s.through(func(i int) string { return s.Servers[i].Addr() })
+}
+
+// Through returns where a client finds the servers that is to use these links.
+func (s *Store) Through(links []*faultproxy.Proxy) []string {
+	return s.through(func(i int) string { return links[i].Addr() })
+}
+
+func (s *Store) through(addr func(i int) string) (all []string) {
 	if s.file != "" {
 		return []string{s.file}
 	}
-	if s.redis != nil {
-		return s.redis.through(func(i int) string { return s.Servers[i].Addr() })
-	}
-	for _, server := range s.Servers {
-		all = append(all, server.Addr())
+	for i, server := range s.Servers {
+		at := addr(i)
+		if s.redis != nil { // where a client is told that it is, and where the client finds it instead
+			at = s.redis.Announced(server) + "=" + at
+		}
+		all = append(all, at)
 	}
 	return all
 }
@@ -107,33 +123,8 @@ func (s *Store) Links(t testing.TB) (all []*faultproxy.Proxy) {
 	return all
 }
 
-// Through returns where a client finds the servers that is to use these links.
-func (s *Store) Through(links []*faultproxy.Proxy) (addrs []string) {
-	if s.file != "" {
-		return s.Addrs()
-	}
-	if s.redis != nil {
-		return s.redis.through(func(i int) string { return links[i].Addr() })
-	}
-	for _, l := range links {
-		addrs = append(addrs, l.Addr())
-	}
-	return addrs
-}
-
 // Leader returns which server leads now, once one does; of one, that one; of a cluster, the master of the key k0.
-func (s *Store) Leader() int {
-	if s.redis != nil {
-		return s.redis.leader()
-	}
-	switch s.Kind {
-	case Etcd3:
-		return s.etcd.Leader()
-	case ZooKeeper3:
-		return testserver.ZooKeeperLeader(s.t, s.Servers)
-	}
-	return 0
-}
+func (s *Store) Leader() int { return s.leader() }
 
 // Follower returns a server that follows the leader.
 func (s *Store) Follower() int {
@@ -143,21 +134,8 @@ func (s *Store) Follower() int {
 	return (s.Leader() + 1) % len(s.Servers)
 }
 
-// CanCut reports whether a member can be cut off from the others.
-func (s *Store) CanCut() bool { return s.etcd != nil }
-
 // Cut cuts a member off from the others, or ends that: clients still reach it.
-func (s *Store) Cut(member int, cut bool) {
-	if s.redis != nil {
-		s.redis.Cut(s.Servers[member], cut)
-		return
-	}
-	if cut {
-		s.etcd.Cut(member)
-	} else {
-		s.etcd.Heal(member)
-	}
-}
+func (s *Store) Cut(member int, cut bool) { s.cut(member, cut) }
 
 // Revoke revokes all leases of an etcd.
 func (s *Store) Revoke(ctx context.Context) error {
@@ -190,26 +168,10 @@ func (s *Store) Terminate(ctx context.Context) error {
 		return err
 	}
 	db.SetMaxOpenConns(1)
-	ids, err := connections(ctx, db)
-	for _, id := range ids {
-		_, _ = db.ExecContext(ctx, fmt.Sprintf("KILL %d", id)) // it may have ended
+	var ids string
+	err = db.QueryRowContext(ctx, "SELECT COALESCE(GROUP_CONCAT(id), '') FROM information_schema.processlist WHERE id <> CONNECTION_ID() AND db = ?", database).Scan(&ids)
+	for id := range strings.SplitSeq(ids, ",") {
+		_, _ = db.ExecContext(ctx, "KILL "+id) // it may have ended
 	}
 	return errors.Join(err, db.Close())
-}
-
-// connections lists those of others to a MariaDB.
-func connections(ctx context.Context, db *sql.DB) (ids []int64, err error) {
-	rows, err := db.QueryContext(ctx, "SELECT id FROM information_schema.processlist WHERE id <> CONNECTION_ID() AND db = ?", database)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var id int64
-		if err := rows.Scan(&id); err != nil {
-			return nil, err
-		}
-		ids = append(ids, id)
-	}
-	return slices.Clip(ids), rows.Err()
 }

@@ -59,9 +59,7 @@ func costs(flags *flag.FlagSet) func(*testserver.Program) []row {
 		}
 		text := costTable(all)
 		fmt.Print(text)
-		if *into != "" {
-			t.Must(page.Write(*into, "engines", text))
-		}
+		t.Must(page.Write(*into, "engines", text))
 		return nil
 	}
 }
@@ -71,13 +69,13 @@ func (c *candidate) measure(ctx context.Context) error {
 	var clients [2]*hasp.Client
 	waits := make(chan struct{}, 1)
 	for i := range clients {
-		d, disconnect, err := c.open()
+		conn, err := c.open()
 		if err != nil {
 			return err
 		}
-		defer func() { _ = disconnect() }()
-		c.traits = d.Traits()
-		clients[i], err = hasp.New(d, &hasp.Options{Observe: func(e hasp.Event) {
+		defer func() { _ = conn.Disconnect() }()
+		c.traits = conn.Traits()
+		clients[i], err = hasp.New(conn.Driver, &hasp.Options{Observe: func(e hasp.Event) {
 			if e.Kind == hasp.EventWaiting {
 				select {
 				case waits <- struct{}{}:

@@ -17,8 +17,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// opener connects one more driver, and says how to disconnect it.
-type opener func() (driver.Driver, func() error, error)
+// opener connects one more driver.
+type opener func() (*engines.Conn, error)
 
 // stores are all that hasp can use: by what a flag calls them, where many waiters are measured, and by their title in
 // the table of costs.
@@ -71,20 +71,14 @@ func opened(k engines.Kind, open func(addrs []string, ttl time.Duration) (*engin
 			}
 			addrs = store.Through(links)
 		}
-		return func() (driver.Driver, func() error, error) {
-			c, err := open(addrs, p.ttl)
-			if err != nil {
-				return nil, nil, err
-			}
-			return c.Driver, c.Disconnect, nil
-		}
+		return func() (*engines.Conn, error) { return open(addrs, p.ttl) }
 	}
 }
 
 func connected(o redis.UniversalOptions, engine func(redis.UniversalClient) driver.Driver) opener {
-	return func() (driver.Driver, func() error, error) {
+	return func() (*engines.Conn, error) {
 		rdb := redis.NewUniversalClient(&o)
-		return engine(rdb), rdb.Close, nil
+		return &engines.Conn{Driver: engine(rdb), Disconnect: rdb.Close}, nil
 	}
 }
 

@@ -72,11 +72,11 @@ func (c *crowd) run(t *testserver.Program, name string, open opener) []row {
 	var all sync.WaitGroup
 	var end []func() error
 	for range c.clients {
-		d, disconnect, err := open()
+		conn, err := open()
 		t.Must(err)
-		client, err := hasp.New(d, &hasp.Options{Observe: c.observe})
+		client, err := hasp.New(conn.Driver, &hasp.Options{Observe: c.observe})
 		t.Must(err)
-		end = append(end, client.Close, disconnect)
+		end = append(end, client.Close, conn.Disconnect)
 		for range c.waiters / c.clients {
 			all.Go(func() { c.wait(ctx, client.Mutex("k", &hasp.LockOptions{TTL: c.ttl})) })
 		}

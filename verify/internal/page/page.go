@@ -10,8 +10,11 @@ import (
 	"strings"
 )
 
-// Write puts text between the lines <!-- name --> and <!-- /name --> of a document.
+// Write puts text between the lines <!-- name --> and <!-- /name --> of a document, if there is one: the path may be empty.
 func Write(path, name, text string) error {
+	if path == "" {
+		return nil
+	}
 	begin, end := "<!-- "+name+" -->\n", "<!-- /"+name+" -->\n"
 	b, err := os.ReadFile(path)
 	if err != nil {

@@ -10,18 +10,18 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hasplock/hasp/internal/player"
 	"github.com/redis/go-redis/v9/logging"
 )
 
 func TestMain(m *testing.M) {
-	clientMain()
 	logging.Disable()
 	os.Exit(m.Run())
 }
 
-// tried is a run whose holder has no time to lose the key on a busy machine before the fault.
-func tried(f fault, deaf bool) *run {
-	return &run{subject: find("hasp, Redis"), fault: f, ttl: 10 * time.Second, watch: 100 * time.Millisecond, deaf: deaf}
+// tried is a duel whose holder has no time to lose the key on a busy machine before the fault.
+func tried(f fault, deaf bool) *duel {
+	return &duel{trial: trial{find("hasp, Redis"), f}, ttl: 10 * time.Second, watch: 100 * time.Millisecond, deaf: deaf}
 }
 
 // Rule: a holder that was cut off or stopped does not believe that it holds the key once another does. One that never
@@ -35,10 +35,7 @@ func TestOverlap(t *testing.T) {
 			}
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				out, err := tried(f, deaf).measure(t)
-				if err != nil {
-					t.Fatal(err)
-				}
+				out := tried(f, deaf).measure(t)
 				if !out.granted || (out.overlap > 0) != deaf || out.whole != deaf {
 					t.Errorf("%+v", out)
 				}
@@ -50,10 +47,7 @@ func TestOverlap(t *testing.T) {
 // Rule: when the server's clock is stepped, the key is granted at once, and a holder that never notices is caught.
 func TestOverlapAfterAStep(t *testing.T) {
 	t.Parallel()
-	out, err := tried(clockStep, true).measure(t)
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := tried(clockStep, true).measure(t)
 	if !out.granted || out.overlap <= 0 || !out.whole {
 		t.Errorf("%+v", out)
 	}
@@ -67,16 +61,12 @@ func TestEachLockIsHeld(t *testing.T) {
 		}
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
-			r := &run{subject: s, ttl: 30 * time.Second}
-			p, err := r.client(t, s.start(t, nil).Addrs(), false)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := p.lock(); err != nil {
-				t.Fatal(err)
-			}
-			if _, whole, err := p.believed(0); !whole || err != nil {
-				t.Errorf("it holds the key no longer: %v", err)
+			d := &duel{trial: trial{subject: s}, ttl: 30 * time.Second}
+			p := d.client(t, "the client", s.start(t, nil).Addrs(), false)
+			p.asks()
+			p.says(player.Granted)
+			if _, whole := p.believed(0); !whole {
+				t.Error("it holds the key no longer")
 			}
 		})
 	}

@@ -38,22 +38,20 @@ func TestCell(t *testing.T) {
 	}
 }
 
-// Rule: an overlap of hasp under a partition or a pause is an error, however short; under a stepped clock, or of another
-// lock, it is none.
+// Rule: an overlap of hasp under a partition or a pause misses its bar, however short; under a stepped clock, or of another
+// lock, it does not.
 func TestVerdict(t *testing.T) {
 	ours, other := find("hasp, etcd"), find("etcd `concurrency`")
-	a := newResults([]*subject{ours, other})
-	a.add(ours, clockStep, lasted(time.Second)[0])
-	a.add(other, pause, lasted(time.Second)[0])
-	a.add(ours, pause, outcome{granted: true})
-	if err := a.verdict(); err != nil {
-		t.Error(err)
+	both := []*subject{ours, other}
+	a := results{trial{ours, clockStep}: lasted(time.Second), trial{other, pause}: lasted(time.Second), trial{ours, pause}: {{granted: true}}}
+	if rows := a.verdict(both); len(rows) != 1 || rows[0].missed {
+		t.Errorf("%+v", rows)
 	}
-	a.add(ours, pause, lasted(1)[0])
-	if err := a.verdict(); err == nil || !strings.Contains(err.Error(), "hasp, etcd overlapped under pause") {
-		t.Errorf("%v", err)
+	a[trial{ours, pause}] = append(a[trial{ours, pause}], lasted(1)...)
+	if rows := a.verdict(both); len(rows) != 1 || !rows[0].missed || rows[0].what != "hasp, etcd, overlap under pause, ms" {
+		t.Errorf("%+v", rows)
 	}
-	if table := a.table(); strings.Count(table, "\n") != 4 || !strings.Contains(table, "| hasp, etcd | `Lease.Err` | - | < 0.1 (in 1 of 2) | 1000 |") {
+	if table := a.table(both); strings.Count(table, "\n") != 4 || !strings.Contains(table, "| hasp, etcd | `Lease.Err` | - | < 0.1 (in 1 of 2) | 1000 |") {
 		t.Errorf("%s", table)
 	}
 }
