@@ -13,9 +13,9 @@ import (
 // A stall counts for the times that it overlaps, and for no other.
 func TestLostBetween(t *testing.T) {
 	at := func(s int) time.Time { return time.Unix(int64(s), 0) }
-	r := &run{lost: func() time.Duration { return 9 * time.Second }}
+	w := &watcher{lost: func() time.Duration { return 9 * time.Second }}
 	for i, lost := range []time.Duration{0, time.Second, time.Second, 3 * time.Second} {
-		r.stalls = append(r.stalls, stalled{at(10 * (i + 1)), lost})
+		w.stalls = append(w.stalls, stalled{at(10 * (i + 1)), lost})
 	}
 	for _, c := range []struct {
 		from, to int
@@ -28,7 +28,7 @@ func TestLostBetween(t *testing.T) {
 		{25, 35, 2 * time.Second},
 		{41, 50, 6 * time.Second}, // no report yet
 	} {
-		if got := r.lostBetween(at(c.from), at(c.to)); got != c.want {
+		if got := w.lostBetween(at(c.from), at(c.to)); got != c.want {
 			t.Errorf("from %d to %d: %v, want %v", c.from, c.to, got, c.want)
 		}
 	}

@@ -27,54 +27,175 @@ const (
 	claim = 500 * time.Millisecond
 )
 
-// last acquires every key and every slot, once the processes have ended: the keys of
+// watcher sees what the book does not have: who waits, which processes died, and for how long this one did not get to run.
+type watcher struct {
+	o                  *Options
+	ctx                context.Context
+	waits              map[*player.Member]*history.Wait // of processes that wait
+	over               []history.Wait                   // waits that have ended
+	seen               map[*player.Member]uint64        // the fence of the last leader that a process saw
+	lost               func() time.Duration             // for how long this process did not get to run
+	stalls             []stalled                        // that, whenever a process reported something
+	first              time.Time                        // when a hold may first have ended without a release; zero: not yet
+	holding, abandoned int                              // see Outcome
+	last               int                              // the largest number of a process
+}
+
+// stalled is for how long this process had not got to run at an instant.
+type stalled struct {
+	at   time.Time
+	lost time.Duration
+}
+
+// Hear implements player.Observer.
+func (w *watcher) Hear(b *player.Book, m *player.Member, e *player.Event) {
+	w.stalls = append(w.stalls, stalled{b.Wall(player.Now()), w.lost()})
+	w.last = max(w.last, m.ID)
+	if e == nil {
+		w.left(b, m)
+		return
+	}
+	switch at := b.Wall(e.At); e.What {
+	case player.Asked:
+		if w.o.Kind != LockAll { // what it holds while it waits for its other keys is not in the history
+			w.waits[m] = &history.Wait{Key: e.Key, Owner: m.String(), Shared: e.Shared, Limit: m.Order.Slots, Asked: at, Away: m.Paused}
+		}
+	case player.Waiting:
+		if wait := w.waits[m]; wait != nil {
+			wait.From = at
+		}
+	case player.Failed:
+		w.waited(m, at)
+		w.trouble(at) // its leases may expire
+	case player.Granted:
+		w.waited(m, at)
+		if e.Abandoned {
+			w.abandoned++
+		}
+	case player.Ended:
+		if e.Lost {
+			w.trouble(at)
+		}
+	case player.Released:
+		for _, h := range m.Giving {
+			if at.After(h.Deadline) { // the store may take it for too late
+				w.trouble(h.Deadline)
+			}
+		}
+	case player.Saw:
+		if top := w.seen[m]; e.Fence < top {
+			b.Broken("%v observed the leader with fence %d after the one with %d", m, e.Fence, top)
+		}
+		w.seen[m] = e.Fence
+	}
+}
+
+// Hit implements player.Observer.
+func (w *watcher) Hit(b *player.Book, m *player.Member) {
+	w.trouble(b.Wall(player.Now()))
+	if wait := w.waits[m]; wait != nil {
+		wait.Away = true
+	}
+}
+
+// trouble records that a hold may have ended without a release.
+func (w *watcher) trouble(at time.Time) {
+	if w.first.IsZero() || at.Before(w.first) {
+		w.first = at
+	}
+}
+
+// waited records that a process no longer waits.
+func (w *watcher) waited(m *player.Member, at time.Time) {
+	wait := w.waits[m]
+	if wait == nil {
+		return
+	}
+	if wait.To = at; wait.From.IsZero() {
+		wait.From = at // it had no place, as far as it said
+	}
+	w.over = append(w.over, *wait)
+	delete(w.waits, m)
+}
+
+// left records that a process has ended. Where it was killed, its leases and its place in the queue last for a TTL at most.
+func (w *watcher) left(b *player.Book, m *player.Member) {
+	until := b.Wall(player.Now().Add(w.o.TTL))
+	for _, h := range slices.Concat(m.Open, m.Giving) {
+		h.Kept = until
+	}
+	for _, h := range m.Open {
+		h.Cut = true
+	}
+	if len(m.Open) > 0 {
+		w.holding++
+	}
+	if wait := w.waits[m]; wait != nil {
+		wait.Away = true
+		w.waited(m, until)
+	}
+	if !m.Killed && m.Errors() != "" {
+		b.Broken("%v said at its end: %s", m, m.Last())
+	}
+}
+
+// Judge implements player.Observer.
+func (w *watcher) Judge(b *player.Book) []string {
+	if len(b.Found) == 0 {
+		w.acquireAll(b)
+	}
+	holds := b.History()
+	return slices.Concat(history.Found(w.idle(b)), history.Unreported(holds), tooSoon(holds, w.first))
+}
+
+// acquireAll acquires every key and every slot, once the processes have ended: the keys of
 // killed processes must be free after their TTL, all of them.
-func (r *run) last(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, r.o.Patience)
+func (w *watcher) acquireAll(b *player.Book) {
+	ctx, cancel := context.WithTimeout(w.ctx, w.o.Patience)
 	defer cancel()
-	c, err := open(r.o.job(), nil)
+	c, err := open(w.o.job(), nil)
 	if err != nil {
-		r.Broken("%v", err)
+		b.Broken("%v", err)
 		return
 	}
 	defer func() {
 		if err := c.Close(); err != nil {
-			r.Broken("the end: %v", err)
+			b.Broken("the end: %v", err)
 		}
 	}()
 	orders := []player.Order{}
-	for _, key := range r.o.Kind.keys() {
+	for _, key := range w.o.Kind.keys() {
 		orders = append(orders, player.Order{Wants: []player.Want{{Key: key}}})
 	}
-	if r.o.Kind == Semaphore {
-		orders[0].Slots, orders[0].Wants[0].Shared = r.o.Slots, true
-		orders = slices.Repeat(orders, r.o.Slots)
+	if w.o.Kind == Semaphore {
+		orders[0].Slots, orders[0].Wants[0].Shared = w.o.Slots, true
+		orders = slices.Repeat(orders, w.o.Slots)
 	}
-	me := &player.Member{Process: &player.Process{ID: r.Started + 1}}
+	me := &player.Member{Process: &player.Process{ID: w.last + 1}}
 	var all []*player.Holding
 	for _, o := range orders {
 		me.Order = o
-		r.Add(me, &player.Event{What: player.Asked, At: player.Now()})
-		h, err := player.Acquire(ctx, c, &o, r.o.TTL)
+		b.Add(me, &player.Event{What: player.Asked, At: player.Now()})
+		h, err := player.Acquire(ctx, c, &o, w.o.TTL)
 		if err != nil {
-			r.Broken("after all processes have ended: %v", err)
+			b.Broken("after all processes have ended: %v", err)
 			return
 		}
 		e := player.Of(player.Granted, h.Leases[0])
-		r.Add(me, &e)
+		b.Add(me, &e)
 		all = append(all, h)
 	}
 	for _, h := range all {
 		e := player.Of(player.Ended, h.Leases[0])
-		r.Add(me, &e)
+		b.Add(me, &e)
 		if err := h.Release(); err != nil {
-			r.Broken("the last release of %q: %v", e.Key, err)
+			b.Broken("the last release of %q: %v", e.Key, err)
 		}
 	}
-	r.Add(me, &player.Event{What: player.Released, At: player.Now()})
-	for _, key := range r.o.Kind.keys() {
+	b.Add(me, &player.Event{What: player.Released, At: player.Now()})
+	for _, key := range w.o.Kind.keys() {
 		if err := free(ctx, c, key); err != nil {
-			r.Broken("after everything was released: %v", err)
+			b.Broken("after everything was released: %v", err)
 		}
 	}
 }
@@ -98,12 +219,6 @@ func free(ctx context.Context, c *client, key string) error {
 	}
 }
 
-// judge asks the oracles.
-func (r *run) judge() {
-	holds := r.History()
-	r.Found = history.Few(slices.Concat(r.Found, history.Judge(holds), history.Found(r.idle()), history.Unreported(holds), tooSoon(holds, r.first)), 10)
-}
-
 // tooSoon finds deaths that were reported before there can have been any.
 func tooSoon(holds []history.Hold, first time.Time) (found []string) {
 	for _, h := range holds {
@@ -114,65 +229,23 @@ func tooSoon(holds []history.Hold, first time.Time) (found []string) {
 	return found
 }
 
-// requested records that a process is about to ask. The waits of LockAll are not
-// judged, because what it holds while it waits for its other keys is not in the history.
-func (r *run) requested(m *player.Member, p *process) {
-	if r.o.Kind == LockAll {
-		return
-	}
-	p.waits = &history.Wait{Key: m.Order.Wants[0].Key, Owner: m.String(), Shared: m.Order.Wants[0].Shared, Limit: m.Order.Slots,
-		Asked: r.Wall(m.Asked), Away: m.Paused}
-}
-
-// queued records that a process has a place in the queue.
-func (r *run) queued(p *process, at player.Mono) {
-	if p.waits != nil {
-		p.waits.From = r.Wall(at)
-	}
-}
-
-// waited records that a process no longer waits.
-func (r *run) waited(p *process, at player.Mono) {
-	if p.waits == nil {
-		return
-	}
-	if p.waits.To = r.Wall(at); p.waits.From.IsZero() {
-		p.waits.From = p.waits.To // it had no place, as far as it said
-	}
-	r.waits = append(r.waits, *p.waits)
-	p.waits = nil
-}
-
-// gone records that a process was killed: its leases and its place in the queue last
-// for a TTL at most.
-func (r *run) gone(m *player.Member) {
-	until := player.Now().Add(r.o.TTL)
-	for _, h := range slices.Concat(m.Open, m.Giving) {
-		h.Kept = r.Wall(until)
-	}
-	if p := r.process(m); p.waits != nil {
-		p.waits.Away = true
-		r.waited(p, until)
-	}
-}
-
 // idle returns an error if a key was available to a waiter for longer than documented.
-func (r *run) idle() error {
-	holds := r.History()
-	for i, h := range r.Holds {
+func (w *watcher) idle(b *player.Book) error {
+	holds := b.History()
+	for i, h := range b.Holds {
 		if holds[i].To = h.Kept; h.Kept.IsZero() {
-			holds[i].To = r.Wall(player.Now())
+			holds[i].To = b.Wall(player.Now())
 		}
 	}
-	return history.CheckIdle(holds, r.waits, func(_ string, from, to time.Time) time.Duration {
-		lost := r.lostBetween(from, to)
+	return history.CheckIdle(holds, w.over, func(_ string, from, to time.Time) time.Duration {
+		lost := w.lostBetween(from, to)
 		most := lost + wake
-		if r.o.Store.Kind == engines.SQLite {
+		if w.o.Store.Kind == engines.SQLite {
 			most = lost + polls
 		}
-		for _, w := range r.waits {
-			if w.Away && w.Asked.Before(to) && w.To.Add(claim).After(from) {
-				most += max(claim, min(r.o.TTL, 10*time.Second)) // SQLite waits for the patience of a place
+		for _, wait := range w.over {
+			if wait.Away && wait.Asked.Before(to) && wait.To.Add(claim).After(from) {
+				most += max(claim, min(w.o.TTL, 10*time.Second)) // SQLite waits for the patience of a place
 			}
 		}
 		return most
@@ -181,9 +254,9 @@ func (r *run) idle() error {
 
 // lostBetween returns for how long this process did not get to run between the reports
 // around two instants.
-func (r *run) lostBetween(from, to time.Time) time.Duration {
-	first, last := time.Duration(0), r.lost()
-	for _, s := range r.stalls {
+func (w *watcher) lostBetween(from, to time.Time) time.Duration {
+	first, last := time.Duration(0), w.lost()
+	for _, s := range w.stalls {
 		if !s.at.After(from) {
 			first = s.lost
 		}

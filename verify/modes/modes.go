@@ -17,10 +17,16 @@ package modes
 
 import (
 	"cmp"
+	"context"
 	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
 	"time"
 
+	"github.com/hasplock/hasp/internal/history"
 	"github.com/hasplock/hasp/internal/player"
+	"github.com/hasplock/hasp/internal/stall"
 	"github.com/hasplock/hasp/verify/engines"
 )
 
@@ -37,17 +43,16 @@ const (
 
 // Options configure a run. Kind, Store and Processes are required.
 type Options struct {
-	Kind      Kind
-	Store     *engines.Store // no other program may use its keys
-	Processes int
-	Slots     int           // of the semaphore; 0 means 5
-	TTL       time.Duration // 0 means 2 s
-	// The run ends when it has lasted For and had this many Turns, this many processes
-	// were killed and stopped, and there were turns since.
-	For                 time.Duration
-	Turns, Kills, Stops int
-	Seed                uint64 // of what is drawn; the outcome also depends on timing
-	// Patience is how long there may be no turn before that is a finding: 0 means
+	Kind       Kind
+	Store      *engines.Store // no other program may use its keys
+	Processes  int
+	Slots      int           // of the semaphore; 0 means 5
+	TTL        time.Duration // 0 means 2 s
+	For        time.Duration // of faults
+	Kill, Stop bool          // the faults
+	Faults     int           // so many of each there are, however long that takes
+	Seed       uint64        // of what is drawn; the outcome also depends on timing
+	// Patience is how long it may take until all keys are acquired after the faults: 0 means
 	// 2 minutes, more than any machine's delay.
 	Patience time.Duration
 	broken   string // a fault of the store's driver; see faults
@@ -69,57 +74,74 @@ func (k Kind) keys() (names []string) {
 
 // Outcome is the result of a run.
 type Outcome struct {
-	*player.Book
+	*player.Outcome
 	Holding   int // processes that were killed while they held something
 	Abandoned int // grants whose client learned that a previous holder did not release the key
-	Took      time.Duration
-	Trouble   string // the error of the last turn that failed
 }
 
 // String returns the outcome in one line.
 func (o *Outcome) String() string {
-	return fmt.Sprintf("%d turns in %v (%d waits cancelled, %d failed, %d lost, %d after one abandoned); %d processes killed, %d of them holders; %d stopped; the last trouble: %s",
-		o.Granted, o.Took.Round(10*time.Millisecond), o.Cancelled, o.Failed, o.Expired, o.Abandoned, o.Killed, o.Holding, o.Stopped, cmp.Or(o.Trouble, "none"))
+	return fmt.Sprintf("%d turns in %v (%d waits cancelled, %d failed, %d lost, %d after one abandoned); %d processes killed, %d of them holders; %d stopped",
+		o.Granted, o.Tried.Round(10*time.Millisecond), o.Cancelled, o.Failed, o.Expired, o.Abandoned, o.Killed, o.Holding, o.Stopped)
+}
+
+// faultRest is the least time from one fault to the next: a process that is
+// killed has to be started again.
+const faultRest = 100 * time.Millisecond
+
+// Run runs the processes. The error says why it could not. A program
+// that calls it calls WorkerMain first.
+func Run(t interface {
+	Context() context.Context
+	Cleanup(func())
+}, o Options) (*Outcome, error) {
+	o.Slots, o.TTL, o.Patience = cmp.Or(o.Slots, 5), cmp.Or(o.TTL, 2*time.Second), cmp.Or(o.Patience, 2*time.Minute)
+	w := &watcher{o: &o, ctx: t.Context(), lost: stall.Watch(t), waits: map[*player.Member]*history.Wait{}, seen: map[*player.Member]uint64{}}
+	trial := &player.Trial{
+		Clients: o.Processes, Keys: o.Kind.keys(), TTL: o.TTL, Seed: o.Seed,
+		For: o.For, Kill: o.Kill, Stop: o.Stop, Faults: o.Faults, AtGrant: true, Rest: faultRest, Patience: o.Patience,
+		Draw: o.draw, Last: true, Job: o.job(), Observer: w,
+		Prepare: func(cmd *exec.Cmd) { cmd.Env = append(os.Environ(), workerEnv+"=1") },
+	}
+	out, _, err := trial.Run(nil)
+	if err == nil && out.Trouble != "" {
+		err = fmt.Errorf("the store is gone: %s", out.Trouble)
+	}
+	return &Outcome{out, w.holding, w.abandoned}, err
 }
 
 // longHold: one hold in so many is long.
 const longHold = 60
 
-// between returns a random time.
-func (r *run) between(from, to time.Duration) time.Duration {
-	return from + time.Duration(r.rand.Int64N(int64(to-from)))
-}
-
-// draw draws what the next turn asks for, and how long it lasts. The last turn of a process
-// waits until it is granted.
-func (r *run) draw(last bool) player.Order {
-	o := player.Order{Bare: true, Hold: r.between(0, 4*time.Millisecond)}
-	switch n := r.rand.IntN(longHold); {
+// draw draws what the next turn asks for, and how long it lasts.
+func (o *Options) draw(r *rand.Rand) player.Order {
+	next := player.Order{Bare: true, Hold: player.Between(r, 0, 4*time.Millisecond)}
+	switch n := r.IntN(longHold); {
 	case n == 0: // for longer than a renewal takes
-		o.Hold = r.between(r.o.TTL/3, r.o.TTL*2/3)
+		next.Hold = player.Between(r, o.TTL/3, o.TTL*2/3)
 	case n < 5:
-		o.Hold = r.between(20*time.Millisecond, 80*time.Millisecond)
+		next.Hold = player.Between(r, 20*time.Millisecond, 80*time.Millisecond)
 	}
-	if !last && r.rand.IntN(10) == 0 { // gives up while it waits
-		o.Limit = r.between(time.Millisecond, 50*time.Millisecond)
+	if r.IntN(10) == 0 { // gives up while it waits
+		next.Limit = player.Between(r, time.Millisecond, 50*time.Millisecond)
 	}
-	for _, key := range r.o.Kind.keys() {
-		o.Wants = append(o.Wants, player.Want{Key: key})
+	for _, key := range o.Kind.keys() {
+		next.Wants = append(next.Wants, player.Want{Key: key})
 	}
-	switch r.o.Kind {
+	switch o.Kind {
 	case Semaphore:
-		o.Slots, o.Wants[0].Shared = r.o.Slots, true
+		next.Slots, next.Wants[0].Shared = o.Slots, true
 	case Election:
-		o.Campaign = true
+		next.Campaign = true
 	case ReadWrite:
-		o.Wants[0].Shared = r.rand.IntN(4) > 0
-		o.Downgrade = !o.Wants[0].Shared && r.rand.IntN(3) == 0
+		next.Wants[0].Shared = r.IntN(4) > 0
+		next.Downgrade = !next.Wants[0].Shared && r.IntN(3) == 0
 	case LockAll: // two or three keys, in any order
-		r.rand.Shuffle(len(o.Wants), func(i, j int) { o.Wants[i], o.Wants[j] = o.Wants[j], o.Wants[i] })
-		o.Wants = o.Wants[:2+r.rand.IntN(2)]
-		for i := range o.Wants {
-			o.Wants[i].Shared = r.rand.IntN(4) == 0
+		r.Shuffle(len(next.Wants), func(i, j int) { next.Wants[i], next.Wants[j] = next.Wants[j], next.Wants[i] })
+		next.Wants = next.Wants[:2+r.IntN(2)]
+		for i := range next.Wants {
+			next.Wants[i].Shared = r.IntN(4) == 0
 		}
 	}
-	return o
+	return next
 }

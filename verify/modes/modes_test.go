@@ -29,7 +29,7 @@ func try(t *testing.T, o Options) {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel() // they mostly wait
 			o := o
-			o.Store, o.Seed = engines.Start(t, kind), rand.Uint64()
+			o.Store, o.Seed, o.For = engines.Start(t, kind), rand.Uint64(), 3*time.Second
 			if kind == engines.SQLite {
 				o.Processes = min(o.Processes, 12)
 			}
@@ -38,6 +38,9 @@ func try(t *testing.T, o Options) {
 				t.Fatalf("seed %d: %v", o.Seed, err)
 			}
 			t.Logf("seed %d: %v", o.Seed, out)
+			if o.Kill && out.Killed < o.Faults || o.Stop && out.Stopped < o.Faults {
+				t.Errorf("seed %d: fewer than %d faults of a kind", o.Seed, o.Faults)
+			}
 			for _, f := range out.Found {
 				t.Errorf("seed %d: %s", o.Seed, f)
 			}
@@ -48,25 +51,25 @@ func try(t *testing.T, o Options) {
 // Rule: n slots have n holders at most, each slot one at a time, whoever is
 // killed; and what a killed one held is free after its TTL.
 func TestSemaphoreOf64Processes(t *testing.T) {
-	try(t, Options{Kind: Semaphore, Processes: 64, TTL: time.Second, Kills: 3})
+	try(t, Options{Kind: Semaphore, Processes: 64, TTL: time.Second, Kill: true, Faults: 3})
 }
 
 // Rule: LockAll of keys in any order does not deadlock, and what a killed process
 // had, of all or some of its keys, is free after its TTL.
 func TestLockAllOf32Processes(t *testing.T) {
-	try(t, Options{Kind: LockAll, Processes: 32, TTL: time.Second, Kills: 3})
+	try(t, Options{Kind: LockAll, Processes: 32, TTL: time.Second, Kill: true, Faults: 3})
 }
 
 // Rule: there is one leader at most at any instant, and the fences of leaders
 // rise, whoever is killed, or stopped for longer than its TTL.
 func TestElection(t *testing.T) {
-	try(t, Options{Kind: Election, Processes: 8, TTL: time.Second, Kills: 2, Stops: 2})
+	try(t, Options{Kind: Election, Processes: 8, TTL: time.Second, Kill: true, Stop: true, Faults: 2})
 }
 
 // Rule: a writer is alone, whoever is killed or stopped; later holders learn of a
 // writer's death.
 func TestReadersAndWriters(t *testing.T) {
-	try(t, Options{Kind: ReadWrite, Processes: 16, TTL: time.Second, Kills: 2, Stops: 1})
+	try(t, Options{Kind: ReadWrite, Processes: 16, TTL: time.Second, Kill: true, Stop: true, Faults: 2})
 }
 
 // Each oracle notices the fault that it is for, in one of a few runs.
@@ -76,22 +79,22 @@ func TestFaultsAreFound(t *testing.T) {
 		o    Options
 		want string
 	}{
-		"one more than the limit": {Options{Kind: Semaphore, Turns: 60}, "where the limit is"},
-		"one slot for all":        {Options{Kind: Semaphore, Turns: 60}, "two have slot 0"},
-		"writers share":           {Options{Kind: ReadWrite, Turns: 60}, "two holders of"},
+		"one more than the limit": {Options{Kind: Semaphore}, "where the limit is"},
+		"one slot for all":        {Options{Kind: Semaphore}, "two have slot 0"},
+		"writers share":           {Options{Kind: ReadWrite}, "two holders of"},
 		"fences fall":             {Options{Kind: LockAll}, "does not rise"},
-		"leases too long":         {Options{Kind: Election, Stops: 2}, "two holders of"},
-		"deaths hidden":           {Options{Kind: Election, Kills: 3}, "no later holder learned"},
+		"leases too long":         {Options{Kind: Election, Stop: true, Faults: 2}, "two holders of"},
+		"deaths hidden":           {Options{Kind: Election, Kill: true, Faults: 3}, "no later holder learned"},
 		"deaths made up":          {Options{Kind: Election}, "and all had"},
-		"nothing released":        {Options{Kind: LockAll, Patience: 5 * time.Second}, "no turn in"},
+		"nothing released":        {Options{Kind: LockAll, Patience: 5 * time.Second}, "after the last fault"},
 		"no hints":                {Options{Kind: ReadWrite, TTL: 30 * time.Second}, "stood open"},
-		"the dead hold on":        {Options{Kind: Election, Kills: 3, Patience: 5 * time.Second}, "no turn in"},
+		"the dead hold on":        {Options{Kind: Election, Kill: true, Faults: 3, Patience: 5 * time.Second}, "after the last fault"},
 	} {
 		t.Run(name, func(t *testing.T) { // not in parallel: several have to hold it at once
 			var out *Outcome
 			for seed := range uint64(few) {
 				o := c.o
-				o.TTL = cmp.Or(o.TTL, time.Second)
+				o.TTL, o.For = cmp.Or(o.TTL, time.Second), time.Second
 				o.Processes, o.Slots, o.Seed, o.broken = 5, 2, seed, name
 				kind := engines.SQLite
 				if name == "no hints" || o.Kind == Semaphore { // where waiters poll, the slots are empty most of the time

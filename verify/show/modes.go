@@ -28,10 +28,10 @@ func modesShow(flags *flag.FlagSet) func(*testserver.Program) []row {
 		for _, kind := range []engines.Kind{engines.SQLite, engines.Redis} {
 			store := engines.Start(t, kind)
 			for _, o := range []modes.Options{
-				{Kind: modes.Semaphore, Processes: 64, Kills: 1},
-				{Kind: modes.LockAll, Processes: 32, Kills: 1},
-				{Kind: modes.Election, Processes: 8, Kills: 1, Stops: 1},
-				{Kind: modes.ReadWrite, Processes: 32, Kills: 1, Stops: 1},
+				{Kind: modes.Semaphore, Processes: 64, Kill: true},
+				{Kind: modes.LockAll, Processes: 32, Kill: true},
+				{Kind: modes.Election, Processes: 8, Kill: true, Stop: true},
+				{Kind: modes.ReadWrite, Processes: 32, Kill: true, Stop: true},
 			} {
 				o.Store, o.For, o.Seed = store, *lasting, *seed
 				out, err := modes.Run(t, o)
@@ -42,7 +42,7 @@ func modesShow(flags *flag.FlagSet) func(*testserver.Program) []row {
 				}
 				rows = append(rows, judged(len(out.Found) == 0, fmt.Sprintf("%s: %s, %d processes, some killed: rules broken", kind, o.Kind, o.Processes),
 					"0", "%d; %d turns in %v, %d killed, %d of them holders, %d stopped",
-					len(out.Found), out.Granted, out.Took.Round(time.Second), out.Killed, out.Holding, out.Stopped))
+					len(out.Found), out.Granted, out.Tried.Round(time.Second), out.Killed, out.Holding, out.Stopped))
 			}
 		}
 		return rows

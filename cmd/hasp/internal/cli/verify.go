@@ -9,7 +9,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	mathrand "math/rand/v2"
 	"os"
+	"os/exec"
 	"strconv"
 	"syscall"
 	"time"
@@ -17,7 +19,6 @@ import (
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/cmd/hasp/internal/child"
 	"github.com/hasplock/hasp/cmd/hasp/internal/plain"
-	"github.com/hasplock/hasp/cmd/hasp/internal/verify"
 	"github.com/hasplock/hasp/internal/player"
 	"github.com/spf13/cobra"
 )
@@ -33,6 +34,12 @@ const (
 	verifyKeys    = 64
 	// verifyWorker is the sub-command of its clients.
 	verifyWorker = "verify-worker"
+	// verifyPace is the least time from one order to the next: 200 acquisitions a
+	// second at most, over all clients, so that a store in use is not loaded.
+	verifyPace = 5 * time.Millisecond
+	// verifyRest is the least time from one fault to the next: a process that is
+	// killed has to be started again.
+	verifyRest = 300 * time.Millisecond
 )
 
 // trial are the flags of hasp verify.
@@ -153,10 +160,16 @@ func (t *trial) run(cmd *cobra.Command) error {
 	if err := t.check(l); err != nil {
 		return err
 	}
-	o := &verify.Options{For: t.for_.d, TTL: t.ttl.d, Clients: t.clients, Keys: t.keys, Shares: l.Traits().Shared, Bare: !l.Traits().Fencing, Seed: t.seed.n,
-		Prefix: "hasp-verify/" + l.store.Name(), Argv: []string{os.Args[0], verifyWorker},
-		Job: player.Job{Store: t.store.text, Given: cmd.Flags().Changed("store"), TTL: t.ttl.d}}
-	if err := touch(l, o); err != nil {
+	prefix, bare := "hasp-verify/"+l.store.Name(), !l.Traits().Fencing
+	o := &player.Trial{Clients: t.clients, TTL: t.ttl.d, Seed: t.seed.n, For: t.for_.d, Kill: true, Stop: player.CanPause,
+		Rest: max(t.ttl.d/2, verifyRest), Pace: verifyPace,
+		Prepare: func(cmd *exec.Cmd) { cmd.Args = []string{os.Args[0], verifyWorker} },
+		Job:     player.Job{Store: t.store.text, Given: cmd.Flags().Changed("store"), TTL: t.ttl.d}}
+	for i := range t.keys {
+		o.Keys = append(o.Keys, fmt.Sprintf("%s/%d", prefix, i))
+	}
+	o.Draw = func(r *mathrand.Rand) player.Order { return draw(r, o, l.Traits().Shared, bare) }
+	if err := touch(l, prefix, o.TTL); err != nil {
 		silent = true
 		return trouble(l.url, err)
 	}
@@ -166,16 +179,16 @@ func (t *trial) run(cmd *cobra.Command) error {
 	if t.output.word == "text" {
 		note("trying %s for %s with %d clients (seed %d). Ctrl-C ends it early", l.url, short(o.For), o.Clients, o.Seed)
 	}
-	out, sig, err := verify.Run(o, signals)
+	out, sig, err := o.Run(signals)
 	if err != nil {
 		return &exit{code: exitFailed, verdict: "failed", message: err.Error()}
 	}
 	silent = out.Trouble != ""
-	end := verdictOn(l, o, out, sig)
+	end := verdictOn(l, prefix, o, out, sig)
 	v := &verified{Store: l.url.String(), Kind: l.Traits().Engine, Seed: o.Seed, Tried: out.Tried.Seconds(), TTL: o.TTL.Seconds(), Clients: o.Clients,
-		Keys: o.Keys, Counts: out.Counts, Handoff: out.Handoff.Seconds(), Recovered: out.Recovered, Back: out.Back.Seconds(), Bound: o.Bound().Seconds(),
-		Findings: out.Found, Promise: l.store.Promise(), NotTried: notTried, Verdict: "ok", bare: o.Bare}
-	if o.Bare {
+		Keys: t.keys, Counts: out.Counts, Handoff: out.Handoff.Seconds(), Recovered: out.Recovered, Back: out.Back.Seconds(), Bound: o.Bound().Seconds(),
+		Findings: out.Found, Promise: l.store.Promise(), NotTried: notTried, Verdict: "ok", bare: bare}
+	if bare {
 		v.NotTried = bareNotTried + notTried
 	}
 	if end != nil {
@@ -194,11 +207,27 @@ func (t *trial) run(cmd *cobra.Command) error {
 	return nil
 }
 
+// draw draws the next order: of a client that only reads, where the store shares keys; bare where leases have no fences, so that
+// nothing is written under them: a late write could not be told.
+func draw(r *mathrand.Rand, o *player.Trial, shares, bare bool) player.Order {
+	want := player.Want{Key: o.Keys[r.IntN(len(o.Keys))]}
+	next := player.Order{Hold: player.Between(r, time.Millisecond, 20*time.Millisecond), Bare: bare}
+	if r.IntN(30) == 0 { // through a renewal or two
+		next.Hold = player.Between(r, o.TTL*2/5, o.TTL)
+	}
+	want.Shared = shares && r.IntN(3) == 0
+	if r.IntN(8) == 0 {
+		next.Limit = player.Between(r, 5*time.Millisecond, 50*time.Millisecond)
+	}
+	next.Wants = []player.Want{want}
+	return next
+}
+
 // touch takes and releases a key, before any process is started.
-func touch(l *locks, o *verify.Options) error {
+func touch(l *locks, prefix string, ttl time.Duration) error {
 	ctx, cancel := asking()
 	defer cancel()
-	lease, err := l.Mutex(o.Prefix+"/first", &hasp.LockOptions{TTL: o.TTL, Reason: "hasp verify"}).Lock(ctx) // which asks again
+	lease, err := l.Mutex(prefix+"/first", &hasp.LockOptions{TTL: ttl, Reason: "hasp verify"}).Lock(ctx) // which asks again
 	if err != nil {
 		return err
 	}
@@ -206,7 +235,7 @@ func touch(l *locks, o *verify.Options) error {
 }
 
 // verdictOn is the end of hasp verify; nil when nothing was found.
-func verdictOn(l *locks, o *verify.Options, out *verify.Outcome, sig os.Signal) *exit {
+func verdictOn(l *locks, prefix string, o *player.Trial, out *player.Outcome, sig os.Signal) *exit {
 	switch {
 	case len(out.Found) > 0:
 		return &exit{code: exitBroken, verdict: "broken", message: fmt.Sprintf(
@@ -217,7 +246,7 @@ func verdictOn(l *locks, o *verify.Options, out *verify.Outcome, sig os.Signal) 
 			message: fmt.Sprintf("ended early by a signal (%v): no rule was broken until then", sig)}
 	case out.Trouble != "":
 		said := errors.New(out.Trouble)
-		end := trouble(l.url, cmp.Or(touch(l, o), error(&hasp.Error{Class: out.Class, Err: said})))
+		end := trouble(l.url, cmp.Or(touch(l, prefix, o.TTL), error(&hasp.Error{Class: out.Class, Err: said})))
 		end.message = "ended early: " + end.message
 		return end
 	}

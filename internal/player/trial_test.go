@@ -1,24 +1,23 @@
 // Copyright 2026 The hasp Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package verify
+package player
 
 import (
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/hasplock/hasp/internal/player"
 )
 
 // said is an event, and the number from 0 of the client that said it.
 type said struct {
 	by int
-	player.Event
+	Event
 }
 
-func says(by int, e player.Event) said {
+func says(by int, e Event) said {
 	e.Key = "p/0"
 	return said{by, e}
 }
@@ -26,7 +25,7 @@ func says(by int, e player.Event) said {
 // reads are the events of hold of one that only reads.
 func reads(by int, fence uint64, ask, from, to, value int) []said {
 	all := hold(by, fence, ask, from, to, value)
-	all[3].What = player.Look
+	all[3].What = Look
 	for i := range all {
 		all[i].Shared = true
 	}
@@ -34,17 +33,17 @@ func reads(by int, fence uint64, ask, from, to, value int) []said {
 }
 
 // at is an instant of the history, in milliseconds.
-func at(ms int) player.Mono { return player.Mono(time.Hour + time.Duration(ms)*time.Millisecond) }
+func at(ms int) Mono { return Mono(time.Hour + time.Duration(ms)*time.Millisecond) }
 
 // hold are the events of one that writes what it read, and releases in time.
 func hold(by int, fence uint64, ask, from, to, value int) []said {
 	return []said{
-		says(by, player.Event{What: player.Asked, At: at(ask)}),
-		says(by, player.Event{What: player.Granted, At: at(from), Fence: fence, Deadline: at(from + 1000)}),
-		says(by, player.Event{What: player.Read, Fence: fence}),
-		says(by, player.Event{What: player.Write, Fence: fence, Value: value}),
-		says(by, player.Event{What: player.Ended, At: at(to), Deadline: at(from + 1000), Fence: fence}),
-		says(by, player.Event{What: player.Released, At: at(to), Deadline: at(from + 1000)}),
+		says(by, Event{What: Asked, At: at(ask)}),
+		says(by, Event{What: Granted, At: at(from), Fence: fence, Deadline: at(from + 1000)}),
+		says(by, Event{What: Read, Fence: fence}),
+		says(by, Event{What: Write, Fence: fence, Value: value}),
+		says(by, Event{What: Ended, At: at(to), Deadline: at(from + 1000), Fence: fence}),
+		says(by, Event{What: Released, At: at(to), Deadline: at(from + 1000)}),
 	}
 }
 
@@ -67,14 +66,14 @@ func interleave(a, b []said) (all []said) {
 // fault, so that a grant is a recovery.
 func judged(t *testing.T, bare bool, history []said) *Outcome {
 	t.Helper()
-	r := newRun(&Options{Keys: 1, Prefix: "p", TTL: time.Second})
-	var members []*player.Member
+	r := newRun(&Trial{Keys: []string{"p/0"}, TTL: time.Second})
+	var members []*Member
 	for n := range 3 {
-		members = append(members, &player.Member{Process: &player.Process{ID: n + 1, PID: 100 + n}})
+		members = append(members, &Member{Process: &Process{ID: n + 1, PID: 100 + n}})
 	}
 	r.over = at(-1)
 	for _, s := range history {
-		asks := s.What == player.Read || s.What == player.Write || s.What == player.Look
+		asks := s.What == Read || s.What == Write || s.What == Look
 		if asks && bare {
 			continue // nothing is written under leases without fences
 		}
@@ -101,7 +100,7 @@ func TestJudge(t *testing.T) {
 		"a fence twice":       {history: join(hold(0, 2, 0, 1, 9, 0), hold(1, 2, 5, 11, 12, 1)), found: "given twice"},
 		"a write is lost":     {history: join(hold(0, 1, 0, 1, 9, 0), hold(1, 2, 5, 10, 12, 0)), found: "client 2 (pid 101) with fence 2 made its write from value 0, and replaced 1"},
 		"a renewal is honoured": {found: "two holders", history: join(dead,
-			[]said{says(0, player.Event{What: player.Renewed, Deadline: at(1500)})}, hold(1, 2, 5, 1400, 1402, 0))},
+			[]said{says(0, Event{What: Renewed, Deadline: at(1500)})}, hold(1, 2, 5, 1400, 1402, 0))},
 		"readers together": {history: join(
 			interleave(reads(0, 5, 0, 1, 9, 0), reads(1, 3, 0, 2, 8, 0)), hold(2, 6, 3, 10, 12, 0))},
 		"a reader beside a writer": {found: "two holders", history: join(hold(0, 1, 0, 1, 9, 0), reads(1, 2, 5, 8, 12, 1))},
@@ -110,14 +109,14 @@ func TestJudge(t *testing.T) {
 		"without fences":              {bare: true, history: join(hold(0, 0, 0, 1, 9, 0), hold(1, 0, 5, 10, 12, 0))}, // a late write, which nothing refuses
 		"without fences, two holders": {bare: true, history: join(hold(0, 0, 0, 1, 9, 0), hold(1, 0, 5, 8, 12, 1)), found: "two holders"},
 		"without fences, taken": {bare: true, found: "was taken from client 1 (pid 100), 601ms before its deadline", history: join(
-			hold(0, 0, 0, 1, 0, 0)[:3], []said{says(0, player.Event{What: player.Ended, At: at(400), Deadline: at(1001), Lost: true, Kind: player.NotHeld, Err: "x"})})},
+			hold(0, 0, 0, 1, 0, 0)[:3], []said{says(0, Event{What: Ended, At: at(400), Deadline: at(1001), Lost: true, Kind: NotHeld, Err: "x"})})},
 		"taken before its deadline": {found: "was taken from client 1", history: join(dead,
-			[]said{says(0, player.Event{What: player.Ended, At: at(400), Deadline: at(1001), Fence: 1, Lost: true, Kind: player.NotHeld, Err: "x"})})},
+			[]said{says(0, Event{What: Ended, At: at(400), Deadline: at(1001), Fence: 1, Lost: true, Kind: NotHeld, Err: "x"})})},
 		"lost after its deadline": {history: join(dead,
-			[]said{says(0, player.Event{What: player.Ended, At: at(1400), Deadline: at(1001), Fence: 1, Lost: true, Kind: player.NotHeld, Err: "x"})})},
+			[]said{says(0, Event{What: Ended, At: at(1400), Deadline: at(1001), Fence: 1, Lost: true, Kind: NotHeld, Err: "x"})})},
 		"a fence of an hour ago": {found: "asked after", history: join(hold(1, 5, 0, 1, 9, 0),
 			// It ended before its holder knew: it overlaps nobody.
-			[]said{says(0, player.Event{What: player.Asked, At: at(10)}), says(0, player.Event{What: player.Granted, At: at(3000), Fence: 4, Deadline: at(2000)})})},
+			[]said{says(0, Event{What: Asked, At: at(10)}), says(0, Event{What: Granted, At: at(3000), Fence: 4, Deadline: at(2000)})})},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o := judged(t, c.bare, c.history)
@@ -133,7 +132,7 @@ func TestJudge(t *testing.T) {
 func TestRegisterRefuses(t *testing.T) {
 	late := hold(0, 1, 0, 1, 0, 0)
 	o := judged(t, false, join(late[:3], hold(1, 2, 5, 1001, 1003, 0), late[3:4],
-		[]said{says(0, player.Event{What: player.Ended, At: at(1400), Deadline: at(1001), Fence: 1, Lost: true, Kind: player.Expired, Err: "x"})}))
+		[]said{says(0, Event{What: Ended, At: at(1400), Deadline: at(1001), Fence: 1, Lost: true, Kind: Expired, Err: "x"})}))
 	if o.Refused != 1 || o.Expired != 1 || len(o.Found) > 0 {
 		t.Errorf("%d refused, %d expired, found %q", o.Refused, o.Expired, o.Found)
 	}
@@ -168,35 +167,35 @@ func TestRecovered(t *testing.T) {
 
 // A store that is gone breaks no rule.
 func TestTroubleIsNoFinding(t *testing.T) {
-	o := judged(t, false, []said{says(0, player.Event{What: player.Asked, At: at(0)}), says(0, player.Event{What: player.Failed, At: at(9), Kind: "unreachable", Err: "refused"})})
-	if len(o.Found) > 0 || o.Trouble != "refused" || o.Class != player.ClassOf("unreachable") || o.Troubles["unreachable"] != 1 {
+	o := judged(t, false, []said{says(0, Event{What: Asked, At: at(0)}), says(0, Event{What: Failed, At: at(9), Kind: "unreachable", Err: "refused"})})
+	if len(o.Found) > 0 || o.Trouble != "refused" || o.Class != ClassOf("unreachable") || o.Troubles["unreachable"] != 1 {
 		t.Errorf("%+v", o)
 	}
 }
 
 func TestHopeless(t *testing.T) {
-	r := newRun(&Options{Clients: 3})
+	r := newRun(&Trial{Clients: 3})
 	for kind, want := range map[string]bool{"denied": true, "full": true, "read-only": true, "login": true, "misconfigured": true, "unreachable": false, "unknown": false} {
-		if got := r.fatal(&player.Event{What: player.Failed, Kind: kind}); got != want {
+		if got := r.fatal(&Event{What: Failed, Kind: kind}); got != want {
 			t.Errorf("%s: %v", kind, got)
 		}
 	}
 	r.silent = 3
-	if !r.fatal(&player.Event{What: player.Failed, Kind: "unreachable"}) || r.fatal(&player.Event{What: player.Failed, Kind: player.Cancelled}) {
+	if !r.fatal(&Event{What: Failed, Kind: "unreachable"}) || r.fatal(&Event{What: Failed, Kind: Cancelled}) {
 		t.Error("when all had no answer, it is fatal; a cancelled wait says nothing")
 	}
 }
 
 // The faults follow from the seed, within the time for them.
 func TestPlan(t *testing.T) {
-	o := &Options{For: 20 * time.Second, TTL: time.Second, Seed: 1}
-	faults := plan(o)
-	if !reflect.DeepEqual(faults, plan(o)) {
+	o := &Trial{For: 20 * time.Second, TTL: time.Second, Seed: 1, Kill: true, Stop: CanPause, Rest: 500 * time.Millisecond}
+	faults := o.plan()
+	if !reflect.DeepEqual(faults, o.plan()) {
 		t.Error("one seed, two plans")
 	}
 	kills, stops := 0, 0
 	for i, f := range faults {
-		if f.at >= o.For || i > 0 && f.at-faults[i-1].at < leastRest {
+		if f.at >= o.For || i > 0 && f.at-faults[i-1].at < o.Rest {
 			t.Errorf("fault %d is at %v", i, f.at)
 		}
 		if f.stop == 0 {
@@ -205,11 +204,15 @@ func TestPlan(t *testing.T) {
 			t.Errorf("a stop of %v is no longer than the TTL", f.stop)
 		}
 	}
-	if kills == 0 || stops == 0 && player.CanPause {
+	if kills == 0 || stops == 0 && CanPause {
 		t.Errorf("%d kills, %d stops", kills, stops)
 	}
 	o.Seed = 2
-	if reflect.DeepEqual(faults, plan(o)) {
+	if reflect.DeepEqual(faults, o.plan()) {
 		t.Error("two seeds, one plan")
+	}
+	few := (&Trial{TTL: time.Second, Rest: time.Second, Kill: true, Faults: 3}).plan()
+	if len(few) != 3 || slices.ContainsFunc(few, func(f fault) bool { return f.stop != 0 }) {
+		t.Errorf("%+v, want three that are killed", few)
 	}
 }
