@@ -50,9 +50,7 @@ func TestAbandoned(t *testing.T) {
 			d.dead.Store(true)
 		}, false},
 		"downgraded, then died": {func(t *testing.T, d *mortal, c *hasp.Client) {
-			if err := must(c.RWMutex("k", nil).Lock(t.Context())).Downgrade(t.Context()); err != nil {
-				t.Error(err)
-			}
+			check(t, must(c.RWMutex("k", nil).Lock(t.Context())).Downgrade(t.Context()))
 			d.dead.Store(true)
 		}, false},
 		"lost by the clock, then released": {func(t *testing.T, _ *mortal, c *hasp.Client) {
@@ -67,9 +65,7 @@ func TestAbandoned(t *testing.T) {
 		}, true},
 		"its client was closed": {func(t *testing.T, _ *mortal, c *hasp.Client) {
 			lock(t, c, "k", nil)
-			if err := c.Close(); err != nil {
-				t.Error(err)
-			}
+			check(t, c.Close())
 		}, true},
 		"its client was closed while Do ran": {func(t *testing.T, _ *mortal, c *hasp.Client) {
 			err := c.Mutex("k", nil).Do(t.Context(), func(ctx context.Context, _ *hasp.Lease) error {
@@ -81,9 +77,7 @@ func TestAbandoned(t *testing.T) {
 		}, true},
 		"broken": {func(t *testing.T, _ *mortal, c *hasp.Client) {
 			l := lock(t, c, "k", nil)
-			if err := c.Break(t.Context(), "k", l.Owner()); err != nil {
-				t.Error(err)
-			}
+			check(t, c.Break(t.Context(), "k", l.Owner()))
 			wantIs(t, l.Release(), hasp.ErrLost)
 		}, true},
 		"adopted and released": {func(t *testing.T, d *mortal, c *hasp.Client) {
@@ -95,9 +89,7 @@ func TestAbandoned(t *testing.T) {
 			got := queueUp(t, c, 2, inCohort)
 			release(t, first)
 			release(t, <-got)
-			if (<-got).Abandoned() {
-				t.Error("a turn after one that was released is Abandoned")
-			}
+			failIf(t, (<-got).Abandoned(), "a turn after one that was released is Abandoned")
 			d.dead.Store(true)
 		}, true},
 	} {
@@ -108,9 +100,7 @@ func TestAbandoned(t *testing.T) {
 				end.of(t, d, newClient(t, d, nil))
 				c := newClient(t, store, nil)
 				next := lock(t, c, "k", nil)
-				if next.Abandoned() != end.want {
-					t.Errorf("Abandoned is %v, want %v", next.Abandoned(), end.want)
-				}
+				failIf(t, next.Abandoned() != end.want, "Abandoned is %v, want %v", next.Abandoned(), end.want)
 				if err := next.Downgrade(t.Context()); err != nil || next.Abandoned() != end.want {
 					t.Error("a lease forgets that it is Abandoned")
 				}
@@ -130,9 +120,7 @@ func TestAbandonedIsNotSwallowed(t *testing.T) {
 		"nobody": func(*testing.T, *hooked, *hasp.Client) {},
 		"a reader": func(t *testing.T, _ *hooked, c *hasp.Client) {
 			r := must(c.RWMutex("k", nil).RLock(t.Context()))
-			if !r.Abandoned() {
-				t.Error("a reader is not Abandoned")
-			}
+			failIf(t, !r.Abandoned(), "a reader is not Abandoned")
 			release(t, r)
 		},
 		"a TryLock whose answer was lost": func(t *testing.T, d *hooked, c *hasp.Client) {
@@ -178,9 +166,7 @@ func TestAbandonedIsNotSwallowed(t *testing.T) {
 			other := lock(t, c, "z", nil)
 			all := begin(t.Context(), func(ctx context.Context) (*hasp.Leases, error) { return c.LockKeys(ctx, "k", "z") })
 			synctest.Wait()
-			if err := c.Close(); err != nil {
-				t.Error(err)
-			}
+			check(t, c.Close())
 			wantIs(t, (<-all).err, hasp.ErrClosed)
 			wantIs(t, other.Err(), hasp.ErrClosed)
 		},
@@ -204,9 +190,7 @@ func TestAbandonedIsNotSwallowed(t *testing.T) {
 				}
 			})
 			l := lock(t, c, "k", nil)
-			if !l.Abandoned() {
-				t.Error("the lost answer took the mark")
-			}
+			failIf(t, !l.Abandoned(), "the lost answer took the mark")
 			d.change(func() { d.try = nil })
 			if err := c.Break(t.Context(), "k", l.Owner()); err != nil { // or the mark would be gone
 				t.Error(err)
@@ -224,9 +208,7 @@ func TestAbandonedIsNotSwallowed(t *testing.T) {
 				swallow(t, d, newClient(t, d, nil))
 				synctest.Wait()
 				next := lock(t, newClient(t, store, nil), "k", nil)
-				if !next.Abandoned() {
-					t.Error("the mark is gone")
-				}
+				failIf(t, !next.Abandoned(), "the mark is gone")
 				release(t, next)
 			})
 		})
@@ -255,9 +237,7 @@ func TestAbandonedInACohort(t *testing.T) {
 		wantIs(t, (<-all).err, context.Canceled)
 		for i := range 3 {
 			l := <-got
-			if l.Abandoned() != (i == 0) {
-				t.Errorf("Abandoned is %v in turn %d", l.Abandoned(), i)
-			}
+			failIf(t, l.Abandoned() != (i == 0), "Abandoned is %v in turn %d", l.Abandoned(), i)
 			release(t, l)
 		}
 		release(t, other)
@@ -283,14 +263,10 @@ func TestPanicInACohort(t *testing.T) {
 		synctest.Wait()
 		got := queueUp(t, c, 2, inCohort)
 		release(t, first)
-		if <-panicked == nil {
-			t.Error("the panic is gone")
-		}
+		failIf(t, <-panicked == nil, "the panic is gone")
 		for i := range 2 {
 			l := <-got
-			if l.Abandoned() != (i == 0) {
-				t.Errorf("Abandoned is %v in turn %d after a panic", l.Abandoned(), i)
-			}
+			failIf(t, l.Abandoned() != (i == 0), "Abandoned is %v in turn %d after a panic", l.Abandoned(), i)
 			release(t, l)
 		}
 	})
@@ -351,9 +327,7 @@ func TestWanted(t *testing.T) {
 		writer := begin(t.Context(), newClient(t, store, nil).RWMutex("k", nil).Lock)
 		start := time.Now()
 		<-wanted
-		if took := time.Since(start); took > ttl/3 {
-			t.Errorf("learnt after %v", took)
-		}
+		failIf(t, time.Since(start) > ttl/3, "learnt after %v", time.Since(start))
 		<-nested.Wanted()
 		<-first.Wanted() // stays closed for later callers
 		<-beside.Wanted()
@@ -371,9 +345,7 @@ func TestWanted(t *testing.T) {
 		waiter := begin(t.Context(), c.Mutex("k", nil).Lock)
 		time.Sleep(ttl / 2)
 		open("without asking", wanted)
-		if err := l.Extend(t.Context(), ttl); err != nil {
-			t.Fatal(err)
-		}
+		need(t, l.Extend(t.Context(), ttl))
 		<-wanted
 		release(t, l)
 		release(t, (<-waiter).v)

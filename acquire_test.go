@@ -32,9 +32,7 @@ func TestTryLockSaysWhoHoldsTheKey(t *testing.T) {
 		if s := err.Error(); !strings.HasPrefix(s, `hasp: try lock "orders/42": held by `) || !strings.Contains(s, "30s left") {
 			t.Fatalf("the text is %s", s)
 		}
-		if err := lease.Release(); err != nil {
-			t.Fatal(err)
-		}
+		need(t, lease.Release())
 		next, err := c.Mutex("orders/42", nil).TryLock(t.Context())
 		if err != nil || next.Fence() <= lease.Fence() {
 			t.Fatalf("%v, fence %d after %d", err, next.Fence(), lease.Fence())
@@ -66,9 +64,7 @@ func TestCancelledWait(t *testing.T) {
 		cancel2(why)
 		_, err = c.Mutex("k", nil).Lock(dead)
 		wantIs(t, err, context.Canceled, why)
-		if err := lease.Release(); err != nil {
-			t.Fatal(err)
-		}
+		need(t, lease.Release())
 		mustBeFree(t, store, "k")
 	})
 }
@@ -130,9 +126,7 @@ func TestLostReplies(t *testing.T) {
 		if n := d.tries.Load(); n != 2 {
 			t.Fatalf("%d tries", n)
 		}
-		if err := lease.Release(); err != nil {
-			t.Fatal(err)
-		}
+		need(t, lease.Release())
 		mustBeFree(t, d, "k")
 		if err := lease.Release(); err != nil || d.releases.Load() != 2 {
 			t.Fatalf("the second Release: %v, %d sent", err, d.releases.Load())
@@ -230,9 +224,7 @@ func TestSlowStoreIsAskedOnceMore(t *testing.T) {
 		})
 		tries := d.tries.Load()
 		lease, _ := handedOff(t, blocker, got)
-		if n := d.tries.Load() - tries; n != 2 {
-			t.Errorf("asked %d times", n)
-		}
+		failIf(t, d.tries.Load()-tries != 2, "asked %d times", d.tries.Load()-tries)
 		if left := time.Until(lease.Deadline()); left <= 0 || left > 200*time.Millisecond {
 			t.Errorf("%v are left", left)
 		}
@@ -445,9 +437,7 @@ func TestGrantDuringClose(t *testing.T) {
 			got <- err
 		}()
 		synctest.Wait()
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
+		check(t, c.Close())
 		wantIs(t, <-got, hasp.ErrClosed)
 		mustBeFree(t, d.Driver, "k")
 	})

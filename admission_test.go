@@ -55,9 +55,7 @@ func TestAdmit(t *testing.T) {
 			t.Error("admitted without a record")
 		}
 		wantIs(t, newClient(t, newStore(), nil).Admit(t.Context()), hasp.ErrUnsupported)
-		if err := c.Close(); err != nil {
-			t.Fatal(err)
-		}
+		need(t, c.Close())
 		wantIs(t, c.Admit(t.Context()), hasp.ErrClosed)
 	})
 }

@@ -29,15 +29,11 @@ func (j *joiner) asked(t *testing.T, c, other *hasp.Client, held bool) []string 
 	synctest.Wait()
 	if held {
 		time.Sleep(2 * time.Second) // a Watch that fails is given up by then
-		if err := holder.Release(); err != nil {
-			t.Error(err)
-		}
+		release(t, holder)
 		time.Sleep(ttl)
 	}
 	synctest.Wait()
-	if err := granted(t, "the waiter", waits).Release(); err != nil {
-		t.Error(err)
-	}
+	check(t, granted(t, "the waiter", waits).Release())
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return slices.Clone(j.calls)
@@ -65,15 +61,11 @@ func TestJoinsABusyKey(t *testing.T) {
 			}
 		}
 		l, err := c.Mutex("k", nil).TryLock(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		need(t, err)
 		if last := d.calls[len(d.calls)-1]; last != "try" {
 			t.Errorf("a TryLock of a busy key asks by %q", last)
 		}
-		if err := l.Release(); err != nil {
-			t.Error(err)
-		}
+		release(t, l)
 	})
 }
 
@@ -90,14 +82,10 @@ func TestBusyKeyWithoutHints(t *testing.T) {
 		d.change(func() { d.watch = deaf })
 		waits := begin(t.Context(), c.Mutex("k", nil).Lock)
 		time.Sleep(2 * time.Second)
-		if err := held.Release(); err != nil {
-			t.Error(err)
-		}
+		release(t, held)
 		time.Sleep(ttl)
 		synctest.Wait()
-		if err := granted(t, "the waiter", waits).Release(); err != nil {
-			t.Error(err)
-		}
+		check(t, granted(t, "the waiter", waits).Release())
 		began := time.Now()
 		if err := lock(t, c, "k", nil).Release(); err != nil || !time.Now().Equal(began) {
 			t.Errorf("a free key is locked after %v: %v", time.Since(began), err)
@@ -127,9 +115,7 @@ func TestBusyKeyAndASlowWatch(t *testing.T) {
 			began := time.Now()
 			lease, err := c.Mutex("k", nil).Lock(ctx)
 			cancel()
-			if err != nil {
-				t.Fatal(err)
-			}
+			need(t, err)
 			if took := time.Since(began); took > 5*time.Millisecond || time.Until(lease.Deadline()) < ttl*98/100 {
 				t.Errorf("it took %v, and lasts %v", took, time.Until(lease.Deadline()))
 			}
@@ -148,13 +134,9 @@ func TestBusyKeysAreBounded(t *testing.T) {
 			held := lock(t, other, key, nil)
 			waits := begin(t.Context(), c.Mutex(key, nil).Lock)
 			synctest.Wait()
-			if err := held.Release(); err != nil {
-				t.Fatal(err)
-			}
+			need(t, held.Release())
 			synctest.Wait()
-			if err := granted(t, "the waiter", waits).Release(); err != nil {
-				t.Fatal(err)
-			}
+			need(t, granted(t, "the waiter", waits).Release())
 		}
 		if n := hasp.Busy(c); n == 0 || n > hasp.MaxBusy {
 			t.Errorf("%d keys are remembered, want %d at most", n, hasp.MaxBusy)

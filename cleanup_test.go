@@ -52,9 +52,7 @@ func TestGaveUpHasLeft(t *testing.T) {
 					t.Errorf("%d wait in the queue for k, %v", info.Waiters, err)
 				}
 				mustBeFree(t, store, "a")
-				if took > time.Second+2*trip {
-					t.Errorf("it returned after %v", took)
-				}
+				failIf(t, took > time.Second+2*trip, "it returned after %v", took)
 				release(t, in)
 				mustBeFree(t, store, "k")
 			})
@@ -143,9 +141,7 @@ func TestCleanupsAreProbedOneAtATime(t *testing.T) {
 			t.Errorf("%d goroutines for %d failed calls", more, n)
 		}
 		time.Sleep(10 * time.Second)
-		if most.Load() > 1 {
-			t.Errorf("%d releases were under way at once at a silent store", most.Load())
-		}
+		failIf(t, most.Load() > 1, "%d releases were under way at once at a silent store", most.Load())
 		away.Store(false)
 		time.Sleep(5 * time.Second)
 		for i := range n {
@@ -252,9 +248,7 @@ func TestCleanupsEnd(t *testing.T) {
 		}
 		before := d.releases.Load()
 		time.Sleep(time.Minute)
-		if d.releases.Load() != before {
-			t.Error("the store is still asked")
-		}
+		failIf(t, d.releases.Load() != before, "the store is still asked")
 		fail(hasp.MaxCleanups+1000, time.Hour)
 		if n := hasp.PendingReleases(c); n != hasp.MaxCleanups {
 			t.Errorf("%d releases pending, want %d", n, hasp.MaxCleanups)
@@ -269,9 +263,7 @@ func TestCleanupLastsAsLongAsTheLease(t *testing.T) {
 	for name, take := range map[string]func(t *testing.T, c *hasp.Client, d *hooked) *hasp.Lease{
 		"Extend": func(t *testing.T, c *hasp.Client, _ *hooked) *hasp.Lease {
 			lease := lock(t, c, "k", nil)
-			if err := lease.Extend(t.Context(), time.Hour); err != nil {
-				t.Error(err)
-			}
+			check(t, lease.Extend(t.Context(), time.Hour))
 			return lease
 		},
 		"Extend without an answer": func(t *testing.T, c *hasp.Client, d *hooked) *hasp.Lease {
@@ -301,9 +293,7 @@ func TestCleanupLastsAsLongAsTheLease(t *testing.T) {
 				lease := take(t, newClient(t, d, nil), d)
 				d.change(func() {
 					d.release = func(_ context.Context, r driver.ReleaseRequest, _ releaseFunc) error {
-						if r.TTL != time.Hour {
-							t.Errorf("the release says that the TTL is %v", r.TTL)
-						}
+						failIf(t, r.TTL != time.Hour, "the release says that the TTL is %v", r.TTL)
 						return errDown
 					}
 				})

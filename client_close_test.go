@@ -34,9 +34,7 @@ func TestClose(t *testing.T) {
 		}()
 		synctest.Wait()
 		go func() { wantIs(t, <-waited, hasp.ErrClosed, hasp.ErrHeld) }()
-		if err := c.Close(); err != nil {
-			t.Fatal(err)
-		}
+		need(t, c.Close())
 		for i, ctx := range ctxs {
 			wantIs(t, context.Cause(ctx), hasp.ErrClosed)
 			mustBeFree(t, store, strconv.Itoa(i))
@@ -47,9 +45,7 @@ func TestClose(t *testing.T) {
 		wantIs(t, err, hasp.ErrClosed)
 		_, err = c.Inspect(t.Context(), "k")
 		wantIs(t, err, hasp.ErrClosed)
-		if err := c.Close(); err != nil {
-			t.Fatal(err)
-		}
+		need(t, c.Close())
 		mustBeFree(t, store, "k")
 	})
 }
@@ -73,9 +69,7 @@ func TestCloseWithAHungStore(t *testing.T) {
 		synctest.Wait()
 		start := time.Now()
 		err := c.Close()
-		if took := time.Since(start); took > 11*time.Second {
-			t.Errorf("Close took %v", took)
-		}
+		failIf(t, time.Since(start) > 11*time.Second, "Close took %v", time.Since(start))
 		if err == nil || !strings.Contains(err.Error(), `"held"`) {
 			t.Errorf("Close does not name what it could not release: %v", err)
 		}
@@ -107,12 +101,8 @@ func TestCloseManyHoldsOnAHungStore(t *testing.T) {
 		_ = c.Close()
 		synctest.Wait()
 		t.Logf("Close took %v; the last context ended after %v (deadline was at 9.898s)", time.Since(start), worst)
-		if time.Since(start) > 6*time.Second {
-			t.Error("Close took longer than 5 s")
-		}
-		if worst > 9898*time.Millisecond {
-			t.Error("a lease was believed held after its deadline")
-		}
+		failIf(t, time.Since(start) > 6*time.Second, "Close took longer than 5 s")
+		failIf(t, worst > 9898*time.Millisecond, "a lease was believed held after its deadline")
 	})
 }
 
@@ -134,9 +124,7 @@ func TestCloseDuringDo(t *testing.T) {
 		synctest.Wait()
 		go c.Close()
 		lock(t, newClient(t, store, nil), "k", nil)
-		if running.Load() {
-			t.Error("another has the key while f runs")
-		}
+		failIf(t, running.Load(), "another has the key while f runs")
 		time.Sleep(time.Minute)
 	})
 }
@@ -181,9 +169,7 @@ func TestCloseLeavesTheKeyToDo(t *testing.T) {
 					case err == nil || !strings.Contains(err.Error(), `"k"`):
 						t.Errorf("Close does not name what could not be released: %v", err)
 					}
-					if n := d.releases.Load(); !away && n != 1 {
-						t.Errorf("the store was told %d times", n)
-					}
+					failIf(t, !away && d.releases.Load() != 1, "the store was told %d times", d.releases.Load())
 				})
 			})
 		}
@@ -201,9 +187,7 @@ func TestCloseDuringInspect(t *testing.T) {
 		synctest.Wait()
 		start := time.Now()
 		_ = c.Close()
-		if h.in.Load() > 0 {
-			t.Errorf("driver.Close was called after %v with an Inspect under way", time.Since(start))
-		}
+		failIf(t, h.in.Load() > 0, "driver.Close was called after %v with an Inspect under way", time.Since(start))
 	})
 }
 

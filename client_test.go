@@ -28,15 +28,11 @@ func TestIdleClientHasNoGoroutine(t *testing.T) {
 			if i%2 == 0 {
 				cancel()
 			}
-			if err := lease.Release(); err != nil {
-				t.Fatal(err)
-			}
+			need(t, lease.Release())
 			cancel()
 		}
 		time.Sleep(time.Second)
-		if hasp.RenewerRuns(c) {
-			t.Error("the renewer runs, and there is nothing to keep")
-		}
+		failIf(t, hasp.RenewerRuns(c), "the renewer runs, and there is nothing to keep")
 	})
 }
 
@@ -48,14 +44,10 @@ func TestListAndInspect(t *testing.T) {
 		}
 		var keys []string
 		for info, err := range c.List(t.Context(), "a/") {
-			if err != nil {
-				t.Fatal(err)
-			}
+			need(t, err)
 			keys = append(keys, info.Key)
 		}
-		if len(keys) != 2 {
-			t.Errorf("listed %q", keys)
-		}
+		failIf(t, len(keys) != 2, "listed %q", keys)
 		if info, err := c.Inspect(t.Context(), "free"); err != nil || info.Held {
 			t.Errorf("a free key: %+v, %v", info, err)
 		}
@@ -100,13 +92,9 @@ func TestListEnds(t *testing.T) {
 			t.Errorf("key %d: %v", n, err)
 		}
 	}
-	if n != 3 {
-		t.Errorf("%d keys", n)
-	}
+	failIf(t, n != 3, "%d keys", n)
 	for _, err := range c.List(t.Context(), "") {
-		if err != nil {
-			t.Error(err)
-		}
+		check(t, err)
 		break
 	}
 }

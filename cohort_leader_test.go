@@ -95,9 +95,7 @@ func TestCohortGivingUpRacesWithTheTurn(t *testing.T) {
 				if err != nil {
 					return
 				}
-				if inside.Add(1) != 1 {
-					t.Error("two hold the key")
-				}
+				failIf(t, inside.Add(1) != 1, "two hold the key")
 				inside.Add(-1)
 				release(t, lease)
 			})
@@ -189,9 +187,7 @@ func TestCohortOnASilentStore(t *testing.T) {
 				t.Errorf("the error is %v", err)
 			}
 		}
-		if took := time.Since(start); took > 6*time.Second {
-			t.Errorf("the last heard after %v", took)
-		}
+		failIf(t, time.Since(start) > 6*time.Second, "the last heard after %v", time.Since(start))
 	})
 }
 
@@ -214,9 +210,7 @@ func TestCohortIsNotSettledByItsNextLeader(t *testing.T) {
 		for range 2 {
 			release(t, <-got)
 		}
-		if said() {
-			t.Error("a Try of the first leader had no answer, but the Release is settled")
-		}
+		failIf(t, said(), "a Try of the first leader had no answer, but the Release is settled")
 	})
 }
 
@@ -237,9 +231,7 @@ func TestCohortLeaderLeavesAWatch(t *testing.T) {
 		start := time.Now()
 		_, err := c.Mutex("k", inCohort).Lock(ctx)
 		wantIs(t, err, context.DeadlineExceeded)
-		if took := time.Since(start); took > time.Second {
-			t.Errorf("it left after %v", took)
-		}
+		failIf(t, time.Since(start) > time.Second, "it left after %v", time.Since(start))
 	})
 }
 
@@ -256,9 +248,7 @@ func TestWaitingForATurnIsTold(t *testing.T) {
 		got := queueUp(t, c, 2, inCohort)
 		// The first of them leads, and the second waits for its turn.
 		last := told[len(told)-1]
-		if len(told) != 2 || last.Holder.Owner != first.Owner() || last.Left <= 0 {
-			t.Errorf("told %+v", told)
-		}
+		failIf(t, len(told) != 2 || last.Holder.Owner != first.Owner() || last.Left <= 0, "told %+v", told)
 		release(t, first)
 		release(t, <-got)
 		release(t, <-got)

@@ -35,9 +35,7 @@ func queueUp(t *testing.T, c *hasp.Client, n int, o *hasp.LockOptions) (got chan
 
 func release(t *testing.T, lease *hasp.Lease) {
 	t.Helper()
-	if err := lease.Release(); err != nil {
-		t.Error(err)
-	}
+	check(t, lease.Release())
 }
 
 // Those who wait in one client take turns on one grant, first come first
@@ -65,9 +63,7 @@ func TestCohortTakesTurns(t *testing.T) {
 			if left := time.Until(lease.Deadline()); left < 29*time.Second {
 				t.Errorf("turn %d has %v left", i, left)
 			}
-			if owner != "" && lease.Owner() != owner {
-				t.Errorf("turn %d has an owner of its own", i)
-			}
+			failIf(t, owner != "" && lease.Owner() != owner, "turn %d has an owner of its own", i)
 			fence, owner = lease.Fence(), lease.Owner()
 			if info, err := c.Inspect(t.Context(), "k"); err != nil || info.Holder.Owner != owner || info.Fence < fence {
 				t.Errorf("in turn %d the store knows %+v, %v", i, info, err)
@@ -137,9 +133,7 @@ func TestCohortIsBounded(t *testing.T) {
 					other = queueUp(t, elsewhere, 1, nil)
 				}
 				time.Sleep(25 * time.Second)
-				if err := lease.Err(); err != nil {
-					t.Fatal(err)
-				}
+				need(t, lease.Err())
 				release(t, lease)
 			case lease := <-other:
 				if turn != 3 { // after 75 s of a minute

@@ -22,9 +22,7 @@ func TestContexts(t *testing.T) {
 		c := newClient(t, store, nil)
 		wait, cancelWait := context.WithCancel(t.Context())
 		lease, err := c.Mutex("k", nil).Lock(wait)
-		if err != nil {
-			t.Fatal(err)
-		}
+		need(t, err)
 		parent, cancelParent := context.WithCancelCause(t.Context())
 		ours, other := lease.Context(parent), lease.Context(context.Background())
 		cancelWait()
@@ -38,9 +36,7 @@ func TestContexts(t *testing.T) {
 		if other.Err() != nil {
 			t.Fatal("one context's parent ended another")
 		}
-		if err := lease.Release(); err != nil {
-			t.Fatal(err)
-		}
+		need(t, lease.Release())
 		if cause := context.Cause(other); cause != context.Canceled {
 			t.Fatalf("the cause after Release is %v", cause)
 		}
@@ -74,9 +70,7 @@ func TestContextRacesWithLoss(t *testing.T) {
 	c := newClient(t, store, nil)
 	for i := range 3000 {
 		l, err := c.Mutex("k", nil).TryLock(context.Background())
-		if err != nil {
-			t.Fatal(err)
-		}
+		need(t, err)
 		store.Lose("k")
 		var wg sync.WaitGroup
 		wg.Go(func() { _ = l.Extend(context.Background(), time.Minute) })
@@ -102,9 +96,7 @@ func TestContextsEndTogether(t *testing.T) {
 	c := newClient(t, store, nil)
 	for i := range 3000 {
 		l, err := c.Mutex("k", nil).TryLock(context.Background())
-		if err != nil {
-			t.Fatal(err)
-		}
+		need(t, err)
 		var ctxs [32]context.Context
 		for i := range ctxs {
 			ctxs[i] = l.Context(t.Context()) //nolint:fatcontext // none of them is another's parent
@@ -130,24 +122,14 @@ func TestContextWithinAnEndedOneOfItsHold(t *testing.T) {
 	c := newClient(t, newStore(), nil)
 	m := c.Mutex("k", &hasp.LockOptions{Reentrant: true})
 	first, err := m.Lock(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	need(t, err)
 	outer := first.Context(t.Context())
 	second, err := m.Lock(outer)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := first.Release(); err != nil {
-		t.Fatal(err)
-	}
-	if err := second.Err(); err != nil {
-		t.Fatal(err)
-	}
+	need(t, err)
+	need(t, first.Release())
+	need(t, second.Err())
 	wantIs(t, second.Context(outer).Err(), context.Canceled)
-	if err := second.Release(); err != nil {
-		t.Fatal(err)
-	}
+	need(t, second.Release())
 }
 
 // A context outlives its lease as a value: within one of a released lease a Lock asks
@@ -166,9 +148,7 @@ func TestLockInTheContextOfWhatIsOver(t *testing.T) {
 		release(t, inner)
 		_, err := m.TryLock(within)
 		var held *hasp.HeldError
-		if !errors.As(err, &held) || held.Holder.Owner != outer.Owner() {
-			t.Errorf("within a released lease: %v", err)
-		}
+		failIf(t, !errors.As(err, &held) || held.Holder.Owner != outer.Owner(), "within a released lease: %v", err)
 		store.Lose("k")
 		within = context.WithoutCancel(outer.Context(ctx))
 		<-outer.Done()

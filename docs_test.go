@@ -37,9 +37,7 @@ func slug(heading string) string {
 func readDoc(t *testing.T, path string) string {
 	t.Helper()
 	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need(t, err)
 	return mdFence.ReplaceAllString(string(b), "")
 }
 
@@ -88,9 +86,7 @@ func TestDocumentLinks(t *testing.T) {
 // fit a screen.
 func TestGuaranteesFitAScreen(t *testing.T) {
 	b, err := os.ReadFile("docs/guarantees.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	need(t, err)
 	lines := strings.Split(strings.TrimSuffix(string(b), "\n"), "\n")
 	if len(lines) > 120 {
 		t.Errorf("docs/guarantees.md has %d lines, 120 are allowed: move details to docs/engines.md and evidence to docs/evidence.md", len(lines))
@@ -105,32 +101,22 @@ func TestGuaranteesFitAScreen(t *testing.T) {
 // Where the Makefile has results written, the marks for them are.
 func TestEvidenceHasPlacesForResults(t *testing.T) {
 	makefile, err := os.ReadFile("Makefile")
-	if err != nil {
-		t.Fatal(err)
-	}
+	need(t, err)
 	b, err := os.ReadFile("docs/evidence.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	need(t, err)
 	into := regexp.MustCompile(`-into[= ](?:\$\(CURDIR\)/)?([^ )\n]+)`).FindAllStringSubmatch(string(makefile), -1)
-	if len(into) != 9 {
-		t.Errorf("the Makefile has %d places for results, want 9", len(into))
-	}
+	failIf(t, len(into) != 9, "the Makefile has %d places for results, want 9", len(into))
 	for _, m := range into {
 		if m[1] != "docs/evidence.md" && m[1] != "docs/choosing.md" && m[1] != "docs/interop.md" {
 			t.Errorf("the Makefile writes results into %s, not into a document that has a place for them", m[1])
 		}
 	}
 	c, err := os.ReadFile("docs/choosing.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	need(t, err)
 	all := string(b) + string(c)
 	for _, name := range []string{"campaign", "campaign of one server", "sweep of the other engines", "campaigns of the other engines", "campaigns of Redis with replicas", "overlap", "simulate", "engines"} {
 		for _, mark := range []string{"<!-- " + name + " -->\n", "<!-- /" + name + " -->\n"} {
-			if strings.Count(all, mark) != 1 {
-				t.Errorf("no document has the line %q once", mark)
-			}
+			failIf(t, strings.Count(all, mark) != 1, "no document has the line %q once", mark)
 		}
 	}
 }

@@ -32,19 +32,13 @@ func TestDowngradeWakesReaders(t *testing.T) {
 		start := time.Now()
 		before := d.tries.Load()
 		for range 2 { // the second has nothing to do
-			if err := w.Downgrade(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			need(t, w.Downgrade(t.Context()))
 		}
-		if n := d.tries.Load() - before; n != 1 {
-			t.Errorf("the store was asked %d times", n)
-		}
+		failIf(t, d.tries.Load()-before != 1, "the store was asked %d times", d.tries.Load()-before)
 		synctest.Wait()
 		a, b := granted(t, "a reader", r1), granted(t, "a reader", r2)
 		waits(t, "the writer", writer)
-		if time.Since(start) != 0 {
-			t.Errorf("the readers waited for %v", time.Since(start))
-		}
+		failIf(t, time.Since(start) != 0, "the readers waited for %v", time.Since(start))
 		if w.Mode() != hasp.Shared || w.Fence() != fence || a.Fence() <= fence || b.Fence() <= fence {
 			t.Errorf("%v with fence %d, was %d; the readers have %d and %d", w.Mode(), w.Fence(), fence, a.Fence(), b.Fence())
 		}
@@ -100,12 +94,8 @@ func TestDowngradeIsAskedAgain(t *testing.T) {
 						return next(ctx, r)
 					}
 				})
-				if err := w.Downgrade(t.Context()); err != nil {
-					t.Fatal(err)
-				}
-				if n.Load() != 3 {
-					t.Errorf("asked %d times", n.Load())
-				}
+				need(t, w.Downgrade(t.Context()))
+				failIf(t, n.Load() != 3, "asked %d times", n.Load())
 				synctest.Wait()
 				release(t, granted(t, "the reader", reader))
 				release(t, w)
@@ -161,9 +151,7 @@ func TestDowngradeOfUnknownOutcome(t *testing.T) {
 					t.Errorf("a renewal says %+v", r)
 				}
 				d.change(func() { d.try = nil })
-				if err := w.Downgrade(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				need(t, w.Downgrade(t.Context()))
 				release(t, must(newClient(t, store, nil).RWMutex("k", nil).TryRLock(t.Context())))
 				release(t, w)
 				if r := releases.Load(); r == nil || r.Mode != driver.Shared || r.Settled || r.End == driver.Unfinished {
@@ -243,13 +231,9 @@ func TestDowngradeRefused(t *testing.T) {
 		exclusive := newClient(t, &without{Driver: d}, nil)
 		alone := lock(t, exclusive, "alone", nil)
 		wantIs(t, alone.Downgrade(t.Context()), hasp.ErrUnsupported)
-		if n := d.tries.Load(); n != 2 {
-			t.Errorf("asked %d times", n)
-		}
+		failIf(t, d.tries.Load() != 2, "asked %d times", d.tries.Load())
 		for _, l := range []*hasp.Lease{w, inner, alone} {
-			if l.Mode() != hasp.Exclusive {
-				t.Error("a refused downgrade made a reader")
-			}
+			failIf(t, l.Mode() != hasp.Exclusive, "a refused downgrade made a reader")
 		}
 		release(t, inner)
 		if err := w.Downgrade(t.Context()); err != nil || w.Mode() != hasp.Shared {
@@ -273,9 +257,7 @@ func TestCloseDuringDowngrade(t *testing.T) {
 		d.change(func() { d.try = hangTry })
 		down := begin(t.Context(), func(ctx context.Context) (struct{}, error) { return struct{}{}, w.Downgrade(ctx) })
 		synctest.Wait()
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
+		check(t, c.Close())
 		wantIs(t, (<-down).err, hasp.ErrClosed)
 		mustBeFree(t, d, "k")
 	})
@@ -293,9 +275,7 @@ func TestDowngradeLeavesTheCohort(t *testing.T) {
 		second := <-got // on a grant for three
 		reader := begin(t.Context(), newClient(t, d.Driver, nil).RWMutex("k", nil).RLock)
 		synctest.Wait() // in the queue before those who leave the cohort
-		if err := second.Downgrade(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		need(t, second.Downgrade(t.Context()))
 		synctest.Wait()
 		r := granted(t, "the reader", reader)
 		release(t, second)
@@ -356,9 +336,7 @@ func TestWhyADowngradeFailed(t *testing.T) {
 				if ended && c.want != "gave up" && strings.Contains(err.Error(), "within 5s") {
 					t.Errorf("the last request had 2s: %v", err)
 				}
-				if n := d.tries.Load() - tries; n > c.asks {
-					t.Errorf("it was asked %d times", n)
-				}
+				failIf(t, d.tries.Load()-tries > c.asks, "it was asked %d times", d.tries.Load()-tries)
 				if w.Err() != nil || w.Mode() != hasp.Shared {
 					t.Errorf("the lease: %v, %v", w.Mode(), w.Err())
 				}

@@ -49,9 +49,7 @@ func TestElection(t *testing.T) {
 		release(t, reader)
 		release(t, slot)
 		_, err = c.Election("", nil).Leader(t.Context())
-		if err == nil {
-			t.Error("an empty key has a leader")
-		}
+		failIf(t, err == nil, "an empty key has a leader")
 	})
 }
 
@@ -69,9 +67,7 @@ func TestLead(t *testing.T) {
 				}
 				return want
 			})
-			if !errors.Is(err, want) || n != 1 {
-				t.Errorf("%v after %d times", err, n)
-			}
+			failIf(t, !errors.Is(err, want) || n != 1, "%v after %d times", err, n)
 			mustBeFree(t, store, "k")
 		}
 		// f resigns by itself.
@@ -117,9 +113,7 @@ func TestLeadCampaignsAgain(t *testing.T) {
 			}
 			return context.Cause(ctx)
 		})
-		if err != nil || n != 5 {
-			t.Errorf("%v after %d times", err, n)
-		}
+		failIf(t, err != nil || n != 5, "%v after %d times", err, n)
 		err = c.Election("k", nil).Lead(t.Context(), func(ctx context.Context, _ *hasp.Lease) error {
 			go c.Close()
 			<-ctx.Done()
@@ -165,9 +159,7 @@ func TestOneLeaderAtMost(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		if err := history.Check(hist.Holds()); err != nil {
-			t.Error(err)
-		}
+		check(t, history.Check(hist.Holds()))
 		if n := len(hist.Holds()); n < 10 {
 			t.Errorf("only %d leaders", n)
 		}
@@ -204,9 +196,7 @@ func TestObserve(t *testing.T) {
 			if got := <-seen; got != want {
 				t.Errorf("observed %q, want %q", got, want)
 			}
-			if took := time.Since(start); took > time.Second {
-				t.Errorf("observed after %v", took)
-			}
+			failIf(t, time.Since(start) > time.Second, "observed after %v", time.Since(start))
 		}
 		expect("nobody")
 		for range 2 {
@@ -233,9 +223,7 @@ func TestObserve(t *testing.T) {
 
 		// It ends with the client, with a permanent error, and with its context.
 		for _, err := range e.Observe(t.Context()) {
-			if err != nil {
-				t.Error(err)
-			}
+			check(t, err)
 			break
 		}
 		d.classify = func(error) driver.Class { return driver.ClassImpossible }
@@ -259,9 +247,7 @@ func TestObserve(t *testing.T) {
 		for _, err := range c.Election("", nil).Observe(t.Context()) {
 			last = err
 		}
-		if last == nil {
-			t.Error("an empty key can be observed")
-		}
+		failIf(t, last == nil, "an empty key can be observed")
 	})
 }
 
@@ -322,9 +308,7 @@ func TestObserveChanges(t *testing.T) {
 		}
 		seen := ""
 		for l, err := range newClient(t, d, nil).Election("k", nil).Observe(ctx) {
-			if err != nil {
-				t.Error(err)
-			}
+			check(t, err)
 			seen += fmt.Sprint(l.Holder.Owner, l.Holder.Label, l.Fence, " ")
 		}
 		if want := "Aa1 Ba1 Bb1 Bb2 "; strings.ReplaceAll(seen, "  ", " ") != want {
@@ -338,9 +322,7 @@ func TestObserveChanges(t *testing.T) {
 func TestObserveEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		closed := newClient(t, newStore(), nil)
-		if err := closed.Close(); err != nil {
-			t.Fatal(err)
-		}
+		need(t, closed.Close())
 		d := &inspecting{newStore(), func(context.Context) (driver.Info, error) { return driver.Info{}, errDown }}
 		away := newClient(t, d, nil)
 		for _, c := range []struct {
@@ -363,9 +345,7 @@ func TestObserveEnds(t *testing.T) {
 				}
 			}
 			cancel()
-			if n != 1 {
-				t.Errorf("%s: %d errors", c.name, n)
-			}
+			failIf(t, n != 1, "%s: %d errors", c.name, n)
 		}
 	})
 }
@@ -400,9 +380,7 @@ func TestLeadCampaignsAgainAfterALossBeforeItsFunction(t *testing.T) {
 			terms++
 			return nil
 		})
-		if err != nil || terms != 1 {
-			t.Errorf("%d terms, %v", terms, err)
-		}
+		failIf(t, err != nil || terms != 1, "%d terms, %v", terms, err)
 	})
 }
 
@@ -424,14 +402,8 @@ func TestLeadEndsWithAnErrorOfTheCampaign(t *testing.T) {
 		return c.Election("k", nil).Lead(ctx, func(context.Context, *hasp.Lease) error { return nil })
 	}
 	wantIs(t, lead(), errDown)
-	if n := d.tries.Load(); n != 1 {
-		t.Errorf("it asked %d times", n)
-	}
-	if err := c.Close(); err != nil {
-		t.Fatal(err)
-	}
+	failIf(t, d.tries.Load() != 1, "it asked %d times", d.tries.Load())
+	need(t, c.Close())
 	wantIs(t, lead(), hasp.ErrClosed)
-	if ctx.Err() != nil {
-		t.Error("Lead of a closed client went on until its context ended")
-	}
+	failIf(t, ctx.Err() != nil, "Lead of a closed client went on until its context ended")
 }

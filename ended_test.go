@@ -48,9 +48,7 @@ func TestEngineTellsOfTheEnd(t *testing.T) {
 		d.lost(d.id(t, "k"), lease.Fence())
 		<-ctx.Done()
 		synctest.Wait()
-		if took := time.Since(start); took != 0 {
-			t.Errorf("the context ended after %v, want at once", took)
-		}
+		failIf(t, time.Since(start) != 0, "the context ended after %v, want at once", time.Since(start))
 		wantIs(t, context.Cause(ctx), hasp.ErrLost)
 		wantIs(t, lease.Err(), hasp.ErrLost, hasp.ErrNotHeld)
 		if len(lost) != 1 || lost[0].Key != "k" || !errors.Is(lost[0].Err, hasp.ErrLost) {
@@ -70,9 +68,7 @@ func TestEngineTellsOfOthersEnds(t *testing.T) {
 		c := newClient(t, d, nil)
 		gone := lock(t, c, "gone", nil)
 		old := d.id(t, "gone")
-		if err := gone.Release(); err != nil {
-			t.Fatal(err)
-		}
+		need(t, gone.Release())
 		lease := lock(t, c, "k", nil)
 		id := d.id(t, "k")
 		stranger, labelled := id, id
@@ -91,9 +87,7 @@ func TestEngineTellsOfOthersEnds(t *testing.T) {
 		if err := lease.Release(); err != nil {
 			t.Errorf("Release: %v", err)
 		}
-		if err := c.Close(); err != nil {
-			t.Fatal(err)
-		}
+		need(t, c.Close())
 		d.lost(id, lease.Fence())
 	})
 }

@@ -90,18 +90,14 @@ func (d *hander) waits(t *testing.T, lock func(c *hasp.Client) hasp.Locker) (hel
 	got := make(chan *hasp.Lease, 1)
 	go func() {
 		l, err := lock(c).Lock(t.Context())
-		if err != nil {
-			t.Error(err)
-		}
+		check(t, err)
 		got <- l
 	}()
 	synctest.Wait()
 	time.Sleep(time.Second) // so that the deadline would show what it counts from
 	synctest.Wait()
 	began := time.Now()
-	if err := held.Release(); err != nil {
-		t.Fatal(err)
-	}
+	need(t, held.Release())
 	lease = <-got
 	if lease == nil {
 		t.FailNow()
@@ -124,22 +120,16 @@ func TestEnters(t *testing.T) {
 		if got := d.counts(); took != 0 || got != [3]int{1, 0, 0} {
 			t.Errorf("after the message: %v later, %v requests, want one Try of the line", took, got)
 		}
-		if lease.Fence() <= held.Fence() {
-			t.Errorf("fence %d after %d", lease.Fence(), held.Fence())
-		}
+		failIf(t, lease.Fence() <= held.Fence(), "fence %d after %d", lease.Fence(), held.Fence())
 		// A second passed since the refusal, of which a hundredth is given up, with twice 2 ms and a hundredth of the claim time.
 		if want := claimTime - 10*time.Millisecond - 2*2*time.Millisecond - 5*time.Millisecond; time.Until(lease.Deadline()) != want {
 			t.Errorf("it lasts %v before the claim, want %v", time.Until(lease.Deadline()), want)
 		}
 		time.Sleep(10*time.Millisecond - 1)
-		if got := d.counts(); got[1] != 0 {
-			t.Error("claimed before it was time")
-		}
+		failIf(t, d.counts()[1] != 0, "claimed before it was time")
 		time.Sleep(time.Nanosecond)
 		synctest.Wait()
-		if got := d.counts(); got != [3]int{1, 1, 0} {
-			t.Errorf("%v requests, want one claim", got)
-		}
+		failIf(t, d.counts() != [3]int{1, 1, 0}, "%v requests, want one claim", d.counts())
 		if left := time.Until(lease.Deadline()); left < ttl*9/10 {
 			t.Errorf("%v are left of a lease that was claimed", left)
 		}
@@ -148,9 +138,7 @@ func TestEnters(t *testing.T) {
 		if got := d.counts(); got[1] != 1 {
 			t.Errorf("%d renewals claim, want one", got[1])
 		}
-		if err := lease.Release(); err != nil {
-			t.Error(err)
-		}
+		release(t, lease)
 		mustBeFree(t, d.store, "k")
 	})
 }
@@ -168,17 +156,13 @@ func TestEventOfWhoEnters(t *testing.T) {
 		}})
 		waits := begin(t.Context(), c.Mutex("k", nil).Lock)
 		time.Sleep(time.Second)
-		if err := held.Release(); err != nil {
-			t.Error(err)
-		}
+		release(t, held)
 		synctest.Wait()
 		lease := granted(t, "the waiter", waits)
 		if len(got) != 1 || !got[0].Sent.IsZero() || got[0].Handoff != 1 || got[0].Waited != time.Second || got[0].Fence != lease.Fence() {
 			t.Errorf("%+v", got)
 		}
-		if err := lease.Release(); err != nil {
-			t.Error(err)
-		}
+		release(t, lease)
 	})
 }
 
@@ -199,9 +183,7 @@ func TestEntersForAMoment(t *testing.T) {
 		d := newHander(newStore())
 		_, lease, c, _ := d.waits(t, mutex(nil))
 		time.Sleep(9 * time.Millisecond)
-		if err := lease.Release(); err != nil {
-			t.Error(err)
-		}
+		release(t, lease)
 		time.Sleep(time.Second)
 		if got := d.counts(); got != [3]int{1, 0, 1} || !d.ends[0].Settled {
 			t.Errorf("%v requests, the last settled: %v; want a Try and a Release that is", got, d.ends[0].Settled)
@@ -272,9 +254,7 @@ func TestClaimsFirst(t *testing.T) {
 				if asks := d.sent[len(d.sent)-1].Enters; asks != (c.say != nil) {
 					t.Errorf("it asks to enter: %v", asks)
 				}
-				if err := lease.Release(); err != nil {
-					t.Error(err)
-				}
+				release(t, lease)
 				if name != "kept" {
 					mustBeFree(t, d.store, "k")
 				}
@@ -301,17 +281,13 @@ func TestClaimsFirstWhenUnsure(t *testing.T) {
 		time.Sleep(time.Second)
 		synctest.Wait()
 		before := d.counts()
-		if err := held.Release(); err != nil {
-			t.Error(err)
-		}
+		release(t, held)
 		synctest.Wait()
 		lease := granted(t, "the waiter", waits)
 		if got := d.counts(); got[0] != before[0]+1 {
 			t.Errorf("%d Tries of the line after %d, want one more", got[0], before[0])
 		}
-		if err := lease.Release(); err != nil {
-			t.Error(err)
-		}
+		release(t, lease)
 	})
 }
 
@@ -326,17 +302,13 @@ func TestEntersAfterALongWait(t *testing.T) {
 			time.Sleep(waited)
 			synctest.Wait()
 			before := d.counts()[0]
-			if err := held.Release(); err != nil {
-				t.Error(err)
-			}
+			release(t, held)
 			synctest.Wait()
 			lease := granted(t, "the waiter", waits)
 			if asked := d.counts()[0] > before; asked == enters {
 				t.Errorf("after %v it asked first: %v", waited, asked)
 			}
-			if err := lease.Release(); err != nil {
-				t.Error(err)
-			}
+			release(t, lease)
 		})
 	}
 }
@@ -365,9 +337,7 @@ func TestClaimIsNotAnswered(t *testing.T) {
 				began := time.Now()
 				if !c.ends {
 					time.Sleep(ttl / 2)
-					if err := lease.Err(); err != nil {
-						t.Fatal(err)
-					}
+					need(t, lease.Err())
 					return
 				}
 				waits := begin(t.Context(), newClient(t, d.store, nil).Mutex("k", nil).Lock)
@@ -437,9 +407,7 @@ func TestGivesUpWhenHanded(t *testing.T) {
 		synctest.Wait()
 		cancel()
 		began := time.Now()
-		if err := held.Release(); err != nil {
-			t.Error(err)
-		}
+		release(t, held)
 		synctest.Wait()
 		if g := <-waits; g.err == nil {
 			_ = g.v.Release() // the message was faster
@@ -459,16 +427,10 @@ func TestEnteredLease(t *testing.T) {
 			}
 		},
 		"Downgrade": func(t *testing.T, _ *hander, c *hasp.Client, l *hasp.Lease) {
-			if err := l.Downgrade(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			need(t, l.Downgrade(t.Context()))
 			other, err := c.RWMutex("k", nil).TryRLock(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := other.Release(); err != nil {
-				t.Error(err)
-			}
+			need(t, err)
+			release(t, other)
 		},
 		"Wanted": func(t *testing.T, _ *hander, c *hasp.Client, l *hasp.Lease) {
 			wanted := l.Wanted()
@@ -480,24 +442,16 @@ func TestEnteredLease(t *testing.T) {
 			<-waits
 		},
 		"Break": func(t *testing.T, _ *hander, c *hasp.Client, l *hasp.Lease) {
-			if err := c.Break(t.Context(), "k", l.Owner()); err != nil {
-				t.Fatal(err)
-			}
+			need(t, c.Break(t.Context(), "k", l.Owner()))
 			time.Sleep(10 * time.Millisecond)
 			synctest.Wait()
 			wantIs(t, l.Err(), hasp.ErrLost)
 		},
 		"Adopt": func(t *testing.T, d *hander, c *hasp.Client, l *hasp.Lease) {
 			adopted, err := c.Adopt(t.Context(), "k", l.Owner(), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if adopted.Fence() != l.Fence() {
-				t.Errorf("fence %d, want %d", adopted.Fence(), l.Fence())
-			}
-			if d.counts()[1] != 1 {
-				t.Error("Adopt did not claim it")
-			}
+			need(t, err)
+			failIf(t, adopted.Fence() != l.Fence(), "fence %d, want %d", adopted.Fence(), l.Fence())
+			failIf(t, d.counts()[1] != 1, "Adopt did not claim it")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -507,9 +461,7 @@ func TestEnteredLease(t *testing.T) {
 				use(t, d, c, lease)
 				if lease.Err() == nil {
 					time.Sleep(2 * ttl)
-					if err := lease.Release(); err != nil {
-						t.Error(err)
-					}
+					release(t, lease)
 				}
 			})
 		})
@@ -536,13 +488,9 @@ func TestSuspendedBeforeItEnters(t *testing.T) {
 		mu.Lock()
 		slept = 300 * time.Millisecond
 		mu.Unlock()
-		if err := held.Release(); err != nil {
-			t.Error(err)
-		}
+		release(t, held)
 		synctest.Wait()
 		granted(t, "the waiter", waits)
-		if got := d.counts(); got[0] != 2 {
-			t.Errorf("%v requests, want two Tries of the line", got)
-		}
+		failIf(t, d.counts()[0] != 2, "%v requests, want two Tries of the line", d.counts())
 	})
 }

@@ -272,9 +272,7 @@ func TestForgottenLeaseComesBack(t *testing.T) {
 					}
 				}
 				lease := back.Load()
-				if err := lease.Downgrade(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				need(t, lease.Downgrade(t.Context()))
 				if info, err := store.Inspect(t.Context(), "k"); err != nil || info.Holder.Mode != driver.Shared {
 					t.Errorf("the Downgrade said nil, and the store has %+v, %v", info.Holder, err)
 				}

@@ -114,9 +114,7 @@ func TestNestedTTLsDoNotAddUp(t *testing.T) {
 				}
 				d.dead.Store(true)
 				release(t, must(newClient(t, store, nil).Mutex("k", nil).Lock(t.Context())))
-				if took := time.Since(start); took != ttl {
-					t.Errorf("the next had the key after %v", took)
-				}
+				failIf(t, time.Since(start) != ttl, "the next had the key after %v", time.Since(start))
 			})
 		})
 	}
@@ -203,9 +201,7 @@ func TestNestedInADowngraded(t *testing.T) {
 		w := must(m.Lock(t.Context()))
 		ctx := w.Context(t.Context())
 		before := must(m.RLock(ctx))
-		if err := w.Downgrade(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		need(t, w.Downgrade(t.Context()))
 		after := must(m.RLock(ctx))
 		_, err := m.TryLock(ctx)
 		wantIs(t, err, hasp.ErrHeld)
@@ -238,18 +234,14 @@ func TestPanicUnderNestedLeases(t *testing.T) {
 		}()
 		release(t, inner)
 		next := must(c.RWMutex("k", nil).TryLock(t.Context()))
-		if !next.Abandoned() {
-			t.Error("a nested lease was released later: the next holder is not told")
-		}
+		failIf(t, !next.Abandoned(), "a nested lease was released later: the next holder is not told")
 		release(t, next)
 		_ = m.Do(t.Context(), func(ctx context.Context, _ *hasp.Lease) error {
 			defer func() { _ = recover() }()
 			return m.Do(ctx, func(context.Context, *hasp.Lease) error { panic("half written") })
 		})
 		next = must(c.RWMutex("k", nil).TryLock(t.Context()))
-		if !next.Abandoned() {
-			t.Error("a nested Do panicked: the next holder is not told")
-		}
+		failIf(t, !next.Abandoned(), "a nested Do panicked: the next holder is not told")
 		release(t, next)
 	})
 }
@@ -269,15 +261,11 @@ func TestReentrance(t *testing.T) {
 		}
 		again := c.Mutex("k", &hasp.LockOptions{Reentrant: true})
 		inner, err := again.Lock(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		need(t, err)
 		if inner.Fence() != outer.Fence() || d.tries.Load() != 1 {
 			t.Fatalf("fence %d in %d, %d tries", inner.Fence(), outer.Fence(), d.tries.Load())
 		}
-		if err := outer.Release(); err != nil {
-			t.Fatal(err)
-		}
+		need(t, outer.Release())
 		if inner.Err() != nil || d.releases.Load() != 0 {
 			t.Fatal("the first Release of two released")
 		}

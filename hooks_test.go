@@ -108,9 +108,7 @@ func hangRenew(ctx context.Context, _ []driver.RenewRequest, _ func(int, driver.
 func newClient(t *testing.T, d driver.Driver, o *hasp.Options) *hasp.Client {
 	t.Helper()
 	c, err := hasp.New(d, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need(t, err)
 	hasp.SetClock(c, bubble)
 	t.Cleanup(func() { _ = c.Close() })
 	return c
@@ -127,9 +125,7 @@ func bubble() clock.Instant {
 func lock(t *testing.T, c *hasp.Client, key string, o *hasp.LockOptions) *hasp.Lease {
 	t.Helper()
 	lease, err := c.Mutex(key, o).Lock(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	need(t, err)
 	return lease
 }
 
@@ -137,9 +133,7 @@ func lock(t *testing.T, c *hasp.Client, key string, o *hasp.LockOptions) *hasp.L
 func mustBeFree(t *testing.T, d driver.Driver, key string) {
 	t.Helper()
 	info, err := d.Inspect(context.Background(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need(t, err)
 	if info.Held || info.Waiters > 0 {
 		t.Fatalf("left behind: %q held by %q, %d waiters", key, info.Holder.Owner, info.Waiters)
 	}
@@ -151,6 +145,30 @@ func wantIs(t *testing.T, err error, targets ...error) {
 		if !errors.Is(err, target) {
 			t.Fatalf("the error is %v, want errors.Is %v", err, target)
 		}
+	}
+}
+
+// failIf fails a test, which goes on, when what it saw is wrong.
+func failIf(t testing.TB, wrong bool, format string, args ...any) {
+	t.Helper()
+	if wrong {
+		t.Errorf(format, args...)
+	}
+}
+
+// check fails a test, which goes on, with an error.
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// need ends a test with an error.
+func need(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -55,17 +55,11 @@ func TestJoinFirst(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			d := &joiner{Store: memdriver.New(), first: first}
 			c, err := hasp.New(d, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			need(t, err)
 			defer c.Close()
 			held, err := c.Mutex("k", nil).TryLock(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !slices.Equal(d.calls, []string{"try"}) {
-				t.Errorf("JoinFirst %v: a TryLock asks %q", first, d.calls)
-			}
+			need(t, err)
+			failIf(t, !slices.Equal(d.calls, []string{"try"}), "JoinFirst %v: a TryLock asks %q", first, d.calls)
 			d.calls = nil
 			got := make(chan error)
 			go func() {
@@ -76,12 +70,8 @@ func TestJoinFirst(t *testing.T) {
 				got <- err
 			}()
 			synctest.Wait()
-			if err := held.Release(); err != nil {
-				t.Error(err)
-			}
-			if err := <-got; err != nil {
-				t.Error(err)
-			}
+			release(t, held)
+			check(t, <-got)
 			if !slices.Equal(d.calls, want) {
 				t.Errorf("JoinFirst %v: a Lock that waits asks %q, want %q", first, d.calls, want)
 			}
@@ -107,9 +97,7 @@ func TestNextLeaderAsksWithThePlace(t *testing.T) {
 		cancel()
 		wantIs(t, <-failed, context.Canceled)
 		synctest.Wait()
-		if len(d.calls) == 0 || slices.Contains(d.calls, "try") {
-			t.Errorf("the next leader asked %q", d.calls)
-		}
+		failIf(t, len(d.calls) == 0 || slices.Contains(d.calls, "try"), "the next leader asked %q", d.calls)
 		release(t, blocker)
 		release(t, <-got)
 	})
@@ -135,9 +123,7 @@ func TestEndBeforeTheWatch(t *testing.T) {
 		synctest.Wait()
 		cancel()
 		wantIs(t, <-failed, context.Canceled, hasp.ErrHeld)
-		if n := d.tries.Load() - before; n != 1 {
-			t.Errorf("it asked %d times", n)
-		}
+		failIf(t, d.tries.Load()-before != 1, "it asked %d times", d.tries.Load()-before)
 		release(t, held)
 	})
 }

@@ -36,9 +36,7 @@ func TestTryLockAsksTheKeeper(t *testing.T) {
 		time.Sleep(ttl) // renewed
 		began := time.Now()
 		lease, err := elsewhere.Mutex("k", nil).TryLock(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		need(t, err)
 		if !time.Now().Equal(began) || lease.Fence() <= fence || lease.Abandoned() {
 			t.Errorf("after %v, fence %d after %d, abandoned %v", time.Since(began), lease.Fence(), fence, lease.Abandoned())
 		}
@@ -90,9 +88,7 @@ func TestTryLockOfAKeeperAtWork(t *testing.T) {
 				if info := must(d.Inspect(t.Context(), "k")); info.Waiters != 0 || info.Holder.Owner != work.Owner() {
 					t.Errorf("the store has %+v", info)
 				}
-				if err := work.Err(); err != nil {
-					t.Error(err)
-				}
+				check(t, work.Err())
 				release(t, work)
 			})
 		})
@@ -113,9 +109,7 @@ func TestTryLockWaitsForASlowKeeper(t *testing.T) {
 		})
 		began := time.Now()
 		lease, err := elsewhere.Mutex("k", nil).TryLock(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		need(t, err)
 		if took := time.Since(began); took > 3*delay { // a Try, one that joins, and one that claims
 			t.Errorf("it took %v", took)
 		}
@@ -247,9 +241,7 @@ func TestTryLockOfAKeeperThatCannotBeAsked(t *testing.T) {
 				if _, err := elsewhere.Mutex("k", nil).TryLock(t.Context()); !errors.Is(err, hasp.ErrHeld) {
 					t.Errorf("%v", err)
 				}
-				if took := time.Since(began); took > c.most+hasp.Moment {
-					t.Errorf("it took %v", took)
-				}
+				failIf(t, time.Since(began) > c.most+hasp.Moment, "it took %v", time.Since(began))
 			})
 		})
 	}
@@ -293,8 +285,6 @@ func TestOwnTryLockEndsNoKeeping(t *testing.T) {
 			release(t, work)
 			synctest.Wait()
 		}
-		if n := d.tries.Load(); n != 1+4*2 {
-			t.Errorf("%d tries", n)
-		}
+		failIf(t, d.tries.Load() != 1+4*2, "%d tries", d.tries.Load())
 	})
 }

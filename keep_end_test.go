@@ -88,9 +88,7 @@ func TestKeptKeyInTrouble(t *testing.T) {
 				mustBeFree(t, d, "k")
 				tries := d.tries.Load()
 				release(t, lock(t, c, "k", o))
-				if d.tries.Load() != tries+1 {
-					t.Error("granted without the store")
-				}
+				failIf(t, d.tries.Load() != tries+1, "granted without the store")
 				mu.Lock()
 				defer mu.Unlock()
 				if kinds[hasp.EventLost] != 0 || kinds[hasp.EventAcquired] != 2 || kinds[hasp.EventReleased] != 2 || kinds[hasp.EventRenewFailed] == 0 && name == "refused" {
@@ -155,9 +153,7 @@ func TestCloseOfAKeeper(t *testing.T) {
 				case "lost unnoticed":
 					store.Lose("k")
 				}
-				if err := c.Close(); err != nil {
-					t.Error(err)
-				}
+				check(t, c.Close())
 				mustBeFree(t, store, "k")
 				n.want(t, "after Close", 0, 0)
 				if _, err := c.Mutex("k", kept).Lock(t.Context()); !errors.Is(err, hasp.ErrClosed) {
@@ -206,16 +202,12 @@ func TestKeptAbandoned(t *testing.T) {
 		}
 		for i := range 3 {
 			lease := lock(t, c, "k", kept)
-			if lease.Abandoned() != (i == 0) {
-				t.Errorf("turn %d: Abandoned is %v", i, lease.Abandoned())
-			}
+			failIf(t, lease.Abandoned() != (i == 0), "turn %d: Abandoned is %v", i, lease.Abandoned())
 			release(t, lease)
 		}
 		time.Sleep(5 * time.Second)
 		synctest.Wait()
-		if lock(t, newClient(t, store, nil), "k", nil).Abandoned() {
-			t.Error("the mark is back")
-		}
+		failIf(t, lock(t, newClient(t, store, nil), "k", nil).Abandoned(), "the mark is back")
 	})
 }
 
@@ -228,13 +220,9 @@ func TestKeepAndPanic(t *testing.T) {
 		abandon(t, c, kept)
 		mustBeFree(t, store, "k")
 		next := lock(t, c, "k", kept)
-		if !next.Abandoned() {
-			t.Error("not Abandoned after a panic")
-		}
+		failIf(t, !next.Abandoned(), "not Abandoned after a panic")
 		release(t, next)
-		if !isKept(t, store) {
-			t.Error("not kept after that")
-		}
+		failIf(t, !isKept(t, store), "not kept after that")
 	})
 }
 
@@ -257,9 +245,7 @@ func TestEventsOfAKeeper(t *testing.T) {
 				}
 			case hasp.EventReleased:
 				released.Add(1)
-				if e.Held != time.Second {
-					t.Errorf("held for %v", e.Held)
-				}
+				failIf(t, e.Held != time.Second, "held for %v", e.Held)
 			}
 		}})
 		m := c.Mutex("k", kept)
@@ -322,9 +308,7 @@ func TestKeepAndCancelledContexts(t *testing.T) {
 		useOnce(t, c, kept)
 		_, err := m.Lock(ended)
 		wantIs(t, err, context.Canceled)
-		if !isKept(t, d) {
-			t.Error("a Lock whose context had ended took the key")
-		}
+		failIf(t, !isKept(t, d), "a Lock whose context had ended took the key")
 		for i := range 200 { // what comes first is chance
 			ctx, cancel := context.WithCancel(t.Context())
 			held := lock(t, c, "k", kept)

@@ -69,9 +69,7 @@ func TestKeep(t *testing.T) {
 			t.Errorf("%d tries, %d releases, %d renewals", d.tries.Load(), d.releases.Load(), d.renews.Load())
 		}
 		time.Sleep(999 * time.Millisecond)
-		if !isKept(t, d) {
-			t.Error("given back too early")
-		}
+		failIf(t, !isKept(t, d), "given back too early")
 		time.Sleep(time.Millisecond)
 		synctest.Wait()
 		mustBeFree(t, d, "k")
@@ -136,9 +134,7 @@ func TestKeepGoesOnLocally(t *testing.T) {
 		}
 		release(t, first)
 		all.Wait()
-		if d.tries.Load() != 1 {
-			t.Errorf("the store was asked %d times", d.tries.Load())
-		}
+		failIf(t, d.tries.Load() != 1, "the store was asked %d times", d.tries.Load())
 	})
 }
 
@@ -178,9 +174,7 @@ func TestKeepWithoutARow(t *testing.T) {
 		var fence uint64
 		for range 3 {
 			f := useOnce(t, c, kept)
-			if f <= fence {
-				t.Errorf("fence %d after %d", f, fence)
-			}
+			failIf(t, f <= fence, "fence %d after %d", f, fence)
 			fence = f
 			mustBeFree(t, d, "k")
 		}
@@ -196,9 +190,7 @@ func TestKeepAndTryLock(t *testing.T) {
 		for range 3 {
 			release(t, must(m.TryLock(t.Context())))
 		}
-		if d.tries.Load() != 1 {
-			t.Errorf("the store was asked %d times", d.tries.Load())
-		}
+		failIf(t, d.tries.Load() != 1, "the store was asked %d times", d.tries.Load())
 		lease := must(m.TryLock(t.Context()))
 		_, err := elsewhere.Mutex("k", nil).TryLock(t.Context())
 		wantIs(t, err, hasp.ErrHeld)
@@ -285,9 +277,7 @@ func TestKeepAndOtherLocksOfTheClient(t *testing.T) {
 					release(t, lease)
 				}
 				all := must(hasp.LockAll(t.Context(), c.Mutex("j", kept), try(c)))
-				if err := all.Release(); err != nil {
-					t.Error(err)
-				}
+				check(t, all.Release())
 			})
 		})
 	}
@@ -330,9 +320,7 @@ func TestKeepPassesNothingOfALease(t *testing.T) {
 			t.Errorf("%d tries, %v", d.tries.Load(), ctx.Err())
 		}
 		release(t, inner)
-		if !isKept(t, store) {
-			t.Error("not kept after a nested lease")
-		}
+		failIf(t, !isKept(t, store), "not kept after a nested lease")
 		lease = lock(t, c, "k", o)
 		ctx = lease.Context(t.Context())
 		start := time.Now()
@@ -351,22 +339,16 @@ func TestKeepPassesNothingOfALease(t *testing.T) {
 		lease = lock(t, c, "k", short)
 		start = time.Now()
 		<-lease.Done()
-		if took := time.Since(start); took != 100*time.Millisecond {
-			t.Errorf("it ended after %v", took)
-		}
+		failIf(t, time.Since(start) != 100*time.Millisecond, "it ended after %v", time.Since(start))
 		wantIs(t, lease.Release(), hasp.ErrLost)
 
 		lease = lock(t, c, "k", o)
-		if err := lease.Extend(t.Context(), time.Hour); err != nil {
-			t.Error(err)
-		}
+		check(t, lease.Extend(t.Context(), time.Hour))
 		release(t, lease)
 		mustBeFree(t, store, "k")
 
 		lease = lock(t, c, "k", o)
-		if err := lease.Downgrade(t.Context()); err != nil {
-			t.Error(err)
-		}
+		check(t, lease.Downgrade(t.Context()))
 		release(t, lease)
 		mustBeFree(t, store, "k")
 	})

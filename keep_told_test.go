@@ -80,12 +80,8 @@ func TestKeeperCloseWhileAsking(t *testing.T) {
 		c := newClient(t, d, nil)
 		useOnce(t, c, &hasp.LockOptions{Keep: time.Hour})
 		start := time.Now()
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
-		if took := time.Since(start); took > 0 {
-			t.Errorf("Close took %v", took)
-		}
+		check(t, c.Close())
+		failIf(t, time.Since(start) > 0, "Close took %v", time.Since(start))
 	})
 }
 
@@ -119,17 +115,13 @@ func TestKeeperWantedAfterDowngrade(t *testing.T) {
 			useOnce(t, c, o)
 			synctest.Wait()
 			lease := lock(t, c, "k", o)
-			if err := lease.Downgrade(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			need(t, lease.Downgrade(t.Context()))
 			w := lease.Wanted()
 			synctest.Wait()
 			start := time.Now()
 			got := begin(t.Context(), elsewhere.Mutex("k", nil).Lock)
 			<-w
-			if took := time.Since(start); took > 0 {
-				t.Errorf("Keep %v: Wanted after %v", keep, took)
-			}
+			failIf(t, time.Since(start) > 0, "Keep %v: Wanted after %v", keep, time.Since(start))
 			release(t, lease)
 			release(t, comes(t, got))
 		})
@@ -172,16 +164,12 @@ func TestKeeperWantedBeforeDowngrade(t *testing.T) {
 		lease := lock(t, c, "k", o)
 		w := lease.Wanted()
 		synctest.Wait()
-		if err := lease.Downgrade(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		need(t, lease.Downgrade(t.Context()))
 		synctest.Wait()
 		start := time.Now()
 		got := begin(t.Context(), elsewhere.Mutex("k", nil).Lock)
 		<-w
-		if took := time.Since(start); took > 0 {
-			t.Errorf("Wanted after %v", took)
-		}
+		failIf(t, time.Since(start) > 0, "Wanted after %v", time.Since(start))
 		release(t, lease)
 		release(t, comes(t, got))
 	})
@@ -198,9 +186,7 @@ func TestKeeperIsToldByTheAnswer(t *testing.T) {
 		start := time.Now()
 		release(t, lease)
 		release(t, comes(t, got))
-		if took := time.Since(start); took > 0 {
-			t.Errorf("it waited for %v", took)
-		}
+		failIf(t, time.Since(start) > 0, "it waited for %v", time.Since(start))
 	})
 }
 
@@ -215,8 +201,6 @@ func TestCloseLongAfterAKeyWasNotGivenBack(t *testing.T) {
 		})
 		time.Sleep(time.Hour)
 		d.change(func() { d.release = nil })
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
+		check(t, c.Close())
 	})
 }

@@ -32,9 +32,7 @@ func TestKeeperYields(t *testing.T) {
 		synctest.Wait()
 		fence = max(fence, useOnce(t, c, o)) // it was not told yet
 		lease := comes(t, other)
-		if took := time.Since(start); took > ttl/3 {
-			t.Errorf("it waited for %v", took)
-		}
+		failIf(t, time.Since(start) > ttl/3, "it waited for %v", time.Since(start))
 		if lease.Fence() <= fence || lease.Abandoned() {
 			t.Errorf("fence %d after %d, abandoned %v", lease.Fence(), fence, lease.Abandoned())
 		}
@@ -48,9 +46,7 @@ func TestKeeperYields(t *testing.T) {
 		fence = lease.Fence()
 		release(t, lease) // its keeper learns of the wait by a renewal, too
 		next := comes(t, back)
-		if next.Fence() <= fence {
-			t.Errorf("fence %d after %d", next.Fence(), fence)
-		}
+		failIf(t, next.Fence() <= fence, "fence %d after %d", next.Fence(), fence)
 		release(t, next)
 	})
 }
@@ -73,9 +69,7 @@ func TestKeeperAsksToBeTold(t *testing.T) {
 					lease = lock(t, c, "k", o)
 				}
 				synctest.Wait()
-				if n := d.renews.Load(); n != 1 {
-					t.Errorf("asking took %d renewals", n)
-				}
+				failIf(t, d.renews.Load() != 1, "asking took %d renewals", d.renews.Load())
 				start := time.Now()
 				other := begin(t.Context(), elsewhere.Mutex("k", nil).Lock)
 				synctest.Wait()
@@ -131,9 +125,7 @@ func TestKeeperIsToldByAMessage(t *testing.T) {
 		synctest.Wait()
 		release(t, lease)
 		release(t, comes(t, waits))
-		if took := time.Since(start); took > 0 {
-			t.Errorf("somebody waited, for %v in all", took)
-		}
+		failIf(t, time.Since(start) > 0, "somebody waited, for %v in all", time.Since(start))
 	})
 }
 
@@ -184,15 +176,11 @@ func TestKeeperThatWasToldGrantsNothing(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 			mu.Lock()
-			if len(order) != 0 {
-				t.Errorf("granted before the release was done: %v", order)
-			}
+			failIf(t, len(order) != 0, "granted before the release was done: %v", order)
 			mu.Unlock()
 			close(hangs)
 			all.Wait()
-			if fmt.Sprint(order) != "[remote 1 2 3]" {
-				t.Errorf("%s: in the order %v", first, order)
-			}
+			failIf(t, fmt.Sprint(order) != "[remote 1 2 3]", "%s: in the order %v", first, order)
 		})
 	}
 }
@@ -220,9 +208,7 @@ func TestKeepersAlternate(t *testing.T) {
 							return
 						}
 						mu.Lock()
-						if l.Fence() <= fence {
-							t.Errorf("fence %d after %d", l.Fence(), fence)
-						}
+						failIf(t, l.Fence() <= fence, "fence %d after %d", l.Fence(), fence)
 						if fence = l.Fence(); last != i {
 							last, run = i, 0
 						}
@@ -238,9 +224,7 @@ func TestKeepersAlternate(t *testing.T) {
 		}
 		all.Wait()
 		// A renewal is due a second after the last, and tells it.
-		if longest > 110 || had[0] < 1000 || had[1] < 1000 {
-			t.Errorf("in succession %d, in all %v", longest, had)
-		}
+		failIf(t, longest > 110 || had[0] < 1000 || had[1] < 1000, "in succession %d, in all %v", longest, had)
 	})
 }
 
@@ -268,9 +252,7 @@ func TestKeepTurnsItselfOff(t *testing.T) {
 				}
 				all, gap = append(all, gap), 0
 			}
-			if fmt.Sprint(all) != want {
-				t.Errorf("not kept in between: %v, want %s", all, want)
-			}
+			failIf(t, fmt.Sprint(all) != want, "not kept in between: %v, want %s", all, want)
 		}
 		gaps(600, "[0 2 4 8 16 32 64 64 64 64 64 64 64 64]")
 		for range 64 { // used again, it is as before
@@ -340,9 +322,7 @@ func TestKeepRace(t *testing.T) {
 						continue
 					}
 					deadline := lease.Deadline()
-					if inside.Add(1) != 1 && time.Now().Before(deadline) {
-						t.Error("two holders")
-					}
+					failIf(t, inside.Add(1) != 1 && time.Now().Before(deadline), "two holders")
 					if lease.Fence() <= fence && time.Now().Before(deadline) {
 						t.Errorf("fence %d after %d", lease.Fence(), fence)
 					}

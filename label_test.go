@@ -21,9 +21,7 @@ func TestLabelSaysWhen(t *testing.T) {
 			time.Sleep(time.Minute)
 			lease := lock(t, c, "k", &hasp.LockOptions{Reason: reason})
 			info, err := c.Inspect(t.Context(), "k")
-			if err != nil {
-				t.Fatal(err)
-			}
+			need(t, err)
 			l, ok := driver.ParseLabel(info.Holder.Label)
 			if !ok || l.Reason != reason || !l.Since.Equal(time.Now().Truncate(time.Millisecond)) {
 				t.Errorf("%q: the label is %s", reason, info.Holder.Label)
@@ -42,9 +40,7 @@ func TestLabelSaysWho(t *testing.T) {
 	c := newClient(t, newStore(), nil)
 	lock(t, c, "k", nil)
 	info, err := c.Inspect(t.Context(), "k")
-	if err != nil {
-		t.Fatal(err)
-	}
+	need(t, err)
 	if l := info.Holder.Describe(); l.User != u.Username {
 		t.Errorf("the user is %q, must be %q", l.User, u.Username)
 	}

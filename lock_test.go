@@ -35,9 +35,7 @@ func TestBadInput(t *testing.T) {
 			t.Errorf("%s: TryLock took it", name)
 		}
 	}
-	if n := d.tries.Load(); n != 0 {
-		t.Errorf("%d requests reached the store", n)
-	}
+	failIf(t, d.tries.Load() != 0, "%d requests reached the store", d.tries.Load())
 	for _, key := range []string{"a\x00b", "a\nb", "{", "}", "{}", "a{b}c", "\xff\xfe", strings.Repeat("k", 512)} {
 		lease := lock(t, c, key, nil)
 		if err := lease.Release(); err != nil {
@@ -59,9 +57,7 @@ func TestOptionsAreShared(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			if err := lease.Release(); err != nil {
-				t.Error(err)
-			}
+			release(t, lease)
 		})
 	}
 	wg.Wait()
@@ -126,9 +122,7 @@ func TestFacesRefuseBeforeTheyAsk(t *testing.T) {
 				}
 			}
 		}
-		if n := d.tries.Load(); n != 0 {
-			t.Errorf("the store was asked %d times", n)
-		}
+		failIf(t, d.tries.Load() != 0, "the store was asked %d times", d.tries.Load())
 		release(t, must(exclusive.RWMutex("k", nil).Lock(t.Context()))) // to write needs nothing
 		release(t, must(quorum.RWMutex("k", nil).RLock(t.Context())))
 	})

@@ -41,13 +41,9 @@ func logged(t *testing.T, level slog.Level, f func(t *testing.T, c *hasp.Client,
 			return next(ctx, r)
 		}}
 		c, err := hasp.New(slow, &hasp.Options{Observe: hasp.LogTo(slog.New(h))})
-		if err != nil {
-			t.Fatal(err)
-		}
+		need(t, err)
 		f(t, c, store)
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
+		check(t, c.Close())
 	})
 	return strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
 }
@@ -55,13 +51,9 @@ func logged(t *testing.T, level slog.Level, f func(t *testing.T, c *hasp.Client,
 func TestLogTo(t *testing.T) {
 	ordinary := func(t *testing.T, c *hasp.Client, _ *memdriver.Store) {
 		lease, err := c.Mutex("orders/42", nil).Lock(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		need(t, err)
 		time.Sleep(time.Second) // of the fake clock
-		if err := lease.Release(); err != nil {
-			t.Error(err)
-		}
+		release(t, lease)
 	}
 	if got := logged(t, slog.LevelInfo, ordinary); len(got) != 1 || got[0] != "" {
 		t.Errorf("normal use is logged above debug: %q", got)
@@ -76,9 +68,7 @@ func TestLogTo(t *testing.T) {
 
 	got := logged(t, slog.LevelInfo, func(t *testing.T, c *hasp.Client, store *memdriver.Store) {
 		lease, err := c.RWMutex("orders/42", nil).RLock(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		need(t, err)
 		store.Lose("orders/42")
 		<-lease.Done()
 		synctest.Wait() // observers are called after the callers
@@ -201,9 +191,7 @@ func TestLogToIsWhole(t *testing.T) {
 		if slices.Contains([]string{"Kind", "Context", "TTL", "Sent", "Leases", "Waiters"}, name) {
 			continue
 		}
-		if v.Field(i).IsZero() {
-			t.Errorf("this test does not set Event.%s", name)
-		}
+		failIf(t, v.Field(i).IsZero(), "this test does not set Event.%s", name)
 		if attr := strings.ToLower(name); !strings.Contains(out.String(), " "+attr+"=") {
 			t.Errorf("Event.%s is not logged: %s", name, out.String())
 		}

@@ -205,13 +205,9 @@ func TestObserverHearsWhatAContextSees(t *testing.T) {
 		synctest.Wait() // the renewer's first look must not see the clock jump
 		offset.Store(int64(usable))
 		for range 2 {
-			if ctx.Err() == nil {
-				t.Error("the context has not ended")
-			}
+			failIf(t, ctx.Err() == nil, "the context has not ended")
 			synctest.Wait()
-			if n := told.Load(); n != 1 {
-				t.Errorf("the observer was told %d times", n)
-			}
+			failIf(t, told.Load() != 1, "the observer was told %d times", told.Load())
 		}
 	})
 }
@@ -226,9 +222,7 @@ func TestMaxHoldBoundsARenewedLease(t *testing.T) {
 			t.Fatalf("over after %v", took)
 		}
 		wantIs(t, lease.Err(), hasp.ErrLost)
-		if !strings.Contains(lease.Err().Error(), "MaxHold") {
-			t.Errorf("the error does not say why: %v", lease.Err())
-		}
+		failIf(t, !strings.Contains(lease.Err().Error(), "MaxHold"), "the error does not say why: %v", lease.Err())
 	})
 }
 
@@ -257,9 +251,7 @@ func TestMaxHoldShorterThanARoundTrip(t *testing.T) {
 				}
 			}
 			lease := lock(t, c, "k", o)
-			if n := d.tries.Load(); n != 1 {
-				t.Errorf("a free key took %d questions", n)
-			}
+			failIf(t, d.tries.Load() != 1, "a free key took %d questions", d.tries.Load())
 			lasts(lease)
 			wantIs(t, lease.Release(), hasp.ErrLost)
 			blocker := lock(t, newClient(t, d.Driver, nil), "k", nil)
@@ -267,9 +259,7 @@ func TestMaxHoldShorterThanARoundTrip(t *testing.T) {
 			time.Sleep(10 * time.Second)
 			tries := d.tries.Load()
 			lease, _ = handedOff(t, blocker, got)
-			if n := d.tries.Load() - tries; n != 1 {
-				t.Errorf("after its hint a waiter asked %d times", n)
-			}
+			failIf(t, d.tries.Load()-tries != 1, "after its hint a waiter asked %d times", d.tries.Load()-tries)
 			lasts(lease)
 		})
 	}
@@ -283,9 +273,7 @@ func TestMaxHoldDoesNotCountTheWaitForOtherKeys(t *testing.T) {
 		time.AfterFunc(time.Hour, func() { _ = other.Release() })
 		o := &hasp.LockOptions{MaxHold: 10 * time.Minute}
 		leases, err := hasp.LockAll(t.Context(), c.Mutex("a", o), c.Mutex("b", o))
-		if err != nil {
-			t.Fatal(err)
-		}
+		need(t, err)
 		start := time.Now()
 		<-leases.Done()
 		if took := time.Since(start); took != 10*time.Minute {
@@ -312,9 +300,7 @@ func TestSuspendThatLeavesTime(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		jump.Store(int64(20 * time.Second)) // 4.7 s are left
 		time.Sleep(time.Minute)
-		if err := l.Err(); err != nil {
-			t.Error(err)
-		}
+		check(t, l.Err())
 	})
 }
 
@@ -327,9 +313,7 @@ func TestContextEndsAtTheDeadlineAfterASpuriousWake(t *testing.T) {
 		lease := lock(t, c, "k", &hasp.LockOptions{TTL: 60 * time.Millisecond, NoRenew: true})
 		ctx, over := lease.Context(t.Context()), lease.Deadline()
 		<-ctx.Done()
-		if late := time.Since(over); late > 0 {
-			t.Errorf("the context ended %v after the deadline", late)
-		}
+		failIf(t, time.Since(over) > 0, "the context ended %v after the deadline", time.Since(over))
 	})
 }
 

@@ -18,9 +18,7 @@ import (
 // so its comment lists them: all, in order, with their types.
 func TestAliasesListTheirFields(t *testing.T) {
 	file, err := parser.ParseFile(token.NewFileSet(), "mode.go", nil, parser.ParseComments)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need(t, err)
 	listed := map[string][]string{}
 	for _, d := range file.Decls {
 		g, ok := d.(*ast.GenDecl)

@@ -36,9 +36,7 @@ func TestLockAllInBothOrders(t *testing.T) {
 						return
 					}
 					time.Sleep(time.Second)
-					if err := s.Release(); err != nil {
-						t.Error(err)
-					}
+					check(t, s.Release())
 				}
 			})
 		}
@@ -86,9 +84,7 @@ func TestLockAllOfManyProcesses(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		if err := history.Check(hist.Holds()); err != nil {
-			t.Error(err)
-		}
+		check(t, history.Check(hist.Holds()))
 		time.Sleep(ttl)
 		for _, key := range "abcdefgh" {
 			mustBeFree(t, store, string(key))

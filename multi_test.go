@@ -50,9 +50,7 @@ func TestLockAll(t *testing.T) {
 		waiter := begin(t.Context(), c.Mutex("s", nil).Lock)
 		<-s.Wanted()
 		for range 2 {
-			if err := s.Release(); err != nil {
-				t.Error(err)
-			}
+			check(t, s.Release())
 		}
 		<-done
 		wantIs(t, context.Cause(ctx), context.Canceled)
@@ -95,9 +93,7 @@ func TestLockAllRefusesBeforeItAsks(t *testing.T) {
 		_ = closed.Close()
 		_, err = hasp.LockAll(t.Context(), ok, closed.Mutex("z", nil))
 		wantIs(t, err, hasp.ErrClosed)
-		if n := d.tries.Load(); n != 0 {
-			t.Errorf("the store was asked %d times", n)
-		}
+		failIf(t, d.tries.Load() != 0, "the store was asked %d times", d.tries.Load())
 	})
 }
 
@@ -127,9 +123,7 @@ func TestLossOfOneKeyEndsAll(t *testing.T) {
 		near, far := newClient(t, store, nil), newClient(t, newStore(), nil)
 		s = must(hasp.LockAll(t.Context(), near.Mutex("a", nil), far.Mutex("b", nil)))
 		ctx = s.Context(t.Context())
-		if err := far.Close(); err != nil {
-			t.Error(err)
-		}
+		check(t, far.Close())
 		<-ctx.Done()
 		wantIs(t, context.Cause(ctx), hasp.ErrClosed)
 		wantIs(t, s.Release(), hasp.ErrClosed)
@@ -169,9 +163,7 @@ func TestLockAllWatchesWhatItHas(t *testing.T) {
 				t.Errorf("%q keeps %d contexts of the wait", l.Key(), n)
 			}
 		}
-		if err := s.Release(); err != nil {
-			t.Error(err)
-		}
+		check(t, s.Release())
 	})
 }
 
@@ -215,9 +207,7 @@ func TestLeasesCostNoGoroutines(t *testing.T) {
 			t.Errorf("%d goroutines more", n)
 		}
 		for _, s := range all {
-			if err := s.Release(); err != nil {
-				t.Error(err)
-			}
+			check(t, s.Release())
 		}
 		for _, l := range all[0].All() {
 			if n := hasp.Contexts(l); n != 0 {
@@ -274,9 +264,7 @@ func TestLockAllLeavesNothing(t *testing.T) {
 						if _, err := all(ctx, keys...); err == nil {
 							t.Fatal("it has all")
 						}
-						if took := time.Since(start); took > ttl {
-							t.Errorf("it took %v", took)
-						}
+						failIf(t, time.Since(start) > ttl, "it took %v", time.Since(start))
 						cancel()
 						synctest.Wait()
 						for _, key := range keys {
@@ -337,9 +325,7 @@ func TestLockAllGivesBackInTheBackground(t *testing.T) {
 		cancel()
 		start := time.Now()
 		wantIs(t, (<-waiting).err, context.Canceled)
-		if took := time.Since(start); took > hasp.Moment {
-			t.Errorf("it returned after %v", took)
-		}
+		failIf(t, time.Since(start) > hasp.Moment, "it returned after %v", time.Since(start))
 		time.Sleep(time.Until(back) + 3*time.Second)
 		mustBeFree(t, store, "a")
 		mustBeFree(t, store, "b")
@@ -385,9 +371,7 @@ func TestDoneIsClosedAfterErr(t *testing.T) {
 		made.Store(true)
 		<-done
 		synctest.Wait()
-		if !looked.Load() {
-			t.Error("nobody looked while the loss was told")
-		}
+		failIf(t, !looked.Load(), "nobody looked while the loss was told")
 		_ = s.Release()
 	})
 }

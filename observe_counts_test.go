@@ -48,9 +48,7 @@ func TestEventsCount(t *testing.T) {
 				n, d := &counts{}, &hooked{Driver: newStore()}
 				c := newClient(t, d, &hasp.Options{Observe: n.observe})
 				test(t, n, d, c)
-				if err := c.Close(); err != nil {
-					t.Error(err)
-				}
+				check(t, c.Close())
 				n.want(t, "after Close", 0, 0)
 			})
 		})
@@ -96,9 +94,7 @@ func TestEventsCount(t *testing.T) {
 			lease = <-fourth
 			n.want(t, "the last one has it", 1, 0)
 			inner, err := c.Mutex("k", &hasp.LockOptions{Reentrant: true}).Lock(lease.Context(t.Context()))
-			if err != nil {
-				t.Fatal(err)
-			}
+			need(t, err)
 			n.want(t, "twice", 1, 0)
 			release(t, lease)
 			n.want(t, "once", 1, 0)
@@ -116,18 +112,14 @@ func TestEventsCount(t *testing.T) {
 		got := make(chan *hasp.Leases)
 		go func() {
 			all, err := c.LockKeys(t.Context(), "a", "b", "c", "c")
-			if err != nil {
-				t.Error(err)
-			}
+			check(t, err)
 			got <- all
 		}()
 		n.want(t, "one of three", 1, 1)
 		release(t, other)
 		all := <-got
 		n.want(t, "all", 3, 0)
-		if err := all.Release(); err != nil {
-			t.Error(err)
-		}
+		check(t, all.Release())
 		n.want(t, "none", 0, 0)
 	})
 	each("Semaphore", func(t *testing.T, n *counts, _ *hooked, c *hasp.Client) {
@@ -141,9 +133,7 @@ func TestEventsCount(t *testing.T) {
 	})
 	each("lost", func(t *testing.T, n *counts, d *hooked, c *hasp.Client) {
 		found := lock(t, c, "found by its release", &hasp.LockOptions{NoRenew: true})
-		if err := c.Break(t.Context(), found.Key(), found.Owner()); err != nil {
-			t.Error(err)
-		}
+		check(t, c.Break(t.Context(), found.Key(), found.Owner()))
 		n.want(t, "broken, which nobody told", 1, 0)
 		wantIs(t, found.Release(), hasp.ErrLost)
 		n.want(t, "broken and released", 0, 0)

@@ -59,9 +59,7 @@ func TestObserverPanics(t *testing.T) {
 										panicked.Add(1)
 									}
 								}()
-								if err := f.use(t.Context(), c); err != nil {
-									t.Error(err)
-								}
+								check(t, f.use(t.Context(), c))
 								locked.Add(1)
 							}()
 							synctest.Wait()
@@ -116,9 +114,7 @@ func TestEventsSayWhen(t *testing.T) {
 		got := make(chan *hasp.Lease)
 		go func() {
 			lease, err := c.Mutex("k", &hasp.LockOptions{TTL: 30 * time.Second}).Lock(ctx)
-			if err != nil {
-				t.Error(err)
-			}
+			check(t, err)
 			cancel() // its values stay
 			got <- lease
 		}()
@@ -147,22 +143,16 @@ func TestEventsSayWhen(t *testing.T) {
 			}
 			delete(want, e.Kind)
 		}
-		if len(want) > 0 {
-			t.Errorf("no event of %v", want)
-		}
+		failIf(t, len(want) > 0, "no event of %v", want)
 	})
 }
 
 // Observers calls all of them in order, and costs nothing where there are none.
 func TestObservers(t *testing.T) {
-	if hasp.Observers(nil, nil) != nil {
-		t.Error("two that are nil make one that is not")
-	}
+	failIf(t, hasp.Observers(nil, nil) != nil, "two that are nil make one that is not")
 	var got []int
 	note := func(n int) func(hasp.Event) { return func(hasp.Event) { got = append(got, n) } }
 	hasp.Observers(note(1), nil, note(2))(hasp.Event{})
 	hasp.Observers(nil, note(3))(hasp.Event{})
-	if !slices.Equal(got, []int{1, 2, 3}) {
-		t.Errorf("called %v", got)
-	}
+	failIf(t, !slices.Equal(got, []int{1, 2, 3}), "called %v", got)
 }

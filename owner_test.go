@@ -21,14 +21,10 @@ func TestBreakOneOfMany(t *testing.T) {
 		c := newClient(t, store, nil)
 		s := newClient(t, store, nil).Semaphore("k", 3, nil)
 		a, b, d := must(s.Lock(t.Context())), must(s.Lock(t.Context())), must(s.Lock(t.Context()))
-		if err := c.Break(t.Context(), "k", b.Owner()); err != nil {
-			t.Fatal(err)
-		}
+		need(t, c.Break(t.Context(), "k", b.Owner()))
 		err := c.Break(t.Context(), "k", b.Owner())
 		wantIs(t, err, hasp.ErrNotHeld)
-		if !strings.Contains(err.Error(), "and 1 more") {
-			t.Errorf("the error does not count the holders: %v", err)
-		}
+		failIf(t, !strings.Contains(err.Error(), "and 1 more"), "the error does not count the holders: %v", err)
 		time.Sleep(ttl)
 		wantIs(t, b.Err(), hasp.ErrLost)
 		if a.Err() != nil || d.Err() != nil {
@@ -58,9 +54,7 @@ func TestAdoptOneOfMany(t *testing.T) {
 		if l.Mode() != hasp.Shared || l.Slot() != 1 || l.Fence() != was.Fence() || l.Owner() != was.Owner() {
 			t.Errorf("%v, slot %d, fence %d", l.Mode(), l.Slot(), l.Fence())
 		}
-		if err := l.Downgrade(t.Context()); err != nil {
-			t.Error(err)
-		}
+		check(t, l.Downgrade(t.Context()))
 		_, err := c.Mutex("k", nil).TryLock(l.Context(t.Context()))
 		if wantIs(t, err, hasp.ErrHeld); !strings.Contains(err.Error(), "Downgrade") {
 			t.Error(err)
@@ -85,22 +79,16 @@ func TestBreak(t *testing.T) {
 		second := make(chan *hasp.Lease)
 		go func() {
 			l, err := c.Mutex("k", nil).Lock(t.Context())
-			if err != nil {
-				t.Error(err)
-			}
+			check(t, err)
 			second <- l
 		}()
 		synctest.Wait()
 		op := newClient(t, &hooked{Driver: store, release: func(ctx context.Context, r driver.ReleaseRequest, next releaseFunc) error {
-			if r.TTL != time.Hour {
-				t.Errorf("the owner may have asked for %v, not just for %v", time.Hour, r.TTL)
-			}
+			failIf(t, r.TTL != time.Hour, "the owner may have asked for %v, not just for %v", time.Hour, r.TTL)
 			return next(ctx, r)
 		}}, nil)
 		wantIs(t, op.Break(t.Context(), "k", ""), hasp.ErrNotHeld)
-		if err := op.Break(t.Context(), "k", first.Owner()); err != nil {
-			t.Fatal(err)
-		}
+		need(t, op.Break(t.Context(), "k", first.Owner()))
 		next := <-second
 		wantIs(t, op.Break(t.Context(), "k", first.Owner()), hasp.ErrNotHeld)
 		if err := next.Err(); err != nil {
@@ -120,28 +108,20 @@ func TestAdopt(t *testing.T) {
 		store := newStore()
 		gone := driver.Claim{Key: "k", Owner: strings.Repeat("A", driver.OwnerLen), Label: `{"host":"h"}`}
 		res, err := store.Try(t.Context(), driver.TryRequest{Claim: gone, TTL: ttl})
-		if err != nil {
-			t.Fatal(err)
-		}
+		need(t, err)
 		c := newClient(t, store, nil)
 		_, err = c.Adopt(t.Context(), "k", strings.Repeat("B", driver.OwnerLen), nil)
 		wantIs(t, err, hasp.ErrNotHeld)
 		_, err = c.Adopt(t.Context(), "free", gone.Owner, nil)
 		wantIs(t, err, hasp.ErrNotHeld)
 		lease, err := c.Adopt(t.Context(), "k", gone.Owner, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		need(t, err)
 		if lease.Fence() != res.Fence || lease.Owner() != gone.Owner {
 			t.Fatalf("adopted fence %d of %d", lease.Fence(), res.Fence)
 		}
 		time.Sleep(5 * ttl)
-		if err := lease.Err(); err != nil {
-			t.Fatal(err)
-		}
-		if err := lease.Release(); err != nil {
-			t.Fatal(err)
-		}
+		need(t, lease.Err())
+		need(t, lease.Release())
 		mustBeFree(t, store, "k")
 	})
 }
@@ -170,12 +150,8 @@ func TestBreakOfAWaiter(t *testing.T) {
 		if err != nil || len(info.Queue) != 2 {
 			t.Fatal(info, err)
 		}
-		if err := op.Break(t.Context(), "k", info.Queue[0].Owner); err != nil {
-			t.Fatal(err)
-		}
-		if holder.Err() != nil {
-			t.Error("the holder was broken")
-		}
+		need(t, op.Break(t.Context(), "k", info.Queue[0].Owner))
+		failIf(t, holder.Err() != nil, "the holder was broken")
 		time.Sleep(ttl) // it learns of that with its next sign of life
 		release(t, holder)
 		if name := <-got; name != "second" {
@@ -226,9 +202,7 @@ func TestAdoptedLeaseClearsTheMark(t *testing.T) {
 		abandon(t, newClient(t, store, nil), nil)
 		for _, want := range []bool{true, false} {
 			l := lock(t, newClient(t, store, nil), "k", nil)
-			if l.Abandoned() != want {
-				t.Errorf("abandoned: %v", l.Abandoned())
-			}
+			failIf(t, l.Abandoned() != want, "abandoned: %v", l.Abandoned())
 			release(t, must(newClient(t, store, nil).Adopt(t.Context(), "k", l.Owner(), nil)))
 		}
 	})

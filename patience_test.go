@@ -83,9 +83,7 @@ func TestContextEndsWhileTheStoreIsAway(t *testing.T) {
 			start := time.Now()
 			_, err := c.Mutex("k", nil).Lock(ctx)
 			wantIs(t, err, context.DeadlineExceeded)
-			if took := time.Since(start); took != wait {
-				t.Errorf("a Lock for %v took %v", wait, took)
-			}
+			failIf(t, time.Since(start) != wait, "a Lock for %v took %v", wait, time.Since(start))
 			var e *hasp.Error
 			var w *hasp.WaitError
 			if !errors.As(err, &e) || e.Class != hasp.ClassUnreachable || !errors.As(err, &w) || errors.Is(err, hasp.ErrHeld) {
@@ -147,9 +145,7 @@ func TestMaxSilence(t *testing.T) {
 		if took := time.Since(start); took < most*8/10 || took > most {
 			t.Errorf("%v after %v, want about %v", err, took, most)
 		}
-		if errors.As(err, new(*hasp.WaitError)) {
-			t.Errorf("nobody ended the wait, yet: %v", err)
-		}
+		failIf(t, errors.As(err, new(*hasp.WaitError)), "nobody ended the wait, yet: %v", err)
 	})
 	if _, err := hasp.New(newStore(), &hasp.Options{MaxSilence: -1}); err == nil {
 		t.Error("a negative MaxSilence was taken")
@@ -268,9 +264,7 @@ func TestErrorOfALockInALostContext(t *testing.T) {
 		<-ctx.Done()
 		_, err := c.Mutex("b", nil).Lock(ctx)
 		var e *hasp.Error
-		if !errors.As(err, &e) || e.Key != "b" || e.Op != "lock" {
-			t.Errorf("%T %v: %+v", err, err, e)
-		}
+		failIf(t, !errors.As(err, &e) || e.Key != "b" || e.Op != "lock", "%T %v: %+v", err, err, e)
 	})
 }
 
@@ -279,17 +273,13 @@ func TestHungStoreIsNotTheCallersDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &hooked{Driver: newStore(), try: hangTry}
 		_, err := newClient(t, d, &hasp.Options{MaxSilence: time.Minute}).Mutex("k", nil).Lock(context.Background())
-		if errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("no deadline was given, yet: %v", err)
-		}
+		failIf(t, errors.Is(err, context.DeadlineExceeded), "no deadline was given, yet: %v", err)
 		var e *hasp.Error
 		if errors.As(err, &e); e.Class != hasp.ClassUnreachable {
 			t.Errorf("class %v", e.Class)
 		}
 		_, err = newClient(t, d, nil).Mutex("k", nil).TryLock(context.Background())
-		if errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("TryLock: %v", err)
-		}
+		failIf(t, errors.Is(err, context.DeadlineExceeded), "TryLock: %v", err)
 	})
 }
 

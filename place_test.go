@@ -37,16 +37,12 @@ func TestLockIsFirstComeFirstServed(t *testing.T) {
 				order, fences = append(order, i), append(fences, l.Fence())
 				mu.Unlock()
 				time.Sleep(time.Minute) // longer than TTL and patience: signs of life matter
-				if err := l.Release(); err != nil {
-					t.Error(err)
-				}
+				release(t, l)
 			})
 			synctest.Wait() // i waits in the queue
 		}
 		time.Sleep(time.Minute)
-		if err := lease.Release(); err != nil {
-			t.Fatal(err)
-		}
+		need(t, lease.Release())
 		wg.Wait()
 		last := lease.Fence()
 		for i := range n {
@@ -93,9 +89,7 @@ func TestStaleNewsOverridesBackoff(t *testing.T) {
 		d.change(func() { d.try = nil })
 		before := d.tries.Load()
 		time.Sleep(time.Minute)
-		if d.tries.Load() == before {
-			t.Error("a failed Try was not tried again within a minute")
-		}
+		failIf(t, d.tries.Load() == before, "a failed Try was not tried again within a minute")
 	})
 }
 
@@ -128,9 +122,7 @@ func TestOldNewsDoesNotPutOffATry(t *testing.T) {
 		before := d.renews.Load()
 		hints <- struct{}{}
 		time.Sleep(time.Minute)
-		if d.renews.Load() == before {
-			t.Error("there was no sign of life")
-		}
+		failIf(t, d.renews.Load() == before, "there was no sign of life")
 		if len(queued) < 3 || queued[2].Sub(queued[1]) != 3*time.Second {
 			t.Errorf("asked at %v, want the third 3s after the second", queued)
 		}
@@ -175,9 +167,7 @@ func TestFailedSignOfLifeIsNoReasonToTry(t *testing.T) {
 		if r := <-got; r.err == nil {
 			t.Error("granted")
 		}
-		if pauses < 5 {
-			t.Errorf("%d pauses in a minute", pauses)
-		}
+		failIf(t, pauses < 5, "%d pauses in a minute", pauses)
 	})
 }
 
@@ -292,9 +282,7 @@ func TestNewsOfAHandoffBesideATry(t *testing.T) {
 		if r := <-got; r.err != nil {
 			t.Fatal(r.err)
 		}
-		if took := time.Since(began); took != 300*time.Millisecond {
-			t.Errorf("granted after %v, want 300ms", took)
-		}
+		failIf(t, time.Since(began) != 300*time.Millisecond, "granted after %v, want 300ms", time.Since(began))
 	})
 }
 

@@ -48,13 +48,9 @@ func TestReleaseAfterCancel(t *testing.T) {
 		store := newStore()
 		ctx, cancel := context.WithCancel(t.Context())
 		lease, err := newClient(t, store, nil).Mutex("k", nil).Lock(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		need(t, err)
 		cancel()
-		if err := lease.Release(); err != nil {
-			t.Fatal(err)
-		}
+		need(t, lease.Release())
 		mustBeFree(t, store, "k")
 	})
 }
@@ -92,9 +88,7 @@ func TestLostReleaseRequest(t *testing.T) {
 			return next(ctx, r)
 		}
 		l := lock(t, newClient(t, d, nil), "k", nil)
-		if err := l.Release(); err != nil {
-			t.Error(err)
-		}
+		release(t, l)
 		mustBeFree(t, store, "k")
 	})
 }
@@ -162,9 +156,7 @@ func TestCloseAbortsReleaseUnderWay(t *testing.T) {
 		if err := <-got; err != nil {
 			t.Errorf("Release: %v", err)
 		}
-		if closedDuring.Load() {
-			t.Error("driver.Close was called while a Release was under way")
-		}
+		failIf(t, closedDuring.Load(), "driver.Close was called while a Release was under way")
 		mustBeFree(t, store, "k")
 	})
 }
@@ -232,24 +224,18 @@ func TestReleaseIsSettled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, loses, said := settledness(t)
 		release(t, lock(t, c, "answered", nil))
-		if !said() {
-			t.Error("each Try was answered, but the Release is not settled")
-		}
+		failIf(t, !said(), "each Try was answered, but the Release is not settled")
 
 		loses.Store(true)
 		time.AfterFunc(time.Second, func() { loses.Store(false) })
 		release(t, lock(t, c, "one answer was lost", nil))
-		if said() {
-			t.Error("a Try had no answer, but the Release is settled")
-		}
+		failIf(t, said(), "a Try had no answer, but the Release is settled")
 
 		loses.Store(true)
 		if _, err := c.Mutex("no answer", nil).TryLock(t.Context()); err == nil {
 			t.Error("TryLock succeeded without an answer")
 		}
-		if said() {
-			t.Error("the Try had no answer, but what cleans up is settled")
-		}
+		failIf(t, said(), "the Try had no answer, but what cleans up is settled")
 	})
 }
 
@@ -279,12 +265,8 @@ func TestReleaseAfterATryThatWasMadeAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		release(t, l)
-		if <-releases {
-			t.Error("a Try was made again, but the Release is settled")
-		}
-		if took := time.Since(began); took > 0 {
-			t.Errorf("it was made again after %v", took)
-		}
+		failIf(t, <-releases, "a Try was made again, but the Release is settled")
+		failIf(t, time.Since(began) > 0, "it was made again after %v", time.Since(began))
 	})
 }
 
@@ -347,15 +329,11 @@ func TestReleaseClearsTheMarkThatItsHolderSaw(t *testing.T) {
 		m := c.Mutex("k", &hasp.LockOptions{Keep: time.Second})
 		for _, want := range []bool{true, false} {
 			l := must(m.Lock(t.Context()))
-			if l.Abandoned() != want {
-				t.Errorf("abandoned: %v", l.Abandoned())
-			}
+			failIf(t, l.Abandoned() != want, "abandoned: %v", l.Abandoned())
 			release(t, l)
 		}
 		time.Sleep(2 * time.Second) // it is given back
-		if lock(t, c, "k", nil).Abandoned() {
-			t.Error("the mark is still there")
-		}
+		failIf(t, lock(t, c, "k", nil).Abandoned(), "the mark is still there")
 	})
 }
 
@@ -377,17 +355,13 @@ func TestGivingUpIsSettled(t *testing.T) {
 			wantIs(t, <-done, context.Canceled, hasp.ErrHeld)
 		}
 		wait(func() {})
-		if !said() {
-			t.Error("each Try was answered, but giving up is not settled")
-		}
+		failIf(t, !said(), "each Try was answered, but giving up is not settled")
 		loses.Store(true)
 		wait(func() {
 			loses.Store(false)
 			time.Sleep(time.Second) // it is refused, and that is answered
 		})
-		if said() {
-			t.Error("a Try had no answer, but giving up is settled")
-		}
+		failIf(t, said(), "a Try had no answer, but giving up is settled")
 		release(t, holder)
 	})
 }

@@ -95,9 +95,7 @@ func TestRenewalsGoOutTogether(t *testing.T) {
 		}
 		time.Sleep(3 * ttl)
 		for _, l := range leases {
-			if err := l.Err(); err != nil {
-				t.Fatal(err)
-			}
+			need(t, l.Err())
 		}
 		if got := d.renews.Load(); got < 8 || got > 12 {
 			t.Errorf("%d Renew calls for %d leases in 3 TTLs, want about 9", got, n)
@@ -127,9 +125,7 @@ func TestFailedRenewalIsTriedAgain(t *testing.T) {
 				}
 				lease := lock(t, newClient(t, d, nil), "k", nil)
 				time.Sleep(10 * ttl)
-				if err := lease.Err(); err != nil {
-					t.Fatal(err)
-				}
+				need(t, lease.Err())
 			})
 		})
 	}
@@ -185,9 +181,7 @@ func TestRenewalsAreReportedOneByOne(t *testing.T) {
 		dead, alive := lock(t, c, "dead", nil), lock(t, c, "alive", nil)
 		time.Sleep(5 * ttl)
 		wantIs(t, dead.Err(), hasp.ErrLost)
-		if err := alive.Err(); err != nil {
-			t.Fatal(err)
-		}
+		need(t, alive.Err())
 	})
 }
 
@@ -197,9 +191,7 @@ func TestLargeLead(t *testing.T) {
 		c := newClient(t, newStore(), nil)
 		l := lock(t, c, "k", &hasp.LockOptions{Lead: 20 * time.Second})
 		time.Sleep(5 * time.Minute)
-		if err := l.Err(); err != nil {
-			t.Error(err)
-		}
+		check(t, l.Err())
 	})
 }
 
@@ -244,9 +236,7 @@ func TestHungCallsStarveRenewal(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		d.change(func() { d.renew = nil }) // the store is well again; 9 s are left
 		time.Sleep(time.Minute)
-		if err := l.Err(); err != nil {
-			t.Error(err)
-		}
+		check(t, l.Err())
 	})
 }
 
@@ -256,15 +246,11 @@ func TestExtend(t *testing.T) {
 		c := newClient(t, store, nil)
 		lease := lock(t, c, "k", &hasp.LockOptions{NoRenew: true})
 		time.Sleep(20 * time.Second)
-		if err := lease.Extend(t.Context(), time.Hour); err != nil {
-			t.Fatal(err)
-		}
+		need(t, lease.Extend(t.Context(), time.Hour))
 		if left := time.Until(lease.Deadline()); left < 59*time.Minute || left > time.Hour-36*time.Second-2*time.Millisecond {
 			t.Fatalf("%v left after an extension by an hour", left)
 		}
-		if err := lease.Extend(t.Context(), time.Second); err != nil {
-			t.Fatal(err)
-		}
+		need(t, lease.Extend(t.Context(), time.Second))
 		if left := time.Until(lease.Deadline()); left < 50*time.Minute {
 			t.Fatalf("a short extension shortened the lease to %v", left)
 		}
@@ -360,9 +346,7 @@ func TestShortLeaseIsRenewedAfterASpuriousWake(t *testing.T) {
 		wakeForNothing(t, c)
 		lease := lock(t, c, "k", &hasp.LockOptions{TTL: 200 * time.Millisecond})
 		time.Sleep(time.Second)
-		if err := lease.Err(); err != nil {
-			t.Error(err)
-		}
+		check(t, lease.Err())
 	})
 }
 
@@ -475,9 +459,7 @@ func TestOldAnswerOfARenewal(t *testing.T) {
 			})
 			time.Sleep(ttl/3 + time.Second)
 			d.change(func() { d.renew = nil })
-			if err := lease.Extend(t.Context(), ttl); err != nil {
-				t.Fatal(err)
-			}
+			need(t, lease.Extend(t.Context(), ttl))
 			close(answer)
 			synctest.Wait()
 			if failed.Load() != c.failed || renewed.Load() != c.renewed {

@@ -27,9 +27,7 @@ func TestReservedFencesFallWithExclusionOnly(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { falls += reservedTurns(t, seed, loses) })
 		}
 		t.Logf("the store loses leases: %v; %d fences fell", loses, falls)
-		if loses != (falls > 0) {
-			t.Errorf("the store loses leases: %v, and %d fences fell", loses, falls)
-		}
+		failIf(t, loses != (falls > 0), "the store loses leases: %v, and %d fences fell", loses, falls)
 	}
 }
 
@@ -52,9 +50,7 @@ func reservedTurns(t *testing.T, seed uint64, loses bool) (falls int) {
 		err := guard.Write("k", l.Fence(), func() error { return nil })
 		if l.Fence() > largest.fence {
 			largest = grant{l.Fence(), now}
-			if err != nil {
-				t.Errorf("the guard refuses the largest fence: %v", err)
-			}
+			failIf(t, err != nil, "the guard refuses the largest fence: %v", err)
 			return
 		}
 		falls++

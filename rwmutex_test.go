@@ -23,9 +23,7 @@ func TestReadersTogether(t *testing.T) {
 		one, two := newClient(t, store, nil), newClient(t, store, nil)
 		a := must(one.RWMutex("k", nil).RLock(t.Context()))
 		b := must(two.RWMutex("k", nil).TryRLock(t.Context()))
-		if a.Mode() != hasp.Shared || b.Mode() != hasp.Shared {
-			t.Errorf("the modes are %v and %v", a.Mode(), b.Mode())
-		}
+		failIf(t, a.Mode() != hasp.Shared || b.Mode() != hasp.Shared, "the modes are %v and %v", a.Mode(), b.Mode())
 		for name, try := range map[string]func(context.Context) (*hasp.Lease, error){
 			"a writer":  two.RWMutex("k", nil).TryLock,
 			"a mutex":   two.Mutex("k", nil).TryLock,
@@ -105,9 +103,7 @@ func TestWriterIsNotStarved(t *testing.T) {
 					time.Sleep(hold)
 					return nil
 				})
-				if err != nil {
-					t.Error(err)
-				}
+				check(t, err)
 			})
 		}
 		time.Sleep(305 * time.Millisecond)
@@ -135,9 +131,7 @@ func TestCrashOfReaderAndWriter(t *testing.T) {
 			d.dead.Store(true)
 			start := time.Now()
 			w := must(newClient(t, store, nil).RWMutex(name, nil).Lock(t.Context()))
-			if took := time.Since(start); took != ttl {
-				t.Errorf("%s: the next waited for %v", name, took)
-			}
+			failIf(t, time.Since(start) != ttl, "%s: the next waited for %v", name, time.Since(start))
 			release(t, w)
 		}
 	})
@@ -182,9 +176,7 @@ func TestEventsCarryTheMode(t *testing.T) {
 		release(t, (<-waiting).v)
 		release(t, a)
 		w := must(c.RWMutex("k", nil).Lock(t.Context()))
-		if err := w.Downgrade(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		need(t, w.Downgrade(t.Context()))
 		release(t, w)
 		var kinds []string
 		for _, e := range seen {
@@ -197,9 +189,7 @@ func TestEventsCarryTheMode(t *testing.T) {
 			}
 		}
 		for _, want := range []string{"waiting", "acquired", "renewed", "released", "downgraded"} {
-			if !slices.Contains(kinds, want) {
-				t.Errorf("no event %s in %v", want, kinds)
-			}
+			failIf(t, !slices.Contains(kinds, want), "no event %s in %v", want, kinds)
 		}
 	})
 }

@@ -46,14 +46,10 @@ func TestSemaphore(t *testing.T) {
 		release(t, held[0])
 		mustBeFree(t, store, "k")
 		err = s.Do(t.Context(), func(_ context.Context, l *hasp.Lease) error {
-			if l.Slot() != 0 {
-				t.Errorf("the first one has slot %d", l.Slot())
-			}
+			failIf(t, l.Slot() != 0, "the first one has slot %d", l.Slot())
 			return nil
 		})
-		if err != nil {
-			t.Error(err)
-		}
+		check(t, err)
 	})
 }
 
@@ -142,9 +138,7 @@ func TestSemaphoreOfManyProcesses(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		if err := history.Check(hist.Holds()); err != nil {
-			t.Error(err)
-		}
+		check(t, history.Check(hist.Holds()))
 		if got := len(hist.Holds()); got < 64 {
 			t.Errorf("only %d holds", got)
 		}

@@ -340,9 +340,7 @@ func stress(t *testing.T, seed uint64) {
 		w := &weather{Driver: store, calm: &calm, rnd: rand.New(rand.NewPCG(seed, n))}
 		go w.blackouts()
 		c, err := hasp.New(w, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		need(t, err)
 		var ahead atomic.Int64 // of the clock that counts suspended time
 		hasp.SetClock(c, func() clock.Instant {
 			now := bubble()
@@ -378,9 +376,7 @@ func stress(t *testing.T, seed uint64) {
 				held := hist.Acquired(history.Hold{Key: key, Owner: lease.Owner(), Fence: lease.Fence()}, forever)
 				time.Sleep(10 * time.Millisecond)
 				hist.Released(held)
-				if err := lease.Release(); err != nil {
-					t.Error(err)
-				}
+				release(t, lease)
 			})
 		}
 	}
@@ -390,9 +386,7 @@ func stress(t *testing.T, seed uint64) {
 		t.Errorf("it took %v of good weather until all had their turn", took)
 	}
 	for _, c := range clients {
-		if err := c.Close(); err != nil {
-			t.Error(err)
-		}
+		check(t, c.Close())
 	}
 	for _, w := range all {
 		w.late.Wait()
@@ -400,7 +394,5 @@ func stress(t *testing.T, seed uint64) {
 	time.Sleep(2 * time.Minute) // the weather's own; a goroutine of hasp's that stayed fails the bubble
 	mustBeFree(t, store, "a")
 	mustBeFree(t, store, "b")
-	if err := history.Check(hist.Holds()); err != nil {
-		t.Error(err)
-	}
+	check(t, history.Check(hist.Holds()))
 }

@@ -137,9 +137,7 @@ func TestHowLongTroubleIsBorne(t *testing.T) {
 							_, err := locks.Mutex("k", nil).TryLock(t.Context())
 							wantIs(t, err, errDown)
 						}
-						if n := d.tries.Load() - tries; n != 1 {
-							t.Errorf("TryLock asked %d times", n)
-						}
+						failIf(t, d.tries.Load()-tries != 1, "TryLock asked %d times", d.tries.Load()-tries)
 					})
 				})
 			}
@@ -197,9 +195,7 @@ func TestRefusalsPass(t *testing.T) {
 				t.Errorf("%s: %v", c.name, err)
 			}
 			resign()
-			if err := <-ended; err != nil {
-				t.Error(err)
-			}
+			check(t, <-ended)
 		})
 	}
 }
@@ -238,9 +234,7 @@ func TestNothingToCleanUpAtFirstContact(t *testing.T) {
 			wantIs(t, err, errDown)
 			_ = locks.Close()
 			answers := c.class != hasp.ClassUnknown && c.class != hasp.ClassUnreachable
-			if took := time.Since(start); answers && took > time.Second {
-				t.Errorf("%s: it took %v", c.name, took)
-			}
+			failIf(t, answers && time.Since(start) > time.Second, "%s: it took %v", c.name, time.Since(start))
 		})
 	}
 }
@@ -321,9 +315,7 @@ func TestObserveGoesOnAfterRefusals(t *testing.T) {
 					break
 				}
 			}
-			if (errs == 3) != (c.then > 0) {
-				t.Errorf("%s: %d errors", c.name, errs)
-			}
+			failIf(t, (errs == 3) != (c.then > 0), "%s: %d errors", c.name, errs)
 		})
 	}
 }

@@ -54,9 +54,7 @@ func TestCohortDoesNotPassTrouble(t *testing.T) {
 		tries := d.tries.Load()
 		release(t, lease)
 		<-got
-		if d.tries.Load() == tries {
-			t.Error("a lease that could not be renewed was passed on")
-		}
+		failIf(t, d.tries.Load() == tries, "a lease that could not be renewed was passed on")
 	})
 }
 
@@ -79,9 +77,7 @@ func TestCohortIsClosed(t *testing.T) {
 		for range 3 {
 			wantIs(t, <-errs, hasp.ErrClosed)
 		}
-		if err := <-closed; err != nil {
-			t.Error(err)
-		}
+		check(t, <-closed)
 		wantIs(t, lease.Err(), hasp.ErrClosed)
 		mustBeFree(t, store, "k")
 	})
@@ -96,9 +92,7 @@ func TestCohortDoesNotPassExtended(t *testing.T) {
 		got := queueUp(t, c, 2, inCohort)
 		release(t, first)
 		lease := <-got
-		if err := lease.Extend(t.Context(), time.Hour); err != nil {
-			t.Fatal(err)
-		}
+		need(t, lease.Extend(t.Context(), time.Hour))
 		release(t, lease)
 		follower := <-got
 		if info, err := store.Inspect(t.Context(), "k"); err != nil || info.Left > ttl {
@@ -125,9 +119,7 @@ func TestCohortWithMaxHold(t *testing.T) {
 			}
 			release(t, lease)
 		}
-		if d.tries.Load() != 2 {
-			t.Errorf("the store was asked %d times", d.tries.Load())
-		}
+		failIf(t, d.tries.Load() != 2, "the store was asked %d times", d.tries.Load())
 	})
 }
 
@@ -143,9 +135,7 @@ func TestMaxHoldEndsATurn(t *testing.T) {
 		lease := <-got
 		start := time.Now()
 		<-lease.Context(t.Context()).Done()
-		if took := time.Since(start); took != 2*time.Second {
-			t.Errorf("its context ended after %v", took)
-		}
+		failIf(t, time.Since(start) != 2*time.Second, "its context ended after %v", time.Since(start))
 		wantIs(t, lease.Release(), hasp.ErrLost)
 	})
 }

@@ -44,9 +44,7 @@ func TestWantedComesAtOnce(t *testing.T) {
 				var held []*hasp.Lease
 				for range map[bool]int{true: 1, false: 2}[name == "Exclusive"] {
 					l, err := hasp.LockAll(t.Context(), hold(c))
-					if err != nil {
-						t.Fatal(err)
-					}
+					need(t, err)
 					held = append(held, l.All()...)
 				}
 				began := time.Now()
@@ -64,9 +62,7 @@ func TestWantedComesAtOnce(t *testing.T) {
 					t.Errorf("it took %v", now.Sub(began))
 				}
 				for _, l := range held {
-					if err := l.Release(); err != nil {
-						t.Error(err)
-					}
+					release(t, l)
 				}
 				synctest.Wait()
 				granted(t, "the waiter", waits)
@@ -84,9 +80,7 @@ func TestWantedAtOnceWhenSomebodyWaited(t *testing.T) {
 		_ = begin(t.Context(), newClient(t, store, nil).Mutex("k", nil).Lock)
 		synctest.Wait()
 		isWanted(t, "at once", lease.Wanted(), true)
-		if took := time.Since(began); took != 0 {
-			t.Errorf("it took %v", took)
-		}
+		failIf(t, time.Since(began) != 0, "it took %v", time.Since(began))
 	})
 }
 
@@ -219,12 +213,8 @@ func TestWantedWithoutRenewal(t *testing.T) {
 		lease := lock(t, newClient(t, d, nil), "k", &hasp.LockOptions{NoRenew: true})
 		wanted := lease.Wanted()
 		synctest.Wait()
-		if n := d.renews.Load(); n != 0 {
-			t.Errorf("it was renewed %d times", n)
-		}
-		if err := lease.Extend(t.Context(), ttl); err != nil {
-			t.Fatal(err)
-		}
+		failIf(t, d.renews.Load() != 0, "it was renewed %d times", d.renews.Load())
+		need(t, lease.Extend(t.Context(), ttl))
 		_ = begin(t.Context(), newClient(t, d.Driver, nil).Mutex("k", nil).Lock)
 		isWanted(t, "at once", wanted, true)
 	})
@@ -240,9 +230,7 @@ func TestWantedAfterTheEnd(t *testing.T) {
 		first := lock(t, c, "k", nil)
 		wanted := first.Wanted()
 		synctest.Wait()
-		if err := first.Release(); err != nil {
-			t.Fatal(err)
-		}
+		need(t, first.Release())
 		second := lock(t, c, "k", nil)
 		a.all[0]()
 		isWanted(t, "of the lease that ended", wanted, false)
@@ -255,15 +243,11 @@ func TestWantedOfLeases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore()
 		all, err := newClient(t, store, nil).LockKeys(t.Context(), "a", "b")
-		if err != nil {
-			t.Fatal(err)
-		}
+		need(t, err)
 		wanted, began := all.Wanted(), time.Now()
 		isWanted(t, "before", wanted, false)
 		_ = begin(t.Context(), newClient(t, store, nil).Mutex("b", nil).Lock)
 		isWanted(t, "after", wanted, true)
-		if took := time.Since(began); took != 0 {
-			t.Errorf("it took %v", took)
-		}
+		failIf(t, time.Since(began) != 0, "it took %v", time.Since(began))
 	})
 }

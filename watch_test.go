@@ -145,9 +145,7 @@ func TestCohortLosesItsLeaderInWatch(t *testing.T) {
 				t.Errorf("it tried %d times in a minute, though nothing happened", more)
 			}
 			lease, took := handedOff(t, blocker, got)
-			if took > 0 {
-				t.Errorf("the key was free for %v", took)
-			}
+			failIf(t, took > 0, "the key was free for %v", took)
 			release(t, lease)
 			mustBeFree(t, d.Driver, "k")
 		})
@@ -161,9 +159,7 @@ func TestReleaseBetweenTryAndWatch(t *testing.T) {
 		c := newClient(t, d, nil)
 		lease := lock(t, c, "k", nil)
 		d.watch = func(ctx context.Context, r driver.Claim, next watchFunc) (<-chan struct{}, error) {
-			if err := lease.Release(); err != nil {
-				t.Error(err)
-			}
+			release(t, lease)
 			return next(ctx, r)
 		}
 		start := time.Now()
@@ -186,15 +182,11 @@ func TestLostHint(t *testing.T) {
 		got := make(chan *hasp.Lease)
 		go func() {
 			l, err := c.Mutex("k", nil).Lock(t.Context())
-			if err != nil {
-				t.Error(err)
-			}
+			check(t, err)
 			got <- l
 		}()
 		synctest.Wait()
-		if err := lease.Release(); err != nil {
-			t.Fatal(err)
-		}
+		need(t, lease.Release())
 		start := time.Now()
 		<-got
 		if took := time.Since(start); took > 10*time.Second/3+time.Second {
