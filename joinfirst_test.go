@@ -6,9 +6,11 @@ package hasp_test
 import (
 	"context"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
@@ -125,5 +127,134 @@ func TestEndBeforeTheWatch(t *testing.T) {
 		wantIs(t, <-failed, context.Canceled, hasp.ErrHeld)
 		failIf(t, d.tries.Load()-before != 1, "it asked %d times", d.tries.Load()-before)
 		release(t, held)
+	})
+}
+
+// asked has a client of d lock the key, which another holds or does not, and returns how it asked.
+func (j *joiner) asked(t *testing.T, c, other *hasp.Client, held bool) []string {
+	t.Helper()
+	var holder *hasp.Lease
+	if held {
+		holder = lock(t, other, "k", nil)
+	}
+	j.mu.Lock()
+	j.calls = nil
+	j.mu.Unlock()
+	waits := begin(t.Context(), c.Mutex("k", nil).Lock)
+	synctest.Wait()
+	if held {
+		time.Sleep(2 * time.Second) // a Watch that fails is given up by then
+		release(t, holder)
+		time.Sleep(ttl)
+	}
+	synctest.Wait()
+	check(t, granted(t, "the waiter", waits).Release())
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return slices.Clone(j.calls)
+}
+
+// Who was refused a key joins the line with its first Try the next time, once it watches; who was granted it, asks as ever.
+func TestJoinsABusyKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &joiner{Store: newStore()}
+		c, other := newClient(t, d, nil), newClient(t, d.Store, nil)
+		for i, step := range []struct {
+			held bool
+			want []string
+		}{
+			{false, []string{"try"}},
+			{true, []string{"try", "watch", "join"}},
+			{true, []string{"watch", "join"}},
+			{true, []string{"watch", "join"}},
+			{false, []string{"watch", "join"}},
+			{false, []string{"try"}},
+			{true, []string{"try", "watch", "join"}},
+		} {
+			if got := d.asked(t, c, other, step.held); !slices.Equal(got, step.want) {
+				t.Errorf("step %d: a Lock asks %q, want %q", i, got, step.want)
+			}
+		}
+		l, err := c.Mutex("k", nil).TryLock(t.Context())
+		need(t, err)
+		if last := d.calls[len(d.calls)-1]; last != "try" {
+			t.Errorf("a TryLock of a busy key asks by %q", last)
+		}
+		release(t, l)
+	})
+}
+
+// Where the latest Watch failed, a Lock does not wait for one before it asks.
+func TestBusyKeyWithoutHints(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &hooked{Driver: newStore()}
+		c, other := newClient(t, d, nil), newClient(t, d.Driver, nil)
+		deaf := func(ctx context.Context, _ driver.Claim, _ watchFunc) (<-chan struct{}, error) {
+			<-ctx.Done()
+			return nil, errDown
+		}
+		held := lock(t, other, "k", nil)
+		d.change(func() { d.watch = deaf })
+		waits := begin(t.Context(), c.Mutex("k", nil).Lock)
+		time.Sleep(2 * time.Second)
+		release(t, held)
+		time.Sleep(ttl)
+		synctest.Wait()
+		check(t, granted(t, "the waiter", waits).Release())
+		began := time.Now()
+		if err := lock(t, c, "k", nil).Release(); err != nil || !time.Now().Equal(began) {
+			t.Errorf("a free key is locked after %v: %v", time.Since(began), err)
+		}
+	})
+}
+
+// A Watch that is not answered keeps no Lock from a key that is free.
+func TestBusyKeyAndASlowWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &hooked{Driver: newStore()}
+		c, other := newClient(t, d, nil), newClient(t, d.Driver, nil)
+		held := lock(t, other, "k", nil)
+		waits := begin(t.Context(), c.Mutex("k", nil).Lock)
+		synctest.Wait()
+		release(t, held)
+		synctest.Wait()
+		release(t, granted(t, "the waiter", waits))
+		d.change(func() {
+			d.watch = func(ctx context.Context, _ driver.Claim, _ watchFunc) (<-chan struct{}, error) {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+		})
+		for range 3 {
+			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+			began := time.Now()
+			lease, err := c.Mutex("k", nil).Lock(ctx)
+			cancel()
+			need(t, err)
+			if took := time.Since(began); took > 5*time.Millisecond || time.Until(lease.Deadline()) < ttl*98/100 {
+				t.Errorf("it took %v, and lasts %v", took, time.Until(lease.Deadline()))
+			}
+			release(t, lease)
+		}
+	})
+}
+
+// However many keys were waited for, few are remembered, and none that is free again.
+func TestBusyKeysAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newStore()
+		c, other := newClient(t, d, nil), newClient(t, d, nil)
+		for i := range hasp.MaxBusy + 10 {
+			key := strconv.Itoa(i)
+			held := lock(t, other, key, nil)
+			waits := begin(t.Context(), c.Mutex(key, nil).Lock)
+			synctest.Wait()
+			need(t, held.Release())
+			synctest.Wait()
+			need(t, granted(t, "the waiter", waits).Release())
+		}
+		if n := hasp.Busy(c); n == 0 || n > hasp.MaxBusy {
+			t.Errorf("%d keys are remembered, want %d at most", n, hasp.MaxBusy)
+		}
 	})
 }

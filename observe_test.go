@@ -4,9 +4,15 @@
 package hasp_test
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"log/slog"
+	"reflect"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,7 +20,9 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/fault"
+	"github.com/hasplock/hasp/memdriver"
 )
 
 // An Observe that panics, above which somebody recovers, takes that call alone:
@@ -155,4 +163,348 @@ func TestObservers(t *testing.T) {
 	hasp.Observers(note(1), nil, note(2))(hasp.Event{})
 	hasp.Observers(nil, note(3))(hasp.Event{})
 	failIf(t, !slices.Equal(got, []int{1, 2, 3}), "called %v", got)
+}
+
+// counts sums up what the events say of how many leases are held, and how many calls wait.
+type counts struct {
+	mu              sync.Mutex
+	leases, waiters int
+}
+
+func (n *counts) observe(e hasp.Event) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.leases += e.Leases
+	n.waiters += e.Waiters
+}
+
+// want waits until nothing moves any more, and compares.
+func (n *counts) want(t *testing.T, when string, leases, waiters int) {
+	t.Helper()
+	synctest.Wait()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.leases != leases || n.waiters != waiters {
+		t.Errorf("%s: %d leases are held and %d calls wait, by the events; want %d and %d", when, n.leases, n.waiters, leases, waiters)
+	}
+}
+
+// The sums of Event.Leases and Event.Waiters are exact, whatever is locked and however it
+// ends.
+func TestEventsCount(t *testing.T) {
+	each := func(name string, test func(t *testing.T, n *counts, d *hooked, c *hasp.Client)) {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n, d := &counts{}, &hooked{Driver: newStore()}
+				c := newClient(t, d, &hasp.Options{Observe: n.observe})
+				test(t, n, d, c)
+				check(t, c.Close())
+				n.want(t, "after Close", 0, 0)
+			})
+		})
+	}
+	// begin calls Lock, and returns what ends the wait, and where the lease comes.
+	begin := func(t *testing.T, l hasp.Locker) (cancel context.CancelFunc, got chan *hasp.Lease) {
+		ctx, cancel := context.WithCancel(t.Context())
+		got = make(chan *hasp.Lease, 1)
+		go func() {
+			lease, err := l.Lock(ctx)
+			if err != nil && ctx.Err() == nil && !errors.Is(err, hasp.ErrClosed) {
+				t.Error(err)
+			}
+			got <- lease
+		}()
+		synctest.Wait()
+		return cancel, got
+	}
+	for name, o := range map[string]*hasp.LockOptions{"Mutex": nil, "cohort": inCohort} {
+		each(name, func(t *testing.T, n *counts, d *hooked, c *hasp.Client) {
+			m := c.Mutex("k", o)
+			other := lock(t, newClient(t, d.Driver, nil), "k", nil)
+			if _, err := m.TryLock(t.Context()); !errors.Is(err, hasp.ErrHeld) {
+				t.Error(err)
+			}
+			n.want(t, "after a TryLock", 0, 0)
+			stopFirst, _ := begin(t, m)
+			_, second := begin(t, m)
+			stopThird, _ := begin(t, m)
+			_, fourth := begin(t, m)
+			n.want(t, "behind another", 0, 4)
+			time.Sleep(time.Minute) // they ask again, and are refused
+			n.want(t, "a minute later", 0, 4)
+			stopFirst()
+			n.want(t, "the first one gave up", 0, 3)
+			release(t, other)
+			time.Sleep(time.Second)
+			n.want(t, "it is free", 1, 2)
+			stopThird()
+			lease := <-second
+			n.want(t, "the third one gave up", 1, 1)
+			release(t, lease)
+			lease = <-fourth
+			n.want(t, "the last one has it", 1, 0)
+			inner, err := c.Mutex("k", &hasp.LockOptions{Reentrant: true}).Lock(lease.Context(t.Context()))
+			need(t, err)
+			n.want(t, "twice", 1, 0)
+			release(t, lease)
+			n.want(t, "once", 1, 0)
+			release(t, inner)
+			release(t, inner)
+			n.want(t, "released", 0, 0)
+		})
+	}
+	each("LockAll", func(t *testing.T, n *counts, d *hooked, c *hasp.Client) {
+		other := lock(t, newClient(t, d.Driver, nil), "b", nil)
+		if _, err := c.TryLockKeys(t.Context(), "a", "b", "c"); !errors.Is(err, hasp.ErrHeld) {
+			t.Error(err)
+		}
+		n.want(t, "not all", 0, 0)
+		got := make(chan *hasp.Leases)
+		go func() {
+			all, err := c.LockKeys(t.Context(), "a", "b", "c", "c")
+			check(t, err)
+			got <- all
+		}()
+		n.want(t, "one of three", 1, 1)
+		release(t, other)
+		all := <-got
+		n.want(t, "all", 3, 0)
+		check(t, all.Release())
+		n.want(t, "none", 0, 0)
+	})
+	each("Semaphore", func(t *testing.T, n *counts, _ *hooked, c *hasp.Client) {
+		s := c.Semaphore("k", 2, nil)
+		_, first := begin(t, s)
+		begin(t, s)
+		begin(t, s)
+		n.want(t, "two slots", 2, 1)
+		release(t, <-first)
+		n.want(t, "handed on", 2, 0)
+	})
+	each("lost", func(t *testing.T, n *counts, d *hooked, c *hasp.Client) {
+		found := lock(t, c, "found by its release", &hasp.LockOptions{NoRenew: true})
+		check(t, c.Break(t.Context(), found.Key(), found.Owner()))
+		n.want(t, "broken, which nobody told", 1, 0)
+		wantIs(t, found.Release(), hasp.ErrLost)
+		n.want(t, "broken and released", 0, 0)
+		lease := lock(t, c, "k", &hasp.LockOptions{NoRenew: true})
+		lock(t, c, "dropped", &hasp.LockOptions{NoRenew: true})
+		n.want(t, "held", 2, 0)
+		time.Sleep(hasp.DefaultTTL)
+		n.want(t, "lost", 0, 0)
+		wantIs(t, lease.Release(), hasp.ErrLost)
+		n.want(t, "lost and released", 0, 0)
+	})
+	each("cohort that loses the key", func(t *testing.T, n *counts, d *hooked, c *hasp.Client) {
+		m := c.Mutex("k", &hasp.LockOptions{Cohort: time.Hour, TTL: time.Second})
+		d.renew = func(_ context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal), _ renewFunc) {
+			for i := range rs {
+				done(i, driver.Renewal{Err: errors.New("no")})
+			}
+		}
+		_, first := begin(t, m)
+		_, second := begin(t, m)
+		n.want(t, "two", 1, 1)
+		time.Sleep(1500 * time.Millisecond)
+		n.want(t, "lost, and the next one has it", 1, 0)
+		wantIs(t, (<-first).Release(), hasp.ErrLost)
+		time.Sleep(2 * time.Second)
+		n.want(t, "both are lost", 0, 0)
+		wantIs(t, (<-second).Release(), hasp.ErrLost)
+	})
+	each("trouble", func(t *testing.T, n *counts, d *hooked, c *hasp.Client) {
+		d.try = func(context.Context, driver.TryRequest, tryFunc) (driver.Result, error) {
+			return driver.Result{}, driver.ErrNotVoting
+		}
+		stop, _ := begin(t, c.Mutex("k", nil))
+		time.Sleep(time.Minute)
+		n.want(t, "the store is held back", 0, 1)
+		stop()
+		n.want(t, "it waits no longer", 0, 0)
+	})
+	each("Close", func(t *testing.T, n *counts, _ *hooked, c *hasp.Client) {
+		for range 3 {
+			begin(t, c.Mutex("k", nil))
+			begin(t, c.Mutex("k", inCohort))
+			begin(t, c.Election("k", nil))
+		}
+		n.want(t, "open", 1, 8)
+	})
+}
+
+// logged returns the lines that f's locks log, without their times.
+func logged(t *testing.T, level slog.Level, f func(t *testing.T, c *hasp.Client, store *memdriver.Store)) []string {
+	t.Helper()
+	var out bytes.Buffer
+	synctest.Test(t, func(t *testing.T) {
+		h := slog.NewTextHandler(&out, &slog.HandlerOptions{Level: level, ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			switch a.Key {
+			case slog.TimeKey, "owner", "fence":
+				return slog.Attr{}
+			case "waited", "held": // partly of the machine's own clock
+				return slog.String(a.Key, "some")
+			}
+			return a
+		}})
+		store := memdriver.New()
+		slow := &hooked{Driver: store, try: func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
+			time.Sleep(time.Millisecond) // of the fake clock
+			return next(ctx, r)
+		}}
+		c, err := hasp.New(slow, &hasp.Options{Observe: hasp.LogTo(slog.New(h))})
+		need(t, err)
+		f(t, c, store)
+		check(t, c.Close())
+	})
+	return strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
+}
+
+func TestLogTo(t *testing.T) {
+	ordinary := func(t *testing.T, c *hasp.Client, _ *memdriver.Store) {
+		lease, err := c.Mutex("orders/42", nil).Lock(t.Context())
+		need(t, err)
+		time.Sleep(time.Second) // of the fake clock
+		release(t, lease)
+	}
+	if got := logged(t, slog.LevelInfo, ordinary); len(got) != 1 || got[0] != "" {
+		t.Errorf("normal use is logged above debug: %q", got)
+	}
+	want := []string{
+		`level=DEBUG msg="lock acquired" event=acquired engine=memory key=orders/42 waited=some`,
+		`level=DEBUG msg="lock released" event=released engine=memory key=orders/42 held=some`,
+	}
+	if got := logged(t, slog.LevelDebug, ordinary); !reflect.DeepEqual(got, want) {
+		t.Errorf("logged %q, want %q", got, want)
+	}
+
+	got := logged(t, slog.LevelInfo, func(t *testing.T, c *hasp.Client, store *memdriver.Store) {
+		lease, err := c.RWMutex("orders/42", nil).RLock(t.Context())
+		need(t, err)
+		store.Lose("orders/42")
+		<-lease.Done()
+		synctest.Wait() // observers are called after the callers
+		_ = lease.Release()
+	})
+	if len(got) != 2 || !strings.HasPrefix(got[0], `level=ERROR msg="lock lost" event=lost engine=memory key=orders/42 mode=shared slot=0 held=`) ||
+		!strings.Contains(got[0], `err="hasp: `) || !strings.HasPrefix(got[1], `level=WARN msg="lock released" event=released `) {
+		t.Errorf("a loss is logged as %q", got)
+	}
+}
+
+// What a terminal might act on is in no line, whatever the handler does, and
+// lines cannot be forged.
+func TestLogToHostileKey(t *testing.T) {
+	key := "a\x1b[2J\nlevel=ERROR msg=forged \u202e\xff"
+	take := func(t *testing.T, c *hasp.Client, _ *memdriver.Store) {
+		if _, err := c.Mutex(key, nil).Lock(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got := logged(t, slog.LevelDebug, take)
+	if len(got) != 2 || !strings.Contains(got[0], `key="a\\x1b[2J\\nlevel=ERROR msg=forged \\u202e\\xff"`) {
+		t.Errorf("the text handler writes %q", got)
+	}
+	var out bytes.Buffer
+	hasp.LogTo(slog.New(slog.NewJSONHandler(&out, nil)))(hasp.Event{Kind: hasp.EventLost, Key: key, Err: errors.New(key)})
+	var line struct{ Key, Msg string }
+	if err := json.Unmarshal(out.Bytes(), &line); err != nil || line.Key != `a\x1b[2J\nlevel=ERROR msg=forged \u202e\xff` || line.Msg != "lock lost" {
+		t.Errorf("the JSON handler writes %s: %v", out.String(), err)
+	}
+}
+
+// A call that ended without a lease is normal use when somebody else has the key, or the client
+// was closed.
+func TestLogToLevelOfAFailure(t *testing.T) {
+	held := &hasp.HeldError{}
+	for _, c := range []struct {
+		err  error
+		want slog.Level
+	}{
+		{held, slog.LevelDebug},
+		{&hasp.Error{Err: &hasp.WaitError{End: context.Canceled, Why: held}}, slog.LevelDebug},
+		{&hasp.Error{Err: hasp.ErrClosed}, slog.LevelDebug},
+		{&hasp.Error{Err: &hasp.WaitError{End: context.Canceled, Why: errDown}}, slog.LevelWarn},
+		{errDown, slog.LevelWarn},
+		{context.Canceled, slog.LevelWarn},
+	} {
+		h := &keepingHandler{Handler: slog.DiscardHandler}
+		hasp.LogTo(slog.New(h))(hasp.Event{Kind: hasp.EventFailed, Err: c.err})
+		if len(h.levels) != 1 || h.levels[0] != c.want {
+			t.Errorf("%v is logged as %v, want %v", c.err, h.levels, c.want)
+		}
+	}
+}
+
+// The handler is given the event's context, and one without values where there is none.
+func TestLogToGivesTheContext(t *testing.T) {
+	h := &keepingHandler{Handler: slog.DiscardHandler}
+	observe := hasp.LogTo(slog.New(h))
+	ctx := context.WithValue(t.Context(), ctxKey{}, "caller")
+	observe(hasp.Event{Kind: hasp.EventAcquired, Context: ctx})
+	observe(hasp.Event{Kind: hasp.EventAcquired})
+	if len(h.contexts) != 2 || h.contexts[0] != ctx || h.contexts[1] == nil || h.contexts[1].Value(ctxKey{}) != nil {
+		t.Errorf("the handler was given %v", h.contexts)
+	}
+}
+
+// keepingHandler keeps what it is given.
+type keepingHandler struct {
+	slog.Handler
+	contexts []context.Context
+	levels   []slog.Level
+}
+
+func (h *keepingHandler) Enabled(context.Context, slog.Level) bool { return true }
+
+func (h *keepingHandler) Handle(ctx context.Context, r slog.Record) error {
+	h.contexts, h.levels = append(h.contexts, ctx), append(h.levels, r.Level)
+	return nil
+}
+
+// countingHandler is not enabled, and counts the calls of Enabled.
+type countingHandler struct {
+	slog.Handler
+	asked int
+}
+
+func (h *countingHandler) Enabled(context.Context, slog.Level) bool { h.asked++; return false }
+
+// An event that is not logged costs no memory, so that a debug line for each
+// renewal of many leases is free.
+func TestLogToCostsNothingWhenDisabled(t *testing.T) {
+	h := &countingHandler{Handler: slog.DiscardHandler}
+	observe := hasp.LogTo(slog.New(h))
+	e := hasp.Event{Kind: hasp.EventRenewed, Key: "k", Owner: "o", Fence: 7}
+	if n := testing.AllocsPerRun(100, func() { observe(e) }); n != 0 || h.asked == 0 {
+		t.Errorf("%v allocations, the handler was asked %d times", n, h.asked)
+	}
+}
+
+// Every kind has its own text and level, and no field of Event is left out, but what no
+// reader of a log asks for.
+func TestLogToIsWhole(t *testing.T) {
+	var out bytes.Buffer
+	observe := hasp.LogTo(slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	for k := hasp.EventWaiting; k.String() != "unknown"; k++ {
+		out.Reset()
+		observe(hasp.Event{Kind: k, Key: "k"})
+		if strings.Contains(out.String(), "lock event") || out.Len() == 0 {
+			t.Errorf("%v is logged as %s", k, out.String())
+		}
+	}
+	e := hasp.Event{Kind: hasp.EventLost, Engine: "x", Key: "k", Owner: "o", Fence: 1, Mode: hasp.Shared, Slot: 1, Holder: hasp.Holder{Owner: "p"},
+		Ahead: 1, Left: 1, Waited: 1, Held: 1, Age: 1, Handoff: 1, Taken: "f", Err: errors.New("e")}
+	out.Reset()
+	observe(e)
+	v := reflect.ValueOf(e)
+	for i := range v.NumField() {
+		name := v.Type().Field(i).Name
+		if slices.Contains([]string{"Kind", "Context", "TTL", "Sent", "Leases", "Waiters"}, name) {
+			continue
+		}
+		failIf(t, v.Field(i).IsZero(), "this test does not set Event.%s", name)
+		if attr := strings.ToLower(name); !strings.Contains(out.String(), " "+attr+"=") {
+			t.Errorf("Event.%s is not logged: %s", name, out.String())
+		}
+	}
 }
