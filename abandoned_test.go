@@ -93,22 +93,18 @@ func TestAbandoned(t *testing.T) {
 			d.dead.Store(true)
 		}, true},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				store := newStore()
-				d := &mortal{Driver: store}
-				end.of(t, d, newClient(t, d, nil))
-				c := newClient(t, store, nil)
-				next := lock(t, c, "k", nil)
-				failIf(t, next.Abandoned() != end.want, "Abandoned is %v, want %v", next.Abandoned(), end.want)
-				if err := next.Downgrade(t.Context()); err != nil || next.Abandoned() != end.want {
-					t.Error("a lease forgets that it is Abandoned")
-				}
-				release(t, next)
-				if after := lock(t, c, "k", nil); after.Abandoned() {
-					t.Error("the mark outlives a holder who finished")
-				}
-			})
+		bubbled(t, name, func(t *testing.T) {
+			store := newStore()
+			d := &mortal{Driver: store}
+			end.of(t, d, newClient(t, d, nil))
+			c := newClient(t, store, nil)
+			next := lock(t, c, "k", nil)
+			failIf(t, next.Abandoned() != end.want, "Abandoned is %v, want %v", next.Abandoned(), end.want)
+			if err := next.Downgrade(t.Context()); err != nil || next.Abandoned() != end.want {
+				t.Error("a lease forgets that it is Abandoned")
+			}
+			release(t, next)
+			failIf(t, lock(t, c, "k", nil).Abandoned(), "the mark outlives a holder who finished")
 		})
 	}
 }
@@ -124,28 +120,24 @@ func TestAbandonedIsNotSwallowed(t *testing.T) {
 			release(t, r)
 		},
 		"a TryLock whose answer was lost": func(t *testing.T, d *hooked, c *hasp.Client) {
-			d.change(func() {
-				d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
-					_, _ = next(ctx, r)
-					return driver.Result{}, errDown
-				}
+			d.onTry(func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
+				_, _ = next(ctx, r)
+				return driver.Result{}, errDown
 			})
 			_, err := c.Mutex("k", nil).TryLock(t.Context())
 			wantIs(t, err, errDown)
-			d.change(func() { d.try = nil })
+			d.onTry(nil)
 		},
 		"a TryLock that was granted too late": func(t *testing.T, d *hooked, c *hasp.Client) {
-			d.change(func() {
-				d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
-					res, err := next(ctx, r)
-					time.Sleep(2 * time.Second)
-					return res, err
-				}
+			d.onTry(func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
+				res, err := next(ctx, r)
+				time.Sleep(2 * time.Second)
+				return res, err
 			})
 			if _, err := c.Mutex("k", &hasp.LockOptions{TTL: time.Second}).TryLock(t.Context()); err == nil {
 				t.Error("granted")
 			}
-			d.change(func() { d.try = nil })
+			d.onTry(nil)
 		},
 		"a TryLockAll that failed": func(t *testing.T, _ *hooked, c *hasp.Client) {
 			other := lock(t, c, "z", nil)
@@ -180,37 +172,33 @@ func TestAbandonedIsNotSwallowed(t *testing.T) {
 		},
 		"a Lock whose answer was lost, asked again": func(t *testing.T, d *hooked, c *hasp.Client) {
 			var n atomic.Int64
-			d.change(func() {
-				d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
-					res, err := next(ctx, r)
-					if n.Add(1) == 1 {
-						return driver.Result{}, errDown
-					}
-					return res, err
+			d.onTry(func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
+				res, err := next(ctx, r)
+				if n.Add(1) == 1 {
+					return driver.Result{}, errDown
 				}
+				return res, err
 			})
 			l := lock(t, c, "k", nil)
 			failIf(t, !l.Abandoned(), "the lost answer took the mark")
-			d.change(func() { d.try = nil })
+			d.onTry(nil)
 			if err := c.Break(t.Context(), "k", l.Owner()); err != nil { // or the mark would be gone
 				t.Error(err)
 			}
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				store := newStore()
-				died := &mortal{Driver: store}
-				lock(t, newClient(t, died, nil), "k", nil)
-				died.dead.Store(true)
-				time.Sleep(ttl)
-				d := &hooked{Driver: store}
-				swallow(t, d, newClient(t, d, nil))
-				synctest.Wait()
-				next := lock(t, newClient(t, store, nil), "k", nil)
-				failIf(t, !next.Abandoned(), "the mark is gone")
-				release(t, next)
-			})
+		bubbled(t, name, func(t *testing.T) {
+			store := newStore()
+			died := &mortal{Driver: store}
+			lock(t, newClient(t, died, nil), "k", nil)
+			died.dead.Store(true)
+			time.Sleep(ttl)
+			d := &hooked{Driver: store}
+			swallow(t, d, newClient(t, d, nil))
+			synctest.Wait()
+			next := lock(t, newClient(t, store, nil), "k", nil)
+			failIf(t, !next.Abandoned(), "the mark is gone")
+			release(t, next)
 		})
 	}
 }
@@ -241,9 +229,7 @@ func TestAbandonedInACohort(t *testing.T) {
 			release(t, l)
 		}
 		release(t, other)
-		if l := lock(t, c, "k", nil); l.Abandoned() {
-			t.Error("the mark outlives turns that finished")
-		}
+		failIf(t, lock(t, c, "k", nil).Abandoned(), "the mark outlives turns that finished")
 	})
 }
 
@@ -287,18 +273,14 @@ func TestAbandonedAndATurnForNobody(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			turn := begin(ctx, c.Mutex("k", inCohort).Lock)
 			first := (<-leads).v
-			if !first.Abandoned() {
-				t.Fatal("the case is void")
-			}
+			stopIf(t, !first.Abandoned(), "the case is void")
 			cancel()
 			release(t, first)
 			if got := <-turn; got.v != nil {
 				release(t, got.v)
 			}
 			synctest.Wait()
-			if lock(t, c, "k", nil).Abandoned() {
-				t.Fatal("the mark is back")
-			}
+			stopIf(t, lock(t, c, "k", nil).Abandoned(), "the mark is back")
 		}
 	})
 }
@@ -307,8 +289,7 @@ func TestAbandonedAndATurnForNobody(t *testing.T) {
 // of the hold, and not before.
 func TestWanted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := newStore()
-		c := newClient(t, store, nil)
+		store, c := newMem(t)
 		m := c.RWMutex("k", reentrant)
 		first := must(m.RLock(t.Context()))
 		nested := must(m.RLock(first.Context(t.Context())))

@@ -44,17 +44,14 @@ func TestTryLockSaysWhoHoldsTheKey(t *testing.T) {
 // given; failure case 18: both errors are found.
 func TestCancelledWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := newStore()
-		c := newClient(t, store, nil)
+		store, c := newMem(t)
 		lease := lock(t, c, "k", nil)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		start := time.Now()
 		_, err := c.Mutex("k", nil).Lock(ctx)
 		wantIs(t, err, context.DeadlineExceeded, hasp.ErrHeld)
-		if took := time.Since(start); took != time.Second {
-			t.Fatalf("gave up after %v", took)
-		}
+		stopIf(t, time.Since(start) != time.Second, "gave up after %v", time.Since(start))
 		synctest.Wait()
 		if info, _ := store.Inspect(t.Context(), "k"); info.Waiters != 0 {
 			t.Fatalf("%d places left", info.Waiters)
@@ -123,9 +120,7 @@ func TestLostReplies(t *testing.T) {
 		}
 		c := newClient(t, d, nil)
 		lease := lock(t, c, "k", nil)
-		if n := d.tries.Load(); n != 2 {
-			t.Fatalf("%d tries", n)
-		}
+		stopIf(t, d.tries.Load() != 2, "%d tries", d.tries.Load())
 		need(t, lease.Release())
 		mustBeFree(t, d, "k")
 		if err := lease.Release(); err != nil || d.releases.Load() != 2 {
@@ -143,9 +138,7 @@ func TestTryLockAsksOnce(t *testing.T) {
 		}
 		_, err := newClient(t, d, nil).Mutex("k", nil).TryLock(t.Context())
 		wantIs(t, err, errDown)
-		if n := d.tries.Load(); n != 1 {
-			t.Fatalf("%d tries", n)
-		}
+		stopIf(t, d.tries.Load() != 1, "%d tries", d.tries.Load())
 	})
 }
 
@@ -213,14 +206,12 @@ func TestSlowStoreIsAskedOnceMore(t *testing.T) {
 		d := &hooked{Driver: newStore()}
 		blocker := lock(t, newClient(t, d.Driver, nil), "k", nil)
 		got := queueUp(t, newClient(t, d, nil), 1, &hasp.LockOptions{TTL: time.Second, NoRenew: true})
-		d.change(func() {
-			d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
-				res, err := next(ctx, r)
-				if res.Granted {
-					time.Sleep(800 * time.Millisecond)
-				}
-				return res, err
+		d.onTry(func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
+			res, err := next(ctx, r)
+			if res.Granted {
+				time.Sleep(800 * time.Millisecond)
 			}
+			return res, err
 		})
 		tries := d.tries.Load()
 		lease, _ := handedOff(t, blocker, got)
@@ -286,9 +277,7 @@ func TestCleaningUpAfterErrors(t *testing.T) {
 				cancel()
 			}
 			synctest.Wait()
-			if cleans := d.releases.Load() > 0; cleans != c.cleans {
-				t.Errorf("%s: it sent %d releases", c.name, d.releases.Load())
-			}
+			failIf(t, (d.releases.Load() > 0) != c.cleans, "%s: it sent %d releases", c.name, d.releases.Load())
 		})
 	}
 }
@@ -351,7 +340,7 @@ func TestWhatKeptAWait(t *testing.T) {
 			}()
 			synctest.Wait()
 			if c.held {
-				d.change(func() { d.try = hangTry })
+				d.onTry(hangTry)
 				hints <- struct{}{}
 			}
 			time.Sleep(c.call)
@@ -385,12 +374,10 @@ func TestWaitThatEndsOnABusyMachine(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 			defer cancel()
 			time.AfterFunc(2*time.Second-c.left, func() {
-				d.change(func() {
-					d.try = func(ctx context.Context, _ driver.TryRequest, _ tryFunc) (driver.Result, error) {
-						<-ctx.Done()
-						time.Sleep(c.late)
-						return driver.Result{}, ctx.Err()
-					}
+				d.onTry(func(ctx context.Context, _ driver.TryRequest, _ tryFunc) (driver.Result, error) {
+					<-ctx.Done()
+					time.Sleep(c.late)
+					return driver.Result{}, ctx.Err()
 				})
 				hints <- struct{}{}
 			})

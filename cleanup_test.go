@@ -33,29 +33,27 @@ var giveUps = map[string]func(ctx context.Context, c *hasp.Client) error{
 // store, when it returns; the answer of a store that is well takes a while.
 func TestGaveUpHasLeft(t *testing.T) {
 	for name, giveUp := range giveUps {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				store := newStore()
-				d := &hooked{Driver: store}
-				const trip = 200 * time.Millisecond
-				d.release = func(ctx context.Context, r driver.ReleaseRequest, next releaseFunc) error {
-					time.Sleep(trip)
-					return next(ctx, r)
-				}
-				in := lock(t, newClient(t, store, nil), "k", nil)
-				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-				defer cancel()
-				start := time.Now()
-				wantIs(t, giveUp(ctx, newClient(t, d, nil)), context.DeadlineExceeded, hasp.ErrHeld)
-				took := time.Since(start)
-				if info, err := store.Inspect(t.Context(), "k"); err != nil || info.Waiters > 0 {
-					t.Errorf("%d wait in the queue for k, %v", info.Waiters, err)
-				}
-				mustBeFree(t, store, "a")
-				failIf(t, took > time.Second+2*trip, "it returned after %v", took)
-				release(t, in)
-				mustBeFree(t, store, "k")
-			})
+		bubbled(t, name, func(t *testing.T) {
+			store := newStore()
+			d := &hooked{Driver: store}
+			const trip = 200 * time.Millisecond
+			d.release = func(ctx context.Context, r driver.ReleaseRequest, next releaseFunc) error {
+				time.Sleep(trip)
+				return next(ctx, r)
+			}
+			in := lock(t, newClient(t, store, nil), "k", nil)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			start := time.Now()
+			wantIs(t, giveUp(ctx, newClient(t, d, nil)), context.DeadlineExceeded, hasp.ErrHeld)
+			took := time.Since(start)
+			if info, err := store.Inspect(t.Context(), "k"); err != nil || info.Waiters > 0 {
+				t.Errorf("%d wait in the queue for k, %v", info.Waiters, err)
+			}
+			mustBeFree(t, store, "a")
+			failIf(t, took > time.Second+2*trip, "it returned after %v", took)
+			release(t, in)
+			mustBeFree(t, store, "k")
 		})
 	}
 }
@@ -87,9 +85,7 @@ func TestGivingUpOnASilentStore(t *testing.T) {
 			if i == 0 {
 				want += hasp.Moment
 			}
-			if took := time.Since(start); took != want {
-				t.Errorf("Lock %d for a second took %v, want %v", i, took, want)
-			}
+			failIf(t, time.Since(start) != want, "Lock %d for a second took %v, want %v", i, time.Since(start), want)
 		}
 		silent.Store(false)
 		time.Sleep(4 * time.Second) // a release without an answer, and a pause
@@ -198,11 +194,9 @@ func TestRefusedReleaseDelaysNoOther(t *testing.T) {
 		}
 		c := newClient(t, d, nil)
 		wantIs(t, lock(t, c, "denied", &hasp.LockOptions{TTL: time.Hour}).Release(), errDown)
-		d.change(func() {
-			d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
-				_, _ = next(ctx, r)
-				return driver.Result{}, errDown
-			}
+		d.onTry(func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
+			_, _ = next(ctx, r)
+			return driver.Result{}, errDown
 		})
 		for range 10 {
 			time.Sleep(time.Second)
@@ -268,15 +262,11 @@ func TestCleanupLastsAsLongAsTheLease(t *testing.T) {
 		},
 		"Extend without an answer": func(t *testing.T, c *hasp.Client, d *hooked) *hasp.Lease {
 			lease := lock(t, c, "k", nil)
-			d.change(func() {
-				d.renew = func(ctx context.Context, rs []driver.RenewRequest, _ func(int, driver.Renewal), next renewFunc) {
-					next(ctx, rs, func(int, driver.Renewal) {})
-				}
+			d.onRenew(func(ctx context.Context, rs []driver.RenewRequest, _ func(int, driver.Renewal), next renewFunc) {
+				next(ctx, rs, func(int, driver.Renewal) {})
 			})
-			if err := lease.Extend(t.Context(), time.Hour); err == nil {
-				t.Error("it had an answer")
-			}
-			d.change(func() { d.renew = nil })
+			failIf(t, lease.Extend(t.Context(), time.Hour) == nil, "it had an answer")
+			d.onRenew(nil)
 			if err := lease.Extend(t.Context(), ttl); err != nil { // which shortens nothing
 				t.Error(err)
 			}
@@ -287,24 +277,18 @@ func TestCleanupLastsAsLongAsTheLease(t *testing.T) {
 			return must(c.Adopt(t.Context(), "k", before.Owner(), nil))
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				d := &hooked{Driver: newStore()}
-				lease := take(t, newClient(t, d, nil), d)
-				d.change(func() {
-					d.release = func(_ context.Context, r driver.ReleaseRequest, _ releaseFunc) error {
-						failIf(t, r.TTL != time.Hour, "the release says that the TTL is %v", r.TTL)
-						return errDown
-					}
-				})
-				if err := lease.Release(); err == nil {
-					t.Error("the release was not lost")
-				}
-				time.Sleep(2 * ttl)
-				d.change(func() { d.release = nil })
-				time.Sleep(2 * ttl)
-				mustBeFree(t, d.Driver, "k")
+		bubbled(t, name, func(t *testing.T) {
+			d := &hooked{Driver: newStore()}
+			lease := take(t, newClient(t, d, nil), d)
+			d.onRelease(func(_ context.Context, r driver.ReleaseRequest, _ releaseFunc) error {
+				failIf(t, r.TTL != time.Hour, "the release says that the TTL is %v", r.TTL)
+				return errDown
 			})
+			failIf(t, lease.Release() == nil, "the release was not lost")
+			time.Sleep(2 * ttl)
+			d.onRelease(nil)
+			time.Sleep(2 * ttl)
+			mustBeFree(t, d.Driver, "k")
 		})
 	}
 }

@@ -105,8 +105,7 @@ func TestListEnds(t *testing.T) {
 
 func TestClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := newStore()
-		c := newClient(t, store, nil)
+		store, c := newMem(t)
 		var ctxs []context.Context
 		for i := range 100 {
 			ctxs = append(ctxs, lock(t, c, strconv.Itoa(i), nil).Context(t.Context()))
@@ -138,8 +137,7 @@ func TestClose(t *testing.T) {
 // Close ends a Try that is under way, and says what it could not release.
 func TestCloseWithAHungStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &hooked{Driver: newStore()}
-		c := newClient(t, d, nil)
+		d, c := newHooked(t)
 		lock(t, c, "held", nil)
 		d.try = hangTry // nothing is under way
 		d.release = func(ctx context.Context, _ driver.ReleaseRequest, _ releaseFunc) error {
@@ -194,8 +192,7 @@ func TestCloseManyHoldsOnAHungStore(t *testing.T) {
 // Close frees the key while Do's function runs.
 func TestCloseDuringDo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := newStore()
-		c := newClient(t, store, nil)
+		store, c := newMem(t)
 		var running atomic.Bool
 		go func() {
 			_ = c.Mutex("k", nil).Do(t.Context(), func(ctx context.Context, _ *hasp.Lease) error {
@@ -220,42 +217,37 @@ func TestCloseDuringDo(t *testing.T) {
 func TestCloseLeavesTheKeyToDo(t *testing.T) {
 	for _, away := range []bool{false, true} {
 		for _, early := range []bool{false, true} { // it released its own lease, and has one within that
-			t.Run(fmt.Sprintf("the store is away: %v, released: %v", away, early), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					d := &hooked{Driver: newStore()}
-					c := newClient(t, d, nil)
-					m := c.Mutex("k", reentrant)
-					out, did := make(chan struct{}), make(chan error, 1)
-					go func() {
-						did <- m.Do(t.Context(), func(ctx context.Context, lease *hasp.Lease) error {
-							if early {
-								must(m.Lock(ctx))
-								release(t, lease)
-							}
-							<-out
-							return nil
-						})
-					}()
-					synctest.Wait()
-					closed := begin(t.Context(), func(context.Context) (any, error) { return nil, c.Close() })
-					synctest.Wait()
-					if away {
-						d.change(func() {
-							d.release = func(context.Context, driver.ReleaseRequest, releaseFunc) error { return errDown }
-						})
-					}
-					close(out)
-					wantIs(t, <-did, hasp.ErrClosed)
-					switch err := (<-closed).err; {
-					case !away && err != nil:
-						t.Error(err)
-					case !away:
-						mustBeFree(t, d.Driver, "k")
-					case err == nil || !strings.Contains(err.Error(), `"k"`):
-						t.Errorf("Close does not name what could not be released: %v", err)
-					}
-					failIf(t, !away && d.releases.Load() != 1, "the store was told %d times", d.releases.Load())
-				})
+			bubbled(t, fmt.Sprintf("the store is away: %v, released: %v", away, early), func(t *testing.T) {
+				d, c := newHooked(t)
+				m := c.Mutex("k", reentrant)
+				out, did := make(chan struct{}), make(chan error, 1)
+				go func() {
+					did <- m.Do(t.Context(), func(ctx context.Context, lease *hasp.Lease) error {
+						if early {
+							must(m.Lock(ctx))
+							release(t, lease)
+						}
+						<-out
+						return nil
+					})
+				}()
+				synctest.Wait()
+				closed := begin(t.Context(), func(context.Context) (any, error) { return nil, c.Close() })
+				synctest.Wait()
+				if away {
+					d.onRelease(func(context.Context, driver.ReleaseRequest, releaseFunc) error { return errDown })
+				}
+				close(out)
+				wantIs(t, <-did, hasp.ErrClosed)
+				switch err := (<-closed).err; {
+				case !away && err != nil:
+					t.Error(err)
+				case !away:
+					mustBeFree(t, d.Driver, "k")
+				case err == nil || !strings.Contains(err.Error(), `"k"`):
+					t.Errorf("Close does not name what could not be released: %v", err)
+				}
+				failIf(t, !away && d.releases.Load() != 1, "the store was told %d times", d.releases.Load())
 			})
 		}
 	}

@@ -21,8 +21,7 @@ import (
 // the way.
 func TestCohortGivingUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := newStore()
-		c := newClient(t, store, nil)
+		store, c := newMem(t)
 		first := lock(t, c, "k", inCohort)
 		ctx, cancel := context.WithCancel(t.Context())
 		errs := make(chan error, 2)
@@ -78,8 +77,7 @@ func TestCohortLosesItsLeader(t *testing.T) {
 
 // The turn that comes at the moment its waiter gives up is passed on.
 func TestCohortGivingUpRacesWithTheTurn(t *testing.T) {
-	store := newStore()
-	c := newClient(t, store, nil)
+	c := newClient(t, newStore(), nil)
 	for range 300 {
 		first := lock(t, c, "k", inCohort)
 		var wg sync.WaitGroup
@@ -261,8 +259,7 @@ func TestCohortGivesUpAtOnce(t *testing.T) {
 	for range 20 {
 		for _, others := range []int{0, 1} {
 			synctest.Test(t, func(t *testing.T) {
-				store := newStore()
-				c := newClient(t, store, nil)
+				store, c := newMem(t)
 				blocker := lock(t, newClient(t, store, nil), "k", nil)
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
@@ -303,8 +300,7 @@ func TestCohortGivesUpAtOnce(t *testing.T) {
 func TestCohortGivesUpWhenTheHoldEnds(t *testing.T) {
 	for range 20 {
 		synctest.Test(t, func(t *testing.T) {
-			store := newStore()
-			c := newClient(t, store, nil)
+			store, c := newMem(t)
 			var offset atomic.Int64
 			hasp.SetClock(c, func() clock.Instant {
 				now := bubble()

@@ -43,8 +43,7 @@ func release(t *testing.T, lease *hasp.Lease) {
 // asked once more for all of them.
 func TestCohortTakesTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &hooked{Driver: newStore()}
-		c := newClient(t, d, nil)
+		d, c := newHooked(t)
 		var fences []int
 		d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
 			fences = append(fences, r.Fences)
@@ -179,13 +178,13 @@ func TestTurnThatIsLostOnItsWay(t *testing.T) {
 		synctest.Wait()
 		release(t, holder)
 		first := <-leader
-		d.change(func() { d.renew = hangRenew })
+		d.onRenew(hangRenew)
 		release(t, first.v) // passes it on
 		r := <-second
 		if r.err != nil || r.v.Err() != nil {
 			t.Fatal(r.err, r.v.Err())
 		}
-		d.change(func() { d.renew = nil })
+		d.onRenew(nil)
 		release(t, r.v)
 	})
 }
@@ -193,8 +192,7 @@ func TestTurnThatIsLostOnItsWay(t *testing.T) {
 // A lost lease is not passed to the next turn, which asks the store at once.
 func TestCohortLosesItsLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := newStore()
-		c := newClient(t, store, nil)
+		store, c := newMem(t)
 		first := lock(t, c, "k", inCohort)
 		got := queueUp(t, c, 3, inCohort)
 		release(t, first)
@@ -214,19 +212,12 @@ func TestCohortLosesItsLease(t *testing.T) {
 // A lease whose renewal is in trouble goes back to the store.
 func TestCohortDoesNotPassTrouble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &hooked{Driver: newStore()}
-		c := newClient(t, d, nil)
+		d, c := newHooked(t)
 		first := lock(t, c, "k", inCohort)
 		got := queueUp(t, c, 2, inCohort)
 		release(t, first)
 		lease := <-got
-		d.change(func() {
-			d.renew = func(_ context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal), _ renewFunc) {
-				for i := range rs {
-					done(i, driver.Renewal{Err: errDown})
-				}
-			}
-		})
+		d.onRenew(failRenew(errDown))
 		time.Sleep(12 * time.Second)
 		tries := d.tries.Load()
 		release(t, lease)
@@ -238,8 +229,7 @@ func TestCohortDoesNotPassTrouble(t *testing.T) {
 // Close ends those who wait for their turn, and nothing stays.
 func TestCohortIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := newStore()
-		c := newClient(t, store, nil)
+		store, c := newMem(t)
 		lease := lock(t, c, "k", inCohort)
 		errs := make(chan error)
 		for range 3 {
@@ -263,8 +253,7 @@ func TestCohortIsClosed(t *testing.T) {
 // An Extend of one turn does not apply to the next.
 func TestCohortDoesNotPassExtended(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := newStore()
-		c := newClient(t, store, nil)
+		store, c := newMem(t)
 		first := lock(t, c, "k", inCohort)
 		got := queueUp(t, c, 2, inCohort)
 		release(t, first)
@@ -282,8 +271,7 @@ func TestCohortDoesNotPassExtended(t *testing.T) {
 // MaxHold bounds a turn, and does not end the cohort.
 func TestCohortWithMaxHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &hooked{Driver: newStore()}
-		c := newClient(t, d, nil)
+		d, c := newHooked(t)
 		o := &hasp.LockOptions{Cohort: time.Minute, MaxHold: 10 * time.Second}
 		first := lock(t, c, "k", o)
 		got := queueUp(t, c, 5, o)
@@ -320,8 +308,7 @@ func TestMaxHoldEndsATurn(t *testing.T) {
 // A turn that is part of a LockAll is used only once the other keys are held, too.
 func TestMaxHoldOfATurnWithinLockAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := newStore()
-		c := newClient(t, store, nil)
+		store, c := newMem(t)
 		o := &hasp.LockOptions{Cohort: time.Minute, MaxHold: 40 * time.Second}
 		b := must(newClient(t, store, nil).Mutex("kb", nil).Lock(t.Context()))
 		first := lock(t, c, "k", o)
@@ -352,26 +339,23 @@ func TestMaxHoldOfATurnWithinLockAll(t *testing.T) {
 func TestExtendRacesWithReleaseInACohort(t *testing.T) {
 	for _, late := range []bool{false, true} { // it arrives at the store while the lease is valid, or later
 		synctest.Test(t, func(t *testing.T) {
-			d := &hooked{Driver: newStore()}
-			c := newClient(t, d, nil)
+			d, c := newHooked(t)
 			first := lock(t, c, "k", inCohort)
 			got := queueUp(t, c, 2, inCohort)
 			release(t, first)
 			lease := <-got
 			asked, answer := make(chan struct{}), make(chan struct{})
-			d.change(func() {
-				d.renew = func(ctx context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal), next renewFunc) {
-					if rs[0].TTL != time.Hour {
-						next(ctx, rs, done)
-						return
-					}
-					close(asked)
-					if !late {
-						next(ctx, rs, func(int, driver.Renewal) {})
-					}
-					<-answer
+			d.onRenew(func(ctx context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal), next renewFunc) {
+				if rs[0].TTL != time.Hour {
 					next(ctx, rs, done)
+					return
 				}
+				close(asked)
+				if !late {
+					next(ctx, rs, func(int, driver.Renewal) {})
+				}
+				<-answer
+				next(ctx, rs, done)
 			})
 			extended := make(chan error, 1)
 			go func() { extended <- lease.Extend(t.Context(), time.Hour) }()
@@ -380,9 +364,7 @@ func TestExtendRacesWithReleaseInACohort(t *testing.T) {
 			release(t, lease)
 			next := <-got
 			close(answer)
-			if err := <-extended; err == nil {
-				t.Error("Extend of a lease that was released said nothing")
-			}
+			failIf(t, <-extended == nil, "Extend of a lease that was released said nothing")
 			info, err := c.Inspect(t.Context(), "k")
 			if err != nil || info.Holder.Owner != next.Owner() || info.Left > ttl {
 				t.Errorf("after the Extend (late: %v) the next turn's key is kept for %v, %v", late, info.Left, err)

@@ -83,9 +83,7 @@ func TestDocumentLinks(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil || seen < 30 {
-		t.Fatalf("%d links, %v", seen, err)
-	}
+	stopIf(t, err != nil || seen < 30, "%d links, %v", seen, err)
 }
 
 // The page by which somebody decides can be read in one sitting, and its tables
@@ -131,9 +129,7 @@ func TestEvidenceHasPlacesForResults(t *testing.T) {
 // when code moves.
 func TestWalkIsThere(t *testing.T) {
 	named := regexp.MustCompile("`(\\w+)` in\\s+\\[[^]]+\\]\\(([^)#]+)\\)").FindAllStringSubmatch(readDoc(t, "CONTRIBUTING.md"), -1)
-	if len(named) < 10 {
-		t.Fatalf("CONTRIBUTING.md names only %d places", len(named))
-	}
+	stopIf(t, len(named) < 10, "CONTRIBUTING.md names only %d places", len(named))
 	for _, m := range named {
 		b, err := os.ReadFile(m[2])
 		if err != nil {

@@ -45,9 +45,7 @@ func TestDowngradeWakesReaders(t *testing.T) {
 		release(t, a)
 		release(t, b)
 		time.Sleep(10 * ttl)
-		if w.Err() != nil || ctx.Err() != nil {
-			t.Fatalf("the lease: %v, its context: %v", w.Err(), context.Cause(ctx))
-		}
+		stopIf(t, w.Err() != nil || ctx.Err() != nil, "the lease: %v, its context: %v", w.Err(), context.Cause(ctx))
 		waits(t, "the writer", writer)
 		release(t, w)
 		if next := (<-writer).v; next.Fence() <= b.Fence() {
@@ -74,33 +72,29 @@ func TestDowngradeIsAskedAgain(t *testing.T) {
 			return driver.Result{Why: driver.NotVoting}, nil
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				store := newStore()
-				d := &hooked{Driver: store}
-				c := newClient(t, d, nil)
-				w := must(c.RWMutex("k", nil).Lock(t.Context()))
-				reader := begin(t.Context(), newClient(t, store, nil).RWMutex("k", nil).RLock)
-				synctest.Wait()
-				var n atomic.Int64
-				d.change(func() {
-					d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
-						if !r.Convert || r.Mode != driver.Shared || r.Fence != w.Fence() || r.Queue {
-							t.Errorf("the request is %+v", r)
-						}
-						if n.Add(1) <= 2 {
-							return broken(ctx, r, next)
-						}
-						return next(ctx, r)
-					}
-				})
-				need(t, w.Downgrade(t.Context()))
-				failIf(t, n.Load() != 3, "asked %d times", n.Load())
-				synctest.Wait()
-				release(t, granted(t, "the reader", reader))
-				release(t, w)
-				mustBeFree(t, store, "k")
+		bubbled(t, name, func(t *testing.T) {
+			store := newStore()
+			d := &hooked{Driver: store}
+			c := newClient(t, d, nil)
+			w := must(c.RWMutex("k", nil).Lock(t.Context()))
+			reader := begin(t.Context(), newClient(t, store, nil).RWMutex("k", nil).RLock)
+			synctest.Wait()
+			var n atomic.Int64
+			d.onTry(func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
+				if !r.Convert || r.Mode != driver.Shared || r.Fence != w.Fence() || r.Queue {
+					t.Errorf("the request is %+v", r)
+				}
+				if n.Add(1) <= 2 {
+					return broken(ctx, r, next)
+				}
+				return next(ctx, r)
 			})
+			need(t, w.Downgrade(t.Context()))
+			failIf(t, n.Load() != 3, "asked %d times", n.Load())
+			synctest.Wait()
+			release(t, granted(t, "the reader", reader))
+			release(t, w)
+			mustBeFree(t, store, "k")
 		})
 	}
 }
@@ -117,48 +111,46 @@ func TestDowngradeOfUnknownOutcome(t *testing.T) {
 			return driver.Result{}, ctx.Err()
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				store := newStore()
-				d := &hooked{Driver: store}
-				c := newClient(t, d, nil)
-				m := c.RWMutex("k", reentrant)
-				w := must(m.Lock(t.Context()))
-				var renews atomic.Pointer[driver.RenewRequest]
-				var releases atomic.Pointer[driver.ReleaseRequest]
-				d.change(func() {
-					d.try = try
-					d.renew = func(ctx context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal), next renewFunc) {
-						renews.Store(&rs[0])
-						next(ctx, rs, done)
-					}
-					d.release = func(ctx context.Context, r driver.ReleaseRequest, next releaseFunc) error {
-						releases.Store(&r)
-						return next(ctx, r)
-					}
-				})
-				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-				defer cancel()
-				err := w.Downgrade(ctx)
-				wantIs(t, err, context.DeadlineExceeded)
-				if errors.Is(err, hasp.ErrLost) || w.Err() != nil || w.Mode() != hasp.Shared {
-					t.Fatalf("%v; the lease is %v, %v", err, w.Mode(), w.Err())
+		bubbled(t, name, func(t *testing.T) {
+			store := newStore()
+			d := &hooked{Driver: store}
+			c := newClient(t, d, nil)
+			m := c.RWMutex("k", reentrant)
+			w := must(m.Lock(t.Context()))
+			var renews atomic.Pointer[driver.RenewRequest]
+			var releases atomic.Pointer[driver.ReleaseRequest]
+			d.change(func() {
+				d.try = try
+				d.renew = func(ctx context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal), next renewFunc) {
+					renews.Store(&rs[0])
+					next(ctx, rs, done)
 				}
-				_, err = m.Lock(w.Context(t.Context()))
-				wantIs(t, err, hasp.ErrHeld) // it writes no more
-				time.Sleep(ttl)
-				if r := renews.Load(); r == nil || r.Mode != driver.Shared {
-					t.Errorf("a renewal says %+v", r)
+				d.release = func(ctx context.Context, r driver.ReleaseRequest, next releaseFunc) error {
+					releases.Store(&r)
+					return next(ctx, r)
 				}
-				d.change(func() { d.try = nil })
-				need(t, w.Downgrade(t.Context()))
-				release(t, must(newClient(t, store, nil).RWMutex("k", nil).TryRLock(t.Context())))
-				release(t, w)
-				if r := releases.Load(); r == nil || r.Mode != driver.Shared || r.Settled || r.End == driver.Unfinished {
-					t.Errorf("the release says %+v", r)
-				}
-				mustBeFree(t, store, "k")
 			})
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+			defer cancel()
+			err := w.Downgrade(ctx)
+			wantIs(t, err, context.DeadlineExceeded)
+			if errors.Is(err, hasp.ErrLost) || w.Err() != nil || w.Mode() != hasp.Shared {
+				t.Fatalf("%v; the lease is %v, %v", err, w.Mode(), w.Err())
+			}
+			_, err = m.Lock(w.Context(t.Context()))
+			wantIs(t, err, hasp.ErrHeld) // it writes no more
+			time.Sleep(ttl)
+			if r := renews.Load(); r == nil || r.Mode != driver.Shared {
+				t.Errorf("a renewal says %+v", r)
+			}
+			d.onTry(nil)
+			need(t, w.Downgrade(t.Context()))
+			release(t, must(newClient(t, store, nil).RWMutex("k", nil).TryRLock(t.Context())))
+			release(t, w)
+			if r := releases.Load(); r == nil || r.Mode != driver.Shared || r.Settled || r.End == driver.Unfinished {
+				t.Errorf("the release says %+v", r)
+			}
+			mustBeFree(t, store, "k")
 		})
 	}
 }
@@ -167,13 +159,10 @@ func TestDowngradeOfUnknownOutcome(t *testing.T) {
 // renewals have ends after the TTL; one whose lease is lost, with that.
 func TestDowngradeEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &hooked{Driver: newStore()}
-		c := newClient(t, d, nil)
+		d, c := newHooked(t)
 		w := must(c.RWMutex("k", nil).Lock(t.Context()))
-		d.change(func() {
-			d.try = func(context.Context, driver.TryRequest, tryFunc) (driver.Result, error) {
-				return driver.Result{}, errDown
-			}
+		d.onTry(func(context.Context, driver.TryRequest, tryFunc) (driver.Result, error) {
+			return driver.Result{}, errDown
 		})
 		start := time.Now()
 		err := w.Downgrade(t.Context())
@@ -183,7 +172,7 @@ func TestDowngradeEnds(t *testing.T) {
 		}
 		release(t, w)
 
-		d.change(func() { d.try = nil })
+		d.onTry(nil)
 		w = must(c.RWMutex("k", nil).Lock(t.Context()))
 		d.change(func() { d.try, d.renew = hangTry, hangRenew })
 		wantIs(t, w.Downgrade(t.Context()), hasp.ErrLost)
@@ -195,8 +184,7 @@ func TestDowngradeEnds(t *testing.T) {
 // end.
 func TestDowngradeOfALostLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := newStore()
-		c := newClient(t, store, nil)
+		store, c := newMem(t)
 		w := must(c.RWMutex("k", nil).Lock(t.Context()))
 		ctx := w.Context(t.Context())
 		store.Lose("k")
@@ -213,8 +201,7 @@ func TestDowngradeOfALostLease(t *testing.T) {
 // A refusal without a request to the store leaves the lease a writer's.
 func TestDowngradeRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &hooked{Driver: newStore()}
-		c := newClient(t, d, nil)
+		d, c := newHooked(t)
 		m := c.RWMutex("k", reentrant)
 		w := must(m.Lock(t.Context()))
 		dead, cancel := context.WithCancel(t.Context())
@@ -251,10 +238,9 @@ func TestDowngradeRefused(t *testing.T) {
 // A Close while a downgrade is under way ends it, and releases the lease.
 func TestCloseDuringDowngrade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &hooked{Driver: newStore()}
-		c := newClient(t, d, nil)
+		d, c := newHooked(t)
 		w := must(c.RWMutex("k", nil).Lock(t.Context()))
-		d.change(func() { d.try = hangTry })
+		d.onTry(hangTry)
 		down := begin(t.Context(), func(ctx context.Context) (struct{}, error) { return struct{}{}, w.Downgrade(ctx) })
 		synctest.Wait()
 		check(t, c.Close())
@@ -267,8 +253,7 @@ func TestCloseDuringDowngrade(t *testing.T) {
 // the store.
 func TestDowngradeLeavesTheCohort(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &hooked{Driver: newStore()}
-		c := newClient(t, d, nil)
+		d, c := newHooked(t)
 		first := lock(t, c, "k", inCohort)
 		got := queueUp(t, c, 3, inCohort)
 		release(t, first)
@@ -317,30 +302,26 @@ func TestWhyADowngradeFailed(t *testing.T) {
 		{"hangs, and the caller's context ends", hangTry, hasp.ClassUnreachable, 7 * time.Second, 2, context.DeadlineExceeded.Error(), nil},
 		{"fails, and the caller's context ends", down, hasp.ClassUnreachable, time.Second, 100, "gave up", nil},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				d := &hooked{Driver: newStore(), classify: func(error) driver.Class { return c.class }}
-				w := must(newClient(t, d, nil).RWMutex("k", nil).Lock(t.Context()))
-				tries := d.tries.Load()
-				d.change(func() { d.try = c.try })
-				ctx, cancel := context.WithTimeout(context.Background(), c.limit)
-				defer cancel()
-				err := w.Downgrade(ctx)
-				if err == nil || !strings.Contains(err.Error(), c.want) || c.not != nil && errors.Is(err, c.not) {
-					t.Errorf("the error is %v", err)
-				}
-				ended := c.not == nil
-				if errors.As(err, new(*hasp.WaitError)) != ended || errors.Is(err, context.DeadlineExceeded) != ended {
-					t.Errorf("the error is %v", err)
-				}
-				if ended && c.want != "gave up" && strings.Contains(err.Error(), "within 5s") {
-					t.Errorf("the last request had 2s: %v", err)
-				}
-				failIf(t, d.tries.Load()-tries > c.asks, "it was asked %d times", d.tries.Load()-tries)
-				if w.Err() != nil || w.Mode() != hasp.Shared {
-					t.Errorf("the lease: %v, %v", w.Mode(), w.Err())
-				}
-			})
+		bubbled(t, c.name, func(t *testing.T) {
+			d := &hooked{Driver: newStore(), classify: func(error) driver.Class { return c.class }}
+			w := must(newClient(t, d, nil).RWMutex("k", nil).Lock(t.Context()))
+			tries := d.tries.Load()
+			d.onTry(c.try)
+			ctx, cancel := context.WithTimeout(context.Background(), c.limit)
+			defer cancel()
+			err := w.Downgrade(ctx)
+			if err == nil || !strings.Contains(err.Error(), c.want) || c.not != nil && errors.Is(err, c.not) {
+				t.Errorf("the error is %v", err)
+			}
+			ended := c.not == nil
+			if errors.As(err, new(*hasp.WaitError)) != ended || errors.Is(err, context.DeadlineExceeded) != ended {
+				t.Errorf("the error is %v", err)
+			}
+			if ended && c.want != "gave up" && strings.Contains(err.Error(), "within 5s") {
+				t.Errorf("the last request had 2s: %v", err)
+			}
+			failIf(t, d.tries.Load()-tries > c.asks, "it was asked %d times", d.tries.Load()-tries)
+			failIf(t, w.Err() != nil || w.Mode() != hasp.Shared, "the lease: %v, %v", w.Mode(), w.Err())
 		})
 	}
 }
@@ -351,12 +332,10 @@ func TestSlowDowngrade(t *testing.T) {
 		d := &hooked{Driver: newStore()}
 		w := must(newClient(t, d, nil).RWMutex("k", nil).Lock(t.Context()))
 		tries := d.tries.Load()
-		d.change(func() {
-			d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
-				res, err := next(ctx, r)
-				time.Sleep(6 * time.Second)
-				return res, err
-			}
+		d.onTry(func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
+			res, err := next(ctx, r)
+			time.Sleep(6 * time.Second)
+			return res, err
 		})
 		if err := w.Downgrade(t.Context()); err != nil || d.tries.Load() != tries+1 {
 			t.Errorf("%v, asked %d times", err, d.tries.Load()-tries)

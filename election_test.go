@@ -90,8 +90,7 @@ func TestLead(t *testing.T) {
 // until its context ends or the client is closed.
 func TestLeadCampaignsAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := newStore()
-		c := newClient(t, store, nil)
+		store, c := newMem(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		n := 0
 		var fence uint64
@@ -120,9 +119,7 @@ func TestLeadCampaignsAgain(t *testing.T) {
 			return nil
 		})
 		wantIs(t, err, hasp.ErrClosed)
-		if n := must(store.Inspect(context.Background(), "k")); n.Held {
-			t.Error("held after Close")
-		}
+		failIf(t, must(store.Inspect(context.Background(), "k")).Held, "held after Close")
 	})
 }
 
@@ -160,9 +157,7 @@ func TestOneLeaderAtMost(t *testing.T) {
 		}
 		wg.Wait()
 		check(t, history.Check(hist.Holds()))
-		if n := len(hist.Holds()); n < 10 {
-			t.Errorf("only %d leaders", n)
-		}
+		failIf(t, len(hist.Holds()) < 10, "only %d leaders", len(hist.Holds()))
 	})
 }
 

@@ -135,9 +135,7 @@ func TestEnters(t *testing.T) {
 		}
 		time.Sleep(ttl)
 		synctest.Wait()
-		if got := d.counts(); got[1] != 1 {
-			t.Errorf("%d renewals claim, want one", got[1])
-		}
+		failIf(t, d.counts()[1] != 1, "%d renewals claim, want one", d.counts()[1])
 		release(t, lease)
 		mustBeFree(t, d.store, "k")
 	})
@@ -188,9 +186,7 @@ func TestEntersForAMoment(t *testing.T) {
 		if got := d.counts(); got != [3]int{1, 0, 1} || !d.ends[0].Settled {
 			t.Errorf("%v requests, the last settled: %v; want a Try and a Release that is", got, d.ends[0].Settled)
 		}
-		if next := lockOf(t, c); next.Abandoned() {
-			t.Error("the next is told of a lease that was released")
-		}
+		failIf(t, lockOf(t, c).Abandoned(), "the next is told of a lease that was released")
 	})
 }
 
@@ -199,23 +195,19 @@ func TestEntersForAMoment(t *testing.T) {
 func TestReleaseUnderWayAtTheDeadline(t *testing.T) {
 	for name, opts := range map[string]*hasp.LockOptions{"handed over": nil, "short": {TTL: claimTime, NoRenew: true}} {
 		for early, want := range []error{nil, hasp.ErrLost} {
-			t.Run(fmt.Sprintf("%s, %d ns early", name, early), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					d := newHander(newStore())
-					_, lease, c, _ := d.waits(t, mutex(opts))
-					d.change(func() {
-						d.release = func(ctx context.Context, r driver.ReleaseRequest, next releaseFunc) error {
-							time.Sleep(time.Until(lease.Deadline()) - time.Duration(early))
-							_ = next(ctx, r)
-							return driver.ErrNotHeld
-						}
-					})
-					if err := lease.Release(); !errors.Is(err, want) {
-						t.Errorf("%v, want %v", err, want)
-					}
-					d.change(func() { d.release = nil })
-					release(t, lockOf(t, c))
+			bubbled(t, fmt.Sprintf("%s, %d ns early", name, early), func(t *testing.T) {
+				d := newHander(newStore())
+				_, lease, c, _ := d.waits(t, mutex(opts))
+				d.onRelease(func(ctx context.Context, r driver.ReleaseRequest, next releaseFunc) error {
+					time.Sleep(time.Until(lease.Deadline()) - time.Duration(early))
+					_ = next(ctx, r)
+					return driver.ErrNotHeld
 				})
+				if err := lease.Release(); !errors.Is(err, want) {
+					t.Errorf("%v, want %v", err, want)
+				}
+				d.onRelease(nil)
+				release(t, lockOf(t, c))
 			})
 		}
 	}
@@ -240,25 +232,23 @@ func TestClaimsFirst(t *testing.T) {
 		"a slot":                         {lock: func(c *hasp.Client) hasp.Locker { return c.Semaphore("k", 2, nil) }},
 		"a claim time that is too short": {say: func(to driver.Handover) driver.Handover { to.TTL = 10 * time.Millisecond; return to }},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				d := newHander(newStore())
-				d.say = c.say
-				if c.lock == nil {
-					c.lock = mutex(c.opts)
-				}
-				_, lease, _, took := d.waits(t, c.lock)
-				if got := d.counts(); took != 0 || got != [3]int{2, 0, 0} {
-					t.Errorf("%v later, %v requests, want two Tries of the line", took, got)
-				}
-				if asks := d.sent[len(d.sent)-1].Enters; asks != (c.say != nil) {
-					t.Errorf("it asks to enter: %v", asks)
-				}
-				release(t, lease)
-				if name != "kept" {
-					mustBeFree(t, d.store, "k")
-				}
-			})
+		bubbled(t, name, func(t *testing.T) {
+			d := newHander(newStore())
+			d.say = c.say
+			if c.lock == nil {
+				c.lock = mutex(c.opts)
+			}
+			_, lease, _, took := d.waits(t, c.lock)
+			if got := d.counts(); took != 0 || got != [3]int{2, 0, 0} {
+				t.Errorf("%v later, %v requests, want two Tries of the line", took, got)
+			}
+			if asks := d.sent[len(d.sent)-1].Enters; asks != (c.say != nil) {
+				t.Errorf("it asks to enter: %v", asks)
+			}
+			release(t, lease)
+			if name != "kept" {
+				mustBeFree(t, d.store, "k")
+			}
 		})
 	}
 }
@@ -319,43 +309,39 @@ func TestClaimIsNotAnswered(t *testing.T) {
 		lost int // claims that are
 		ends bool
 	}{"once": {1, false}, "twice": {2, false}, "never": {1 << 20, true}} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				d := newHander(newStore())
-				_, lease, _, _ := d.waits(t, mutex(nil))
-				next := d.renew
-				var lost atomic.Int64
-				d.change(func() {
-					d.renew = func(ctx context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal), driver renewFunc) {
-						if rs[0].Entered && lost.Add(1) <= int64(c.lost) {
-							hangRenew(ctx, rs, done, driver)
-							return
-						}
-						next(ctx, rs, done, driver)
-					}
-				})
-				began := time.Now()
-				if !c.ends {
-					time.Sleep(ttl / 2)
-					need(t, lease.Err())
+		bubbled(t, name, func(t *testing.T) {
+			d := newHander(newStore())
+			_, lease, _, _ := d.waits(t, mutex(nil))
+			next := d.renew
+			var lost atomic.Int64
+			d.onRenew(func(ctx context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal), driver renewFunc) {
+				if rs[0].Entered && lost.Add(1) <= int64(c.lost) {
+					hangRenew(ctx, rs, done, driver)
 					return
 				}
-				waits := begin(t.Context(), newClient(t, d.store, nil).Mutex("k", nil).Lock)
-				<-lease.Done()
-				if took := time.Since(began); took >= claimTime || !errors.Is(lease.Err(), hasp.ErrLost) {
-					t.Errorf("it ends after %v with %v", took, lease.Err())
-				}
-				select {
-				case g := <-waits:
-					t.Errorf("granted to another first: %+v", g)
-				default:
-				}
-				time.Sleep(claimTime)
-				synctest.Wait()
-				if next := granted(t, "the next", waits); !next.Abandoned() {
-					t.Error("the next isn't told that one before may have begun to work")
-				}
+				next(ctx, rs, done, driver)
 			})
+			began := time.Now()
+			if !c.ends {
+				time.Sleep(ttl / 2)
+				need(t, lease.Err())
+				return
+			}
+			waits := begin(t.Context(), newClient(t, d.store, nil).Mutex("k", nil).Lock)
+			<-lease.Done()
+			if took := time.Since(began); took >= claimTime || !errors.Is(lease.Err(), hasp.ErrLost) {
+				t.Errorf("it ends after %v with %v", took, lease.Err())
+			}
+			select {
+			case g := <-waits:
+				t.Errorf("granted to another first: %+v", g)
+			default:
+			}
+			time.Sleep(claimTime)
+			synctest.Wait()
+			if next := granted(t, "the next", waits); !next.Abandoned() {
+				t.Error("the next isn't told that one before may have begun to work")
+			}
 		})
 	}
 }
@@ -367,18 +353,14 @@ func TestProlongedIsNotClaimed(t *testing.T) {
 		_, lease, _, _ := d.waits(t, mutex(nil))
 		next := d.renew
 		var n atomic.Int64
-		d.change(func() {
-			d.renew = func(ctx context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal), to renewFunc) {
-				next(ctx, rs, func(i int, r driver.Renewal) {
-					r.Entered = n.Add(1) == 1
-					done(i, r)
-				}, to)
-			}
+		d.onRenew(func(ctx context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal), to renewFunc) {
+			next(ctx, rs, func(i int, r driver.Renewal) {
+				r.Entered = n.Add(1) == 1
+				done(i, r)
+			}, to)
 		})
 		time.Sleep(2 * ttl)
-		if got := d.counts(); got[1] != 2 {
-			t.Errorf("%d renewals claim, want two", got[1])
-		}
+		failIf(t, d.counts()[1] != 2, "%d renewals claim, want two", d.counts()[1])
 		release(t, lease)
 	})
 }
@@ -454,16 +436,14 @@ func TestEnteredLease(t *testing.T) {
 			failIf(t, d.counts()[1] != 1, "Adopt did not claim it")
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				d := newHander(newStore())
-				_, lease, c, _ := d.waits(t, mutex(nil))
-				use(t, d, c, lease)
-				if lease.Err() == nil {
-					time.Sleep(2 * ttl)
-					release(t, lease)
-				}
-			})
+		bubbled(t, name, func(t *testing.T) {
+			d := newHander(newStore())
+			_, lease, c, _ := d.waits(t, mutex(nil))
+			use(t, d, c, lease)
+			if lease.Err() == nil {
+				time.Sleep(2 * ttl)
+				release(t, lease)
+			}
 		})
 	}
 }

@@ -138,45 +138,41 @@ func secondTurn(t *testing.T, c *hasp.Client) *hasp.Lease {
 // as somebody may use it, it is renewed.
 func TestForgottenLease(t *testing.T) {
 	for _, f := range forgets {
-		t.Run(f.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				store := newStore()
-				told, lost := make(chan hasp.Event, 10), make(chan hasp.Event, 10)
-				c := newClient(t, store, &hasp.Options{RecordTaken: true, Observe: func(e hasp.Event) {
-					switch {
-					case e.Key != "k":
-					case e.Kind == hasp.EventForgotten:
-						told <- e
-					case e.Kind == hasp.EventLost:
-						lost <- e
-					}
-				}})
-				kept := f.use(t, c)
-				collected(4)
-				synctest.Wait()
-				if len(told) != 0 != f.forgotten {
-					t.Fatalf("with %s left it is forgotten: %v", f.name, len(told) != 0)
+		bubbled(t, f.name, func(t *testing.T) {
+			store := newStore()
+			told, lost := make(chan hasp.Event, 10), make(chan hasp.Event, 10)
+			c := newClient(t, store, &hasp.Options{RecordTaken: true, Observe: func(e hasp.Event) {
+				switch {
+				case e.Key != "k":
+				case e.Kind == hasp.EventForgotten:
+					told <- e
+				case e.Kind == hasp.EventLost:
+					lost <- e
 				}
-				collected(4)
-				synctest.Wait()
-				if info, err := store.Inspect(t.Context(), "k"); err != nil || info.Held == f.forgotten {
-					t.Errorf("later it is held: %v, %v", info.Held, err)
-				}
-				runtime.KeepAlive(kept)
-				if !f.forgotten {
-					return
-				}
-				e, end := <-told, <-lost
-				if !strings.Contains(e.Taken, "hasp_test.") || strings.Contains(e.Taken, "hasp.(*Mutex)") {
-					t.Errorf("it was taken by\n%s", e.Taken)
-				}
-				if e.Key != "k" || e.Left <= 0 || e.Left > ttl || e.Held <= 0 || len(told) > 0 {
-					t.Errorf("told: %+v, and %d more", e, len(told))
-				}
-				if !errors.Is(end.Err, hasp.ErrLost) || !strings.Contains(end.Err.Error(), "without Release") {
-					t.Errorf("it was lost with %v", end.Err)
-				}
-			})
+			}})
+			kept := f.use(t, c)
+			collected(4)
+			synctest.Wait()
+			stopIf(t, (len(told) != 0) != f.forgotten, "with %s left it is forgotten: %v", f.name, len(told) != 0)
+			collected(4)
+			synctest.Wait()
+			if info, err := store.Inspect(t.Context(), "k"); err != nil || info.Held == f.forgotten {
+				t.Errorf("later it is held: %v, %v", info.Held, err)
+			}
+			runtime.KeepAlive(kept)
+			if !f.forgotten {
+				return
+			}
+			e, end := <-told, <-lost
+			if !strings.Contains(e.Taken, "hasp_test.") || strings.Contains(e.Taken, "hasp.(*Mutex)") {
+				t.Errorf("it was taken by\n%s", e.Taken)
+			}
+			if e.Key != "k" || e.Left <= 0 || e.Left > ttl || e.Held <= 0 || len(told) > 0 {
+				t.Errorf("told: %+v, and %d more", e, len(told))
+			}
+			if !errors.Is(end.Err, hasp.ErrLost) || !strings.Contains(end.Err.Error(), "without Release") {
+				t.Errorf("it was lost with %v", end.Err)
+			}
 		})
 	}
 }
@@ -255,11 +251,11 @@ func TestForgottenLeaseComesBack(t *testing.T) {
 					if !unknown {
 						return
 					}
-					d.change(func() { d.try = hangTry })
+					d.onTry(hangTry)
 					ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 					defer cancel()
 					wantIs(t, lease.Downgrade(ctx), context.DeadlineExceeded)
-					d.change(func() { d.try = nil })
+					d.onTry(nil)
 				}()
 				for range 3 {
 					if synctest.Wait(); told.Load() == 0 {

@@ -43,9 +43,7 @@ func TestNestedReadLeavesTheWriteAlone(t *testing.T) {
 					t.Fatalf("%s another was let in", when)
 				}
 			}
-			if w.Err() != nil {
-				t.Fatalf("%s the write's lease is over: %v", when, w.Err())
-			}
+			stopIf(t, w.Err() != nil, "%s the write's lease is over: %v", when, w.Err())
 		}
 		time.Sleep(10 * time.Second)
 		refused("after the TTL of the nested read")
@@ -62,8 +60,7 @@ func TestNestedReadLeavesTheWriteAlone(t *testing.T) {
 // released, in whatever order.
 func TestNestedReadOutlivesTheWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := newStore()
-		c := newClient(t, store, nil)
+		store, c := newMem(t)
 		m := c.RWMutex("k", reentrant)
 		w := must(m.Lock(t.Context()))
 		r := must(m.RLock(w.Context(t.Context())))
@@ -100,25 +97,23 @@ func TestNestedTTLsDoNotAddUp(t *testing.T) {
 			}
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				store := newStore()
-				d := &mortal{Driver: store}
-				lock := take(newClient(t, d, nil))
-				start := time.Now()
-				first := must(lock(t.Context()))
-				ctx := first.Context(t.Context())
-				for range 5 {
-					nested := must(lock(ctx))
-					if got := nested.Deadline().Sub(start); got != usable {
-						t.Fatalf("the deadline is after %v", got)
-					}
-					ctx = nested.Context(ctx) //nolint:fatcontext // nested is the case
+		bubbled(t, name, func(t *testing.T) {
+			store := newStore()
+			d := &mortal{Driver: store}
+			lock := take(newClient(t, d, nil))
+			start := time.Now()
+			first := must(lock(t.Context()))
+			ctx := first.Context(t.Context())
+			for range 5 {
+				nested := must(lock(ctx))
+				if got := nested.Deadline().Sub(start); got != usable {
+					t.Fatalf("the deadline is after %v", got)
 				}
-				d.dead.Store(true)
-				release(t, must(newClient(t, store, nil).Mutex("k", nil).Lock(t.Context())))
-				failIf(t, time.Since(start) != ttl, "the next had the key after %v", time.Since(start))
-			})
+				ctx = nested.Context(ctx) //nolint:fatcontext // nested is the case
+			}
+			d.dead.Store(true)
+			release(t, must(newClient(t, store, nil).Mutex("k", nil).Lock(t.Context())))
+			failIf(t, time.Since(start) != ttl, "the next had the key after %v", time.Since(start))
 		})
 	}
 }
@@ -144,8 +139,7 @@ func TestNestedRules(t *testing.T) {
 		{"one of 3", "read", ""}, {"one of 3", "write", upgrade}, {"one of 3", "mutex", upgrade},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			d := &hooked{Driver: newStore()}
-			c := newClient(t, d, nil)
+			d, c := newHooked(t)
 			outer := must(kinds[rule.outer](c, nil).Lock(t.Context()))
 			ctx := outer.Context(t.Context())
 			for name, o := range map[string]*hasp.LockOptions{"": nil, " with Reentrant": reentrant} {
@@ -211,9 +205,7 @@ func TestNestedInADowngraded(t *testing.T) {
 		release(t, w)
 		time.Sleep(3 * ttl)
 		for _, r := range []*hasp.Lease{before, after} {
-			if r.Err() != nil || r.Mode() != hasp.Shared {
-				t.Errorf("a nested read is %v, %v", r.Mode(), r.Err())
-			}
+			failIf(t, r.Err() != nil || r.Mode() != hasp.Shared, "a nested read is %v, %v", r.Mode(), r.Err())
 			release(t, r)
 		}
 		mustBeFree(t, store, "k")
@@ -224,8 +216,7 @@ func TestNestedInADowngraded(t *testing.T) {
 // lease of the hold is released last.
 func TestPanicUnderNestedLeases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := newStore()
-		c := newClient(t, store, nil)
+		c := newClient(t, newStore(), nil)
 		m := c.RWMutex("k", reentrant)
 		var inner *hasp.Lease
 		func() {
@@ -251,8 +242,7 @@ func TestPanicUnderNestedLeases(t *testing.T) {
 
 func TestReentrance(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &hooked{Driver: newStore()}
-		c := newClient(t, d, nil)
+		d, c := newHooked(t)
 		outer := lock(t, c, "k", nil)
 		ctx := outer.Context(t.Context())
 
@@ -269,9 +259,7 @@ func TestReentrance(t *testing.T) {
 			t.Fatalf("fence %d in %d, %d tries", inner.Fence(), outer.Fence(), d.tries.Load())
 		}
 		need(t, outer.Release())
-		if inner.Err() != nil || d.releases.Load() != 0 {
-			t.Fatal("the first Release of two released")
-		}
+		stopIf(t, inner.Err() != nil || d.releases.Load() != 0, "the first Release of two released")
 		innerCtx := inner.Context(t.Context())
 		if ctx.Err() == nil || innerCtx.Err() != nil {
 			t.Fatal("Release must end the contexts of its own lease, and no other's")
@@ -293,8 +281,7 @@ func TestReentrance(t *testing.T) {
 
 func TestReentranceIntoALostLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := newStore()
-		c := newClient(t, store, nil)
+		store, c := newMem(t)
 		lease := lock(t, c, "k", nil)
 		ctx := context.WithoutCancel(lease.Context(t.Context()))
 		store.Lose("k")
@@ -307,8 +294,7 @@ func TestReentranceIntoALostLease(t *testing.T) {
 // Three contexts, never mixed; failure case 19.
 func TestContexts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := newStore()
-		c := newClient(t, store, nil)
+		store, c := newMem(t)
 		wait, cancelWait := context.WithCancel(t.Context())
 		lease, err := c.Mutex("k", nil).Lock(wait)
 		need(t, err)
@@ -316,22 +302,16 @@ func TestContexts(t *testing.T) {
 		ours, other := lease.Context(parent), lease.Context(context.Background())
 		cancelWait()
 		time.Sleep(5 * ttl)
-		if lease.Err() != nil || ours.Err() != nil {
-			t.Fatal("the end of the wait's context ended the hold")
-		}
+		stopIf(t, lease.Err() != nil || ours.Err() != nil, "the end of the wait's context ended the hold")
 		why := errors.New("shutting down")
 		cancelParent(why)
 		wantIs(t, context.Cause(ours), why)
-		if other.Err() != nil {
-			t.Fatal("one context's parent ended another")
-		}
+		stopIf(t, other.Err() != nil, "one context's parent ended another")
 		need(t, lease.Release())
 		if cause := context.Cause(other); cause != context.Canceled {
 			t.Fatalf("the cause after Release is %v", cause)
 		}
-		if after := lease.Context(t.Context()); after.Err() == nil {
-			t.Fatal("a released lease gave a live context")
-		}
+		stopIf(t, lease.Context(t.Context()).Err() == nil, "a released lease gave a live context")
 		wantIs(t, lease.Err(), hasp.ErrNotHeld)
 		mustBeFree(t, store, "k")
 	})
@@ -355,8 +335,7 @@ func TestContextsOfEndedParentsAreForgotten(t *testing.T) {
 
 // Context registered after finish never ends.
 func TestContextRacesWithLoss(t *testing.T) {
-	store := newStore()
-	c := newClient(t, store, nil)
+	store, c := newMem(t)
 	for i := range 3000 {
 		l, err := c.Mutex("k", nil).TryLock(context.Background())
 		need(t, err)
@@ -370,9 +349,7 @@ func TestContextRacesWithLoss(t *testing.T) {
 		wg.Wait()
 		if l.Err() != nil {
 			for _, x := range ctxs {
-				if x.Err() == nil {
-					t.Fatalf("iteration %d: the lease is lost (%v) and its context lives", i, l.Err())
-				}
+				stopIf(t, x.Err() == nil, "iteration %d: the lease is lost (%v) and its context lives", i, l.Err())
 			}
 		}
 		_ = l.Release()
@@ -381,8 +358,7 @@ func TestContextRacesWithLoss(t *testing.T) {
 
 // Once anybody knows of the loss, no context of the lease says that it stands, while they are still being ended.
 func TestContextsEndTogether(t *testing.T) {
-	store := newStore()
-	c := newClient(t, store, nil)
+	store, c := newMem(t)
 	for i := range 3000 {
 		l, err := c.Mutex("k", nil).TryLock(context.Background())
 		need(t, err)
@@ -397,9 +373,7 @@ func TestContextsEndTogether(t *testing.T) {
 			runtime.Gosched()
 		}
 		for _, x := range ctxs {
-			if x.Err() == nil {
-				t.Fatalf("iteration %d: the lease is lost (%v) and its context lives", i, l.Err())
-			}
+			stopIf(t, x.Err() == nil, "iteration %d: the lease is lost (%v) and its context lives", i, l.Err())
 		}
 		wg.Wait()
 		_ = l.Release()
@@ -425,8 +399,7 @@ func TestContextWithinAnEndedOneOfItsHold(t *testing.T) {
 // the store, and within one of a lost lease it says so.
 func TestLockInTheContextOfWhatIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := newStore()
-		c := newClient(t, store, nil)
+		store, c := newMem(t)
 		m := c.Mutex("k", reentrant)
 		outer := lock(t, c, "k", reentrant)
 		ctx, cancel := context.WithCancel(t.Context())

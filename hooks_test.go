@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hasplock/hasp"
@@ -93,6 +94,22 @@ func (d *hooked) Classify(err error) driver.Class {
 	return d.Driver.Classify(err)
 }
 
+func (d *hooked) onTry(f func(context.Context, driver.TryRequest, tryFunc) (driver.Result, error)) {
+	d.change(func() { d.try = f })
+}
+
+func (d *hooked) onRenew(f func(context.Context, []driver.RenewRequest, func(int, driver.Renewal), renewFunc)) {
+	d.change(func() { d.renew = f })
+}
+
+func (d *hooked) onRelease(f func(context.Context, driver.ReleaseRequest, releaseFunc) error) {
+	d.change(func() { d.release = f })
+}
+
+func (d *hooked) onWatch(f func(context.Context, driver.Claim, watchFunc) (<-chan struct{}, error)) {
+	d.change(func() { d.watch = f })
+}
+
 var errDown = errors.New("connection refused")
 
 func hangTry(ctx context.Context, _ driver.TryRequest, _ tryFunc) (driver.Result, error) {
@@ -102,6 +119,34 @@ func hangTry(ctx context.Context, _ driver.TryRequest, _ tryFunc) (driver.Result
 
 func hangRenew(ctx context.Context, _ []driver.RenewRequest, _ func(int, driver.Renewal), _ renewFunc) {
 	<-ctx.Done()
+}
+
+// failRenew answers every renewal with an error.
+func failRenew(err error) func(context.Context, []driver.RenewRequest, func(int, driver.Renewal), renewFunc) {
+	return func(_ context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal), _ renewFunc) {
+		for i := range rs {
+			done(i, driver.Renewal{Err: err})
+		}
+	}
+}
+
+// newHooked returns a hooked store in memory, and a client of it.
+func newHooked(t *testing.T) (*hooked, *hasp.Client) {
+	t.Helper()
+	d := &hooked{Driver: newStore()}
+	return d, newClient(t, d, nil)
+}
+
+// newMem returns a store in memory, and a client of it.
+func newMem(t *testing.T) (*memdriver.Store, *hasp.Client) {
+	t.Helper()
+	store := newStore()
+	return store, newClient(t, store, nil)
+}
+
+// bubbled runs a case in a bubble of its own.
+func bubbled(t *testing.T, name string, f func(t *testing.T)) {
+	t.Run(name, func(t *testing.T) { synctest.Test(t, f) })
 }
 
 // newClient returns a client that is closed with the test.
@@ -142,9 +187,7 @@ func mustBeFree(t *testing.T, d driver.Driver, key string) {
 func wantIs(t *testing.T, err error, targets ...error) {
 	t.Helper()
 	for _, target := range targets {
-		if !errors.Is(err, target) {
-			t.Fatalf("the error is %v, want errors.Is %v", err, target)
-		}
+		stopIf(t, !errors.Is(err, target), "the error is %v, want errors.Is %v", err, target)
 	}
 }
 
@@ -153,6 +196,14 @@ func failIf(t testing.TB, wrong bool, format string, args ...any) {
 	t.Helper()
 	if wrong {
 		t.Errorf(format, args...)
+	}
+}
+
+// stopIf ends a test when what it saw is wrong.
+func stopIf(t testing.TB, wrong bool, format string, args ...any) {
+	t.Helper()
+	if wrong {
+		t.Fatalf(format, args...)
 	}
 }
 
@@ -204,9 +255,7 @@ func granted[T any](t *testing.T, who string, c chan outcome[T]) (v T) {
 	t.Helper()
 	select {
 	case o := <-c:
-		if o.err != nil {
-			t.Fatalf("%s: %v", who, o.err)
-		}
+		stopIf(t, o.err != nil, "%s: %v", who, o.err)
 		return o.v
 	default:
 		t.Fatalf("%s still waits", who)

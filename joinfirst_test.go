@@ -194,7 +194,7 @@ func TestBusyKeyWithoutHints(t *testing.T) {
 			return nil, errDown
 		}
 		held := lock(t, other, "k", nil)
-		d.change(func() { d.watch = deaf })
+		d.onWatch(deaf)
 		waits := begin(t.Context(), c.Mutex("k", nil).Lock)
 		time.Sleep(2 * time.Second)
 		release(t, held)
@@ -219,11 +219,9 @@ func TestBusyKeyAndASlowWatch(t *testing.T) {
 		release(t, held)
 		synctest.Wait()
 		release(t, granted(t, "the waiter", waits))
-		d.change(func() {
-			d.watch = func(ctx context.Context, _ driver.Claim, _ watchFunc) (<-chan struct{}, error) {
-				<-ctx.Done()
-				return nil, ctx.Err()
-			}
+		d.onWatch(func(ctx context.Context, _ driver.Claim, _ watchFunc) (<-chan struct{}, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
 		})
 		for range 3 {
 			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)

@@ -52,45 +52,41 @@ func TestTryLockAsksTheKeeper(t *testing.T) {
 // who holds the key, as one does whose own context ends before.
 func TestTryLockOfAKeeperAtWork(t *testing.T) {
 	for name, limit := range map[string]time.Duration{"it waits": 0, "its context ends": time.Millisecond, "its context had ended": -1} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				d := &hooked{Driver: newStore()}
-				c, _, o := keeping(t, d)
-				var failed []hasp.Event
-				elsewhere := newClient(t, d, &hasp.Options{Observe: func(e hasp.Event) {
-					if e.Kind == hasp.EventFailed {
-						failed = append(failed, e)
-					}
-				}})
-				work := lock(t, c, "k", o)
-				ctx := t.Context()
-				if limit != 0 {
-					var cancel context.CancelFunc
-					ctx, cancel = context.WithTimeout(ctx, limit)
-					defer cancel()
+		bubbled(t, name, func(t *testing.T) {
+			d := &hooked{Driver: newStore()}
+			c, _, o := keeping(t, d)
+			var failed []hasp.Event
+			elsewhere := newClient(t, d, &hasp.Options{Observe: func(e hasp.Event) {
+				if e.Kind == hasp.EventFailed {
+					failed = append(failed, e)
 				}
-				began := time.Now()
-				_, err := elsewhere.Mutex("k", nil).TryLock(ctx)
-				took := time.Since(began)
-				var held *hasp.HeldError
-				switch {
-				case limit == 0 && (took != 5*time.Millisecond || !errors.As(err, &held) || held.Holder.Owner != work.Owner()):
-					t.Errorf("after %v: %v", took, err)
-				case limit > 0 && (took != limit || !errors.Is(err, context.DeadlineExceeded)):
-					t.Errorf("after %v: %v", took, err)
-				case limit < 0 && (took != 0 || !errors.Is(err, context.DeadlineExceeded)):
-					t.Errorf("after %v: %v", took, err)
-				}
-				synctest.Wait()
-				if limit >= 0 && (len(failed) != 1 || failed[0].Context != ctx) {
-					t.Errorf("the events are %+v", failed)
-				}
-				if info := must(d.Inspect(t.Context(), "k")); info.Waiters != 0 || info.Holder.Owner != work.Owner() {
-					t.Errorf("the store has %+v", info)
-				}
-				check(t, work.Err())
-				release(t, work)
-			})
+			}})
+			work := lock(t, c, "k", o)
+			ctx := t.Context()
+			if limit != 0 {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, limit)
+				defer cancel()
+			}
+			began := time.Now()
+			_, err := elsewhere.Mutex("k", nil).TryLock(ctx)
+			took := time.Since(began)
+			var held *hasp.HeldError
+			switch {
+			case limit == 0 && (took != 5*time.Millisecond || !errors.As(err, &held) || held.Holder.Owner != work.Owner()):
+				t.Errorf("after %v: %v", took, err)
+			case limit > 0 && (took != limit || !errors.Is(err, context.DeadlineExceeded)):
+				t.Errorf("after %v: %v", took, err)
+			case limit < 0 && (took != 0 || !errors.Is(err, context.DeadlineExceeded)):
+				t.Errorf("after %v: %v", took, err)
+			}
+			synctest.Wait()
+			failIf(t, limit >= 0 && (len(failed) != 1 || failed[0].Context != ctx), "the events are %+v", failed)
+			if info := must(d.Inspect(t.Context(), "k")); info.Waiters != 0 || info.Holder.Owner != work.Owner() {
+				t.Errorf("the store has %+v", info)
+			}
+			check(t, work.Err())
+			release(t, work)
 		})
 	}
 }
@@ -101,11 +97,9 @@ func TestTryLockWaitsForASlowKeeper(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &hooked{Driver: newStore()}
 		_, elsewhere, _ := keeping(t, d)
-		d.change(func() {
-			d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
-				time.Sleep(delay)
-				return next(ctx, r)
-			}
+		d.onTry(func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
+			time.Sleep(delay)
+			return next(ctx, r)
 		})
 		began := time.Now()
 		lease, err := elsewhere.Mutex("k", nil).TryLock(t.Context())
@@ -232,17 +226,15 @@ func TestTryLockOfAKeeperThatCannotBeAsked(t *testing.T) {
 			}
 		}},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				d := &hooked{Driver: newStore()}
-				_, elsewhere, _ := keeping(t, d)
-				d.change(func() { c.break_(d) })
-				began := time.Now()
-				if _, err := elsewhere.Mutex("k", nil).TryLock(t.Context()); !errors.Is(err, hasp.ErrHeld) {
-					t.Errorf("%v", err)
-				}
-				failIf(t, time.Since(began) > c.most+hasp.Moment, "it took %v", time.Since(began))
-			})
+		bubbled(t, name, func(t *testing.T) {
+			d := &hooked{Driver: newStore()}
+			_, elsewhere, _ := keeping(t, d)
+			d.change(func() { c.break_(d) })
+			began := time.Now()
+			if _, err := elsewhere.Mutex("k", nil).TryLock(t.Context()); !errors.Is(err, hasp.ErrHeld) {
+				t.Errorf("%v", err)
+			}
+			failIf(t, time.Since(began) > c.most+hasp.Moment, "it took %v", time.Since(began))
 		})
 	}
 }
@@ -258,9 +250,7 @@ func TestTryLockAsksNoHolder(t *testing.T) {
 		if _, err := newClient(t, d, nil).Mutex("k", nil).TryLock(t.Context()); !errors.Is(err, hasp.ErrHeld) {
 			t.Errorf("%v", err)
 		}
-		if d.tries.Load() != 1 || !time.Now().Equal(began) {
-			t.Errorf("%d tries in %v", d.tries.Load(), time.Since(began))
-		}
+		failIf(t, d.tries.Load() != 1 || !time.Now().Equal(began), "%d tries in %v", d.tries.Load(), time.Since(began))
 		isWanted(t, "after a TryLock", wanted, false)
 	})
 }
@@ -273,9 +263,7 @@ func TestOwnTryLockEndsNoKeeping(t *testing.T) {
 		owner := ""
 		for range 4 {
 			work := lock(t, c, "k", o)
-			if owner != "" && work.Owner() != owner {
-				t.Fatal("the key went back")
-			}
+			stopIf(t, owner != "" && work.Owner() != owner, "the key went back")
 			owner = work.Owner()
 			for _, m := range []*hasp.Mutex{c.Mutex("k", o), c.Mutex("k", nil)} {
 				if _, err := m.TryLock(t.Context()); !errors.Is(err, hasp.ErrHeld) {
@@ -362,14 +350,11 @@ func TestKeeperCloseWhileAsking(t *testing.T) {
 // Close names a kept key that was on its way back, and did not arrive.
 func TestKeeperCloseWhileGivingBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &hooked{Driver: newStore()}
-		c := newClient(t, d, nil)
+		d, c := newHooked(t)
 		useOnce(t, c, &hasp.LockOptions{Keep: time.Second})
-		d.change(func() {
-			d.release = func(ctx context.Context, r driver.ReleaseRequest, next releaseFunc) error {
-				<-ctx.Done()
-				return ctx.Err()
-			}
+		d.onRelease(func(ctx context.Context, r driver.ReleaseRequest, next releaseFunc) error {
+			<-ctx.Done()
+			return ctx.Err()
 		})
 		time.Sleep(time.Second + time.Millisecond)
 		err := c.Close()
@@ -421,9 +406,7 @@ func TestKeeperWantedInEachTurn(t *testing.T) {
 			release(t, l)
 		}
 		time.Sleep(time.Second)
-		if d.tries.Load() != 1 || d.renews.Load() != 1 {
-			t.Errorf("%d tries, %d renewals", d.tries.Load(), d.renews.Load())
-		}
+		failIf(t, d.tries.Load() != 1 || d.renews.Load() != 1, "%d tries, %d renewals", d.tries.Load(), d.renews.Load())
 	})
 }
 
@@ -467,14 +450,11 @@ func TestKeeperIsToldByTheAnswer(t *testing.T) {
 // What could not be given back earlier is not Close's to tell: it has expired since, or will.
 func TestCloseLongAfterAKeyWasNotGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &hooked{Driver: newStore()}
-		c := newClient(t, d, nil)
+		d, c := newHooked(t)
 		useOnce(t, c, &hasp.LockOptions{Keep: time.Second})
-		d.change(func() {
-			d.release = func(context.Context, driver.ReleaseRequest, releaseFunc) error { return errors.New("no") }
-		})
+		d.onRelease(func(context.Context, driver.ReleaseRequest, releaseFunc) error { return errors.New("no") })
 		time.Sleep(time.Hour)
-		d.change(func() { d.release = nil })
+		d.onRelease(nil)
 		check(t, c.Close())
 	})
 }

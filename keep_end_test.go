@@ -29,30 +29,28 @@ func TestKeptKeyIsNotGrantedLate(t *testing.T) {
 		"all":            {ttl, false},
 		"more than all":  {2 * ttl, false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				d := &hooked{Driver: newStore()}
-				client := must(hasp.New(d, nil))
-				defer client.Close()
-				var ahead atomic.Int64
-				hasp.SetClock(client, func() clock.Instant {
-					now := bubble()
-					now.Wall += time.Duration(ahead.Load())
-					return now
-				})
-				o := &hasp.LockOptions{Keep: time.Hour}
-				first := lock(t, client, "k", o)
-				release(t, first)
-				ahead.Store(int64(c.ahead))
-				next := lock(t, client, "k", o)
-				if local := d.tries.Load() == 1; local != c.local || (next.Owner() == first.Owner()) != c.local {
-					t.Errorf("granted locally: %v", local)
-				}
-				if next.Fence() <= first.Fence() || next.Err() != nil {
-					t.Errorf("fence %d after %d, %v", next.Fence(), first.Fence(), next.Err())
-				}
-				release(t, next)
+		bubbled(t, name, func(t *testing.T) {
+			d := &hooked{Driver: newStore()}
+			client := must(hasp.New(d, nil))
+			defer client.Close()
+			var ahead atomic.Int64
+			hasp.SetClock(client, func() clock.Instant {
+				now := bubble()
+				now.Wall += time.Duration(ahead.Load())
+				return now
 			})
+			o := &hasp.LockOptions{Keep: time.Hour}
+			first := lock(t, client, "k", o)
+			release(t, first)
+			ahead.Store(int64(c.ahead))
+			next := lock(t, client, "k", o)
+			if local := d.tries.Load() == 1; local != c.local || (next.Owner() == first.Owner()) != c.local {
+				t.Errorf("granted locally: %v", local)
+			}
+			if next.Fence() <= first.Fence() || next.Err() != nil {
+				t.Errorf("fence %d after %d, %v", next.Fence(), first.Fence(), next.Err())
+			}
+			release(t, next)
 		})
 	}
 }
@@ -61,40 +59,34 @@ func TestKeptKeyIsNotGrantedLate(t *testing.T) {
 // renewal alone: nobody had the key.
 func TestKeptKeyInTrouble(t *testing.T) {
 	for name, renew := range map[string]func(context.Context, []driver.RenewRequest, func(int, driver.Renewal), renewFunc){
-		"refused": func(_ context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal), _ renewFunc) {
-			for i := range rs {
-				done(i, driver.Renewal{Err: errDown})
-			}
-		},
-		"silent": hangRenew,
+		"refused": failRenew(errDown),
+		"silent":  hangRenew,
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				d := &hooked{Driver: newStore(), renew: renew}
-				var mu sync.Mutex
-				kinds := map[hasp.EventKind]int{}
-				c := newClient(t, d, &hasp.Options{Observe: func(e hasp.Event) {
-					mu.Lock()
-					defer mu.Unlock()
-					kinds[e.Kind]++
-				}})
-				o := &hasp.LockOptions{Keep: time.Hour}
-				useOnce(t, c, o)
-				time.Sleep(ttl / 3)
-				if name == "silent" { // that is known later
-					time.Sleep(ttl / 3)
-				}
-				synctest.Wait()
-				mustBeFree(t, d, "k")
-				tries := d.tries.Load()
-				release(t, lock(t, c, "k", o))
-				failIf(t, d.tries.Load() != tries+1, "granted without the store")
+		bubbled(t, name, func(t *testing.T) {
+			d := &hooked{Driver: newStore(), renew: renew}
+			var mu sync.Mutex
+			kinds := map[hasp.EventKind]int{}
+			c := newClient(t, d, &hasp.Options{Observe: func(e hasp.Event) {
 				mu.Lock()
 				defer mu.Unlock()
-				if kinds[hasp.EventLost] != 0 || kinds[hasp.EventAcquired] != 2 || kinds[hasp.EventReleased] != 2 || kinds[hasp.EventRenewFailed] == 0 && name == "refused" {
-					t.Errorf("the events: %v", kinds)
-				}
-			})
+				kinds[e.Kind]++
+			}})
+			o := &hasp.LockOptions{Keep: time.Hour}
+			useOnce(t, c, o)
+			time.Sleep(ttl / 3)
+			if name == "silent" { // that is known later
+				time.Sleep(ttl / 3)
+			}
+			synctest.Wait()
+			mustBeFree(t, d, "k")
+			tries := d.tries.Load()
+			release(t, lock(t, c, "k", o))
+			failIf(t, d.tries.Load() != tries+1, "granted without the store")
+			mu.Lock()
+			defer mu.Unlock()
+			if kinds[hasp.EventLost] != 0 || kinds[hasp.EventAcquired] != 2 || kinds[hasp.EventReleased] != 2 || kinds[hasp.EventRenewFailed] == 0 && name == "refused" {
+				t.Errorf("the events: %v", kinds)
+			}
 		})
 	}
 }
@@ -105,9 +97,7 @@ func TestKeptKeyIsLost(t *testing.T) {
 		store := newStore()
 		d := &hooked{Driver: store}
 		c := newClient(t, d, &hasp.Options{Observe: func(e hasp.Event) {
-			if e.Kind == hasp.EventLost || e.Err != nil {
-				t.Errorf("%v: %v", e.Kind, e.Err)
-			}
+			failIf(t, e.Kind == hasp.EventLost || e.Err != nil, "%v: %v", e.Kind, e.Err)
 		}})
 		o := &hasp.LockOptions{Keep: time.Hour}
 		fence := useOnce(t, c, o)
@@ -129,40 +119,36 @@ func TestKeptKeyIsLost(t *testing.T) {
 // Close gives back what is kept, as finished, and ends those who wait for their turn.
 func TestCloseOfAKeeper(t *testing.T) {
 	for _, how := range []string{"kept", "on its way back", "lost unnoticed"} {
-		t.Run(how, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				store := newStore()
-				d := &hooked{Driver: store}
-				n := &counts{}
-				c := newClient(t, d, &hasp.Options{Observe: n.observe})
-				useOnce(t, c, kept)
-				switch how {
-				case "on its way back":
-					hangs := make(chan struct{})
-					d.change(func() {
-						d.release = func(ctx context.Context, r driver.ReleaseRequest, next releaseFunc) error {
-							<-hangs
-							return next(ctx, r)
-						}
-					})
-					time.Sleep(5*time.Second + time.Millisecond)
-					waits := begin(t.Context(), c.Mutex("k", kept).Lock)
-					synctest.Wait()
-					time.AfterFunc(time.Second, func() { close(hangs) })
-					defer func() { wantIs(t, (<-waits).err, hasp.ErrClosed) }()
-				case "lost unnoticed":
-					store.Lose("k")
-				}
-				check(t, c.Close())
-				mustBeFree(t, store, "k")
-				n.want(t, "after Close", 0, 0)
-				if _, err := c.Mutex("k", kept).Lock(t.Context()); !errors.Is(err, hasp.ErrClosed) {
-					t.Error(err)
-				}
-				if how != "lost unnoticed" && lock(t, newClient(t, store, nil), "k", nil).Abandoned() {
-					t.Error("nobody abandoned it")
-				}
-			})
+		bubbled(t, how, func(t *testing.T) {
+			store := newStore()
+			d := &hooked{Driver: store}
+			n := &counts{}
+			c := newClient(t, d, &hasp.Options{Observe: n.observe})
+			useOnce(t, c, kept)
+			switch how {
+			case "on its way back":
+				hangs := make(chan struct{})
+				d.onRelease(func(ctx context.Context, r driver.ReleaseRequest, next releaseFunc) error {
+					<-hangs
+					return next(ctx, r)
+				})
+				time.Sleep(5*time.Second + time.Millisecond)
+				waits := begin(t.Context(), c.Mutex("k", kept).Lock)
+				synctest.Wait()
+				time.AfterFunc(time.Second, func() { close(hangs) })
+				defer func() { wantIs(t, (<-waits).err, hasp.ErrClosed) }()
+			case "lost unnoticed":
+				store.Lose("k")
+			}
+			check(t, c.Close())
+			mustBeFree(t, store, "k")
+			n.want(t, "after Close", 0, 0)
+			if _, err := c.Mutex("k", kept).Lock(t.Context()); !errors.Is(err, hasp.ErrClosed) {
+				t.Error(err)
+			}
+			if how != "lost unnoticed" && lock(t, newClient(t, store, nil), "k", nil).Abandoned() {
+				t.Error("nobody abandoned it")
+			}
 		})
 	}
 }
@@ -197,9 +183,7 @@ func TestKeptAbandoned(t *testing.T) {
 		_, err := hasp.LockAll(ctx, c.Mutex("k", kept), c.Mutex("z", nil)) // has k, and nobody works
 		wantIs(t, err, context.DeadlineExceeded)
 		release(t, z)
-		if !isKept(t, store) {
-			t.Fatal("the case is void")
-		}
+		stopIf(t, !isKept(t, store), "the case is void")
 		for i := range 3 {
 			lease := lock(t, c, "k", kept)
 			failIf(t, lease.Abandoned() != (i == 0), "turn %d: Abandoned is %v", i, lease.Abandoned())
@@ -214,8 +198,7 @@ func TestKeptAbandoned(t *testing.T) {
 // A function of Do that panics leaves nothing to keep.
 func TestKeepAndPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := newStore()
-		c := newClient(t, store, nil)
+		store, c := newMem(t)
 		useOnce(t, c, kept)
 		abandon(t, c, kept)
 		mustBeFree(t, store, "k")
@@ -237,12 +220,8 @@ func TestEventsOfAKeeper(t *testing.T) {
 			n.observe(e)
 			switch e.Kind {
 			case hasp.EventAcquired:
-				if e.Context.Value(ctxKey{}) != acquired.Add(1) {
-					t.Errorf("the context of another call: %v", e.Context)
-				}
-				if first := e.Sent.IsZero(); first == (acquired.Load() == 1) {
-					t.Errorf("event %d: sent %v", acquired.Load(), e.Sent)
-				}
+				failIf(t, e.Context.Value(ctxKey{}) != acquired.Add(1), "the context of another call: %v", e.Context)
+				failIf(t, e.Sent.IsZero() == (acquired.Load() == 1), "event %d: sent %v", acquired.Load(), e.Sent)
 			case hasp.EventReleased:
 				released.Add(1)
 				failIf(t, e.Held != time.Second, "held for %v", e.Held)

@@ -48,8 +48,7 @@ func isKept(t *testing.T, d driver.Driver) bool {
 // larger fence, and goes back once nobody has wanted it for the time.
 func TestKeep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &hooked{Driver: newStore()}
-		c := newClient(t, d, nil)
+		d, c := newHooked(t)
 		var fence uint64
 		owner := ""
 		for i := range 10 {
@@ -96,16 +95,13 @@ func TestKeptLeaseCountsFromTheStoresAnswer(t *testing.T) {
 // The time counts from the last Release, however long the key was held before.
 func TestKeepCountsFromTheRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := newStore()
-		c := newClient(t, store, nil)
+		store, c := newMem(t)
 		for range 3 {
 			lease := lock(t, c, "k", kept)
 			time.Sleep(time.Hour)
 			release(t, lease)
 			time.Sleep(4900 * time.Millisecond)
-			if !isKept(t, store) {
-				t.Fatal("given back too early")
-			}
+			stopIf(t, !isKept(t, store), "given back too early")
 		}
 		time.Sleep(100 * time.Millisecond)
 		synctest.Wait()
@@ -116,8 +112,7 @@ func TestKeepCountsFromTheRelease(t *testing.T) {
 // Callers of the keeper's client have their turns without the store, in order, until it is told.
 func TestKeepGoesOnLocally(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &hooked{Driver: newStore()}
-		c := newClient(t, d, nil)
+		d, c := newHooked(t)
 		first := lock(t, c, "k", kept)
 		var n atomic.Int64
 		var all sync.WaitGroup
@@ -203,11 +198,9 @@ func TestKeepAndTryLock(t *testing.T) {
 
 		// One that asks while the key is on its way back waits for that.
 		useOnce(t, c, kept)
-		d.change(func() {
-			d.release = func(ctx context.Context, r driver.ReleaseRequest, next releaseFunc) error {
-				time.Sleep(time.Second)
-				return next(ctx, r)
-			}
+		d.onRelease(func(ctx context.Context, r driver.ReleaseRequest, next releaseFunc) error {
+			time.Sleep(time.Second)
+			return next(ctx, r)
 		})
 		time.Sleep(5*time.Second + 500*time.Millisecond)
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
@@ -235,13 +228,11 @@ func TestKeepAndTryLock(t *testing.T) {
 
 		// One whose answer was lost leaves what it may have to who came meanwhile.
 		time.Sleep(10 * time.Second)
-		d.change(func() {
-			d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
-				_, _ = next(ctx, r)
-				d.change(func() { d.try = nil })
-				time.Sleep(time.Second)
-				return driver.Result{}, errDown
-			}
+		d.onTry(func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
+			_, _ = next(ctx, r)
+			d.onTry(nil)
+			time.Sleep(time.Second)
+			return driver.Result{}, errDown
 		})
 		releases := d.releases.Load()
 		try = begin(t.Context(), m.TryLock)
@@ -264,21 +255,19 @@ func TestKeepAndOtherLocksOfTheClient(t *testing.T) {
 		"semaphore":     func(c *hasp.Client) hasp.Locker { return c.Semaphore("k", 2, nil) },
 		"election":      func(c *hasp.Client) hasp.Locker { return c.Election("k", nil) },
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				c := newClient(t, newStore(), nil)
-				for _, ask := range []func(context.Context) (*hasp.Lease, error){try(c).Lock, try(c).TryLock} {
-					fence := useOnce(t, c, kept)
-					start := time.Now()
-					lease := must(ask(t.Context()))
-					if lease.Fence() <= fence || time.Since(start) > 0 {
-						t.Errorf("fence %d after %d, %v later", lease.Fence(), fence, time.Since(start))
-					}
-					release(t, lease)
+		bubbled(t, name, func(t *testing.T) {
+			c := newClient(t, newStore(), nil)
+			for _, ask := range []func(context.Context) (*hasp.Lease, error){try(c).Lock, try(c).TryLock} {
+				fence := useOnce(t, c, kept)
+				start := time.Now()
+				lease := must(ask(t.Context()))
+				if lease.Fence() <= fence || time.Since(start) > 0 {
+					t.Errorf("fence %d after %d, %v later", lease.Fence(), fence, time.Since(start))
 				}
-				all := must(hasp.LockAll(t.Context(), c.Mutex("j", kept), try(c)))
-				check(t, all.Release())
-			})
+				release(t, lease)
+			}
+			all := must(hasp.LockAll(t.Context(), c.Mutex("j", kept), try(c)))
+			check(t, all.Release())
 		})
 	}
 }
@@ -316,9 +305,7 @@ func TestKeepPassesNothingOfALease(t *testing.T) {
 		ctx := lease.Context(t.Context())
 		inner := must(c.Mutex("k", o).Lock(ctx))
 		release(t, lease)
-		if d.tries.Load() != 1 || ctx.Err() == nil {
-			t.Errorf("%d tries, %v", d.tries.Load(), ctx.Err())
-		}
+		failIf(t, d.tries.Load() != 1 || ctx.Err() == nil, "%d tries, %v", d.tries.Load(), ctx.Err())
 		release(t, inner)
 		failIf(t, !isKept(t, store), "not kept after a nested lease")
 		lease = lock(t, c, "k", o)
@@ -362,9 +349,7 @@ func TestKeepOfADroppedLease(t *testing.T) {
 		c := newClient(t, store, nil)
 		useOnce(t, c, o)
 		time.Sleep(time.Minute) // kept, and renewed, without anybody who can reach it
-		if !isKept(t, store) {
-			t.Fatal("a kept key was forgotten")
-		}
+		stopIf(t, !isKept(t, store), "a kept key was forgotten")
 		lease := lock(t, c, "k", o)
 		time.Sleep(time.Minute)
 		if lease.Err() != nil {

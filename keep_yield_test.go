@@ -87,16 +87,14 @@ func TestKeeperAsksToBeTold(t *testing.T) {
 
 // messages has every wait in the store told to the clients that may keep the key.
 func messages(d *hooked, tell ...*hasp.Client) {
-	d.change(func() {
-		d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
-			res, err := next(ctx, r)
-			if err == nil && !res.Granted && r.Queue {
-				for _, c := range tell {
-					hasp.Want(c, r.Key)
-				}
+	d.onTry(func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
+		res, err := next(ctx, r)
+		if err == nil && !res.Granted && r.Queue {
+			for _, c := range tell {
+				hasp.Want(c, r.Key)
 			}
-			return res, err
 		}
+		return res, err
 	})
 }
 
@@ -148,11 +146,9 @@ func TestKeeperThatWasToldGrantsNothing(t *testing.T) {
 				lease = lock(t, c, "k", o)
 			}
 			hangs := make(chan struct{})
-			d.change(func() {
-				d.release = func(ctx context.Context, r driver.ReleaseRequest, next releaseFunc) error {
-					<-hangs
-					return next(ctx, r)
-				}
+			d.onRelease(func(ctx context.Context, r driver.ReleaseRequest, next releaseFunc) error {
+				<-hangs
+				return next(ctx, r)
 			})
 			var all sync.WaitGroup
 			use := func(who string, c *hasp.Client) {

@@ -19,8 +19,7 @@ import (
 
 // Failure case 4 and 29: bad input never reaches the store.
 func TestBadInput(t *testing.T) {
-	d := &hooked{Driver: newStore()}
-	c := newClient(t, d, nil)
+	d, c := newHooked(t)
 	for name, m := range map[string]*hasp.Mutex{
 		"empty key":         c.Mutex("", nil),
 		"513 bytes":         c.Mutex(strings.Repeat("k", 513), nil),
@@ -63,9 +62,7 @@ func TestOptionsAreShared(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if *o != (hasp.LockOptions{Reason: "shared"}) {
-		t.Errorf("the options were changed: %+v", *o)
-	}
+	failIf(t, *o != (hasp.LockOptions{Reason: "shared"}), "the options were changed: %+v", *o)
 }
 
 // A handle can be overwritten: the leases that it gave, and its read side, stay
@@ -77,9 +74,7 @@ func TestHandleIsOverwritten(t *testing.T) {
 		lease, reader := must(m.Lock(t.Context())), rw.RLocker()
 		m, rw = *c.Mutex("other", &hasp.LockOptions{MaxHold: time.Second}), *c.RWMutex("another", nil)
 		time.Sleep(time.Minute)
-		if err := lease.Err(); err != nil {
-			t.Errorf("the lease has no MaxHold: %v", err)
-		}
+		failIf(t, lease.Err() != nil, "the lease has no MaxHold: %v", lease.Err())
 		if read := must(reader.Lock(t.Context())); read.Key() != "rw" {
 			t.Errorf("the read side has the key %q", read.Key())
 		}
@@ -92,8 +87,7 @@ func TestHandleIsOverwritten(t *testing.T) {
 // is asked.
 func TestFacesRefuseBeforeTheyAsk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &hooked{Driver: newStore()}
-		c := newClient(t, d, nil)
+		d, c := newHooked(t)
 		exclusive := newClient(t, &without{Driver: d}, nil)
 		tr := d.Traits()
 		tr.Slots, tr.Engine = false, "quorum"
@@ -133,8 +127,7 @@ func TestFacesRefuseBeforeTheyAsk(t *testing.T) {
 // Failure case 9: Do releases after the function returned, and joins its error.
 func TestDo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := newStore()
-		c := newClient(t, store, nil)
+		store, c := newMem(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		mine := errors.New("mine")
 		err := c.Mutex("k", nil).Do(ctx, func(ctx context.Context, lease *hasp.Lease) error {

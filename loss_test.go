@@ -42,7 +42,7 @@ func TestLossNeedsNoNetwork(t *testing.T) {
 		if e := <-lost; !errors.Is(e.Err, hasp.ErrLost) || e.Held != usable-lead {
 			t.Fatalf("the event is %+v", e)
 		}
-		d.change(func() { d.renew = nil })
+		d.onRenew(nil)
 		wantIs(t, lease.Release(), hasp.ErrLost)
 		mustBeFree(t, d, "k")
 	})
@@ -56,36 +56,30 @@ func TestLossIsSeenByTheClockThatShowsMost(t *testing.T) {
 		"the wall clock stepped forward":  {Wall: time.Minute},
 		"the wall clock stepped backward": {Wall: -time.Hour},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				c := newClient(t, newStore(), nil)
-				var jumped atomic.Bool
-				hasp.SetClock(c, func() clock.Instant {
-					now := clock.System()
-					if jumped.Load() {
-						now.Wall += jump.Wall
-						now.Boot += jump.Boot
-					}
-					return now
-				})
-				lease := lock(t, c, "k", nil)
-				ctx := lease.Context(t.Context())
-				time.Sleep(time.Second)
-				jumped.Store(true)
-				if jump.Wall < 0 {
-					time.Sleep(time.Minute)
-					if err := lease.Err(); err != nil {
-						t.Fatalf("a step back ended the lease: %v", err)
-					}
-					return
+		bubbled(t, name, func(t *testing.T) {
+			c := newClient(t, newStore(), nil)
+			var jumped atomic.Bool
+			hasp.SetClock(c, func() clock.Instant {
+				now := clock.System()
+				if jumped.Load() {
+					now.Wall += jump.Wall
+					now.Boot += jump.Boot
 				}
-				woke := time.Now()
-				<-ctx.Done()
-				if took := time.Since(woke); took > 250*time.Millisecond {
-					t.Fatalf("the context ended %v later", took)
-				}
-				wantIs(t, lease.Err(), hasp.ErrLost)
+				return now
 			})
+			lease := lock(t, c, "k", nil)
+			ctx := lease.Context(t.Context())
+			time.Sleep(time.Second)
+			jumped.Store(true)
+			if jump.Wall < 0 {
+				time.Sleep(time.Minute)
+				stopIf(t, lease.Err() != nil, "a step back ended the lease: %v", lease.Err())
+				return
+			}
+			woke := time.Now()
+			<-ctx.Done()
+			stopIf(t, time.Since(woke) > 250*time.Millisecond, "the context ended %v later", time.Since(woke))
+			wantIs(t, lease.Err(), hasp.ErrLost)
 		})
 	}
 }
@@ -120,9 +114,7 @@ func TestErrOfAContextAsksTheClock(t *testing.T) {
 	between, cancel := context.WithCancel(ctx)
 	defer cancel()
 	within := lease.Context(between)
-	if ctx.Err() != nil || within.Err() != nil {
-		t.Fatal("a context of a lease that stands has ended")
-	}
+	stopIf(t, ctx.Err() != nil || within.Err() != nil, "a context of a lease that stands has ended")
 	offset.Store(int64(time.Minute))
 	wantIs(t, within.Err(), context.Canceled)
 	wantIs(t, context.Cause(within), hasp.ErrLost)
@@ -130,23 +122,18 @@ func TestErrOfAContextAsksTheClock(t *testing.T) {
 	wantIs(t, ctx.Err(), context.Canceled)
 	wantIs(t, context.Cause(ctx), hasp.ErrLost)
 	<-ctx.Done()
-	if err := lease.Err(); err != nil {
-		t.Errorf("the other lease: %v", err)
-	}
+	failIf(t, lease.Err() != nil, "the other lease: %v", lease.Err())
 }
 
 // A store that says that the key is another's ends the lease at once.
 func TestStoreWordEndsTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := newStore()
-		c := newClient(t, store, nil)
+		store, c := newMem(t)
 		lease := lock(t, c, "k", nil)
 		store.Lose("k")
 		start := time.Now()
 		<-lease.Done()
-		if took := time.Since(start); took > ttl/3 {
-			t.Fatalf("told after %v, want at the next renewal", took)
-		}
+		stopIf(t, time.Since(start) > ttl/3, "told after %v, want at the next renewal", time.Since(start))
 		wantIs(t, lease.Err(), hasp.ErrLost, hasp.ErrNotHeld)
 	})
 }
@@ -157,9 +144,7 @@ func TestNoRenewEndsAfterTheTTL(t *testing.T) {
 		start := time.Now()
 		lease := lock(t, c, "k", &hasp.LockOptions{NoRenew: true})
 		<-lease.Done()
-		if took := time.Since(start); took != usable {
-			t.Fatalf("over after %v, want %v", took, usable)
-		}
+		stopIf(t, time.Since(start) != usable, "over after %v, want %v", time.Since(start), usable)
 	})
 }
 
@@ -178,9 +163,7 @@ func TestErrHeedsTheLead(t *testing.T) {
 		lease := lock(t, c, "k", &hasp.LockOptions{Lead: lead})
 		synctest.Wait() // the renewer's first look must not see the clock jump
 		offset.Store(int64(usable - lead - 1))
-		if err := lease.Err(); err != nil {
-			t.Errorf("before the lead: %v", err)
-		}
+		failIf(t, lease.Err() != nil, "before the lead: %v", lease.Err())
 		offset.Add(1) // the contexts have ended, though the deadline has not passed: nobody else noticed yet
 		wantIs(t, lease.Err(), hasp.ErrLost)
 	})
@@ -218,9 +201,7 @@ func TestMaxHoldBoundsARenewedLease(t *testing.T) {
 		start := time.Now()
 		lease := lock(t, c, "k", &hasp.LockOptions{MaxHold: 10 * time.Minute, Lead: time.Second})
 		<-lease.Done()
-		if took := time.Since(start); took != 10*time.Minute-time.Second {
-			t.Fatalf("over after %v", took)
-		}
+		stopIf(t, time.Since(start) != 10*time.Minute-time.Second, "over after %v", time.Since(start))
 		wantIs(t, lease.Err(), hasp.ErrLost)
 		failIf(t, !strings.Contains(lease.Err().Error(), "MaxHold"), "the error does not say why: %v", lease.Err())
 	})
@@ -276,9 +257,7 @@ func TestMaxHoldDoesNotCountTheWaitForOtherKeys(t *testing.T) {
 		need(t, err)
 		start := time.Now()
 		<-leases.Done()
-		if took := time.Since(start); took != 10*time.Minute {
-			t.Fatalf("over after %v", took)
-		}
+		stopIf(t, time.Since(start) != 10*time.Minute, "over after %v", time.Since(start))
 		if err := leases.Err(); !errors.Is(err, hasp.ErrLost) || !strings.Contains(err.Error(), "MaxHold") {
 			t.Errorf("the error does not say why: %v", err)
 		}
@@ -338,9 +317,7 @@ func (d *teller) Tell(lost func(driver.ID, uint64)) { d.lost = lost }
 func (d *teller) id(t *testing.T, key string) driver.ID {
 	t.Helper()
 	info, err := d.Inspect(t.Context(), key)
-	if err != nil || !info.Held {
-		t.Fatalf("%q: %+v, %v", key, info, err)
-	}
+	stopIf(t, err != nil || !info.Held, "%q: %+v, %v", key, info, err)
 	return driver.ID{Key: key, Owner: info.Holder.Owner, Label: info.Holder.Label}
 }
 
@@ -366,9 +343,7 @@ func TestEngineTellsOfTheEnd(t *testing.T) {
 		if len(lost) != 1 || lost[0].Key != "k" || !errors.Is(lost[0].Err, hasp.ErrLost) {
 			t.Errorf("the observer was told of %+v", lost)
 		}
-		if err := other.Err(); err != nil {
-			t.Errorf("the other lease: %v", err)
-		}
+		failIf(t, other.Err() != nil, "the other lease: %v", other.Err())
 	})
 }
 
@@ -390,9 +365,7 @@ func TestEngineTellsOfOthersEnds(t *testing.T) {
 		}
 		d.lost(id, lease.Fence()-1)
 		synctest.Wait()
-		if err := lease.Err(); err != nil {
-			t.Errorf("the lease: %v", err)
-		}
+		failIf(t, lease.Err() != nil, "the lease: %v", lease.Err())
 		if err := gone.Err(); !errors.Is(err, hasp.ErrNotHeld) || errors.Is(err, hasp.ErrLost) {
 			t.Errorf("the lease that was released: %v", err)
 		}
@@ -447,8 +420,6 @@ func TestEngineWithoutFencesTellsOfTheEnd(t *testing.T) {
 		d.lost(d.id(t, "k"), 0)
 		synctest.Wait()
 		wantIs(t, lease.Err(), hasp.ErrLost)
-		if err := other.Err(); err != nil {
-			t.Errorf("the other lease: %v", err)
-		}
+		failIf(t, other.Err() != nil, "the other lease: %v", other.Err())
 	})
 }

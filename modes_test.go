@@ -111,9 +111,7 @@ func TestWriterIsNotStarved(t *testing.T) {
 		time.Sleep(305 * time.Millisecond)
 		start := time.Now()
 		w := must(newClient(t, store, nil).RWMutex("k", nil).Lock(t.Context()))
-		if took := time.Since(start); took > hold {
-			t.Errorf("the writer waited for %v, a reader holds for %v", took, hold)
-		}
+		failIf(t, time.Since(start) > hold, "the writer waited for %v, a reader holds for %v", time.Since(start), hold)
 		release(t, w)
 		wg.Wait()
 		mustBeFree(t, store, "k")
@@ -205,9 +203,7 @@ func TestSemaphore(t *testing.T) {
 		var held []*hasp.Lease
 		for i := range 3 {
 			l := must(s.Lock(t.Context()))
-			if l.Slot() != i || l.Mode() != hasp.Shared {
-				t.Errorf("holder %d has slot %d, mode %v", i, l.Slot(), l.Mode())
-			}
+			failIf(t, l.Slot() != i || l.Mode() != hasp.Shared, "holder %d has slot %d, mode %v", i, l.Slot(), l.Mode())
 			held = append(held, l)
 		}
 		_, err := s.TryLock(t.Context())
@@ -319,9 +315,7 @@ func TestSemaphoreOfManyProcesses(t *testing.T) {
 		}
 		wg.Wait()
 		check(t, history.Check(hist.Holds()))
-		if got := len(hist.Holds()); got < 64 {
-			t.Errorf("only %d holds", got)
-		}
+		failIf(t, len(hist.Holds()) < 64, "only %d holds", len(hist.Holds()))
 		time.Sleep(ttl)
 		mustBeFree(t, store, "k")
 	})

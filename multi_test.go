@@ -44,9 +44,7 @@ func TestLockAll(t *testing.T) {
 		}
 		ctx, done := s.Context(t.Context()), s.Done()
 		time.Sleep(10 * ttl)
-		if s.Err() != nil || ctx.Err() != nil || s.Abandoned() {
-			t.Errorf("%v, %v, %v", s.Err(), ctx.Err(), s.Abandoned())
-		}
+		failIf(t, s.Err() != nil || ctx.Err() != nil || s.Abandoned(), "%v, %v, %v", s.Err(), ctx.Err(), s.Abandoned())
 		_, err := c.TryLockKeys(t.Context(), "free", "m")
 		wantIs(t, err, hasp.ErrHeld)
 		mustBeFree(t, one, "free")
@@ -70,8 +68,7 @@ func TestLockAll(t *testing.T) {
 // Errors are reported before anything is requested.
 func TestLockAllRefusesBeforeItAsks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &hooked{Driver: newStore()}
-		c := newClient(t, d, nil)
+		d, c := newHooked(t)
 		ok := c.Mutex("a", nil)
 		for want, items := range map[string][]hasp.Locker{
 			"no keys":        {},
@@ -103,8 +100,7 @@ func TestLockAllRefusesBeforeItAsks(t *testing.T) {
 // The loss of one key ends the context of all, and Done.
 func TestLossOfOneKeyEndsAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := newStore()
-		c := newClient(t, store, nil)
+		store, c := newMem(t)
 		s := must(c.LockKeys(t.Context(), "a", "b", "c"))
 		ctx, done := s.Context(t.Context()), s.Done()
 		store.Lose("b")
@@ -112,9 +108,7 @@ func TestLossOfOneKeyEndsAll(t *testing.T) {
 		<-done
 		wantIs(t, context.Cause(ctx), hasp.ErrLost)
 		wantIs(t, s.Err(), hasp.ErrLost)
-		if ctx := s.Context(t.Context()); ctx.Err() == nil {
-			t.Error("a context after the loss is alive")
-		}
+		failIf(t, s.Context(t.Context()).Err() == nil, "a context after the loss is alive")
 		err := s.Release()
 		if wantIs(t, err, hasp.ErrLost); !strings.Contains(err.Error(), `"b"`) || strings.Contains(err.Error(), `"a"`) {
 			t.Error(err)
@@ -153,9 +147,7 @@ func TestLockAllWatchesWhatItHas(t *testing.T) {
 		}
 		synctest.Wait()
 		mustBeFree(t, store, "a")
-		if info := must(store.Inspect(t.Context(), "b")); info.Waiters != 0 {
-			t.Error("a place stays in the queue")
-		}
+		failIf(t, must(store.Inspect(t.Context(), "b")).Waiters != 0, "a place stays in the queue")
 		waiting = begin(t.Context(), all)
 		time.Sleep(time.Second)
 		release(t, in)
@@ -246,38 +238,36 @@ func TestLockAllLeavesNothing(t *testing.T) {
 		"held": nil,
 	} {
 		for _, at := range keys {
-			t.Run(name+" at "+at, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					store := newStore()
-					d := &hooked{Driver: store}
-					c := newClient(t, d, nil)
-					d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
-						if broken != nil && r.Key == at {
-							return broken(ctx, r, next)
-						}
-						return next(ctx, r)
+			bubbled(t, name+" at "+at, func(t *testing.T) {
+				store := newStore()
+				d := &hooked{Driver: store}
+				c := newClient(t, d, nil)
+				d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
+					if broken != nil && r.Key == at {
+						return broken(ctx, r, next)
 					}
-					if broken == nil {
-						in := lock(t, newClient(t, store, nil), at, nil)
-						defer release(t, in)
+					return next(ctx, r)
+				}
+				if broken == nil {
+					in := lock(t, newClient(t, store, nil), at, nil)
+					defer release(t, in)
+				}
+				for _, all := range []func(context.Context, ...string) (*hasp.Leases, error){c.LockKeys, c.TryLockKeys} {
+					ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+					start := time.Now()
+					if _, err := all(ctx, keys...); err == nil {
+						t.Fatal("it has all")
 					}
-					for _, all := range []func(context.Context, ...string) (*hasp.Leases, error){c.LockKeys, c.TryLockKeys} {
-						ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-						start := time.Now()
-						if _, err := all(ctx, keys...); err == nil {
-							t.Fatal("it has all")
+					failIf(t, time.Since(start) > ttl, "it took %v", time.Since(start))
+					cancel()
+					synctest.Wait()
+					for _, key := range keys {
+						if key == at && broken == nil {
+							continue
 						}
-						failIf(t, time.Since(start) > ttl, "it took %v", time.Since(start))
-						cancel()
-						synctest.Wait()
-						for _, key := range keys {
-							if key == at && broken == nil {
-								continue
-							}
-							mustBeFree(t, store, key)
-						}
+						mustBeFree(t, store, key)
 					}
-				})
+				}
 			})
 		}
 	}
@@ -317,13 +307,11 @@ func TestLockAllGivesBackInTheBackground(t *testing.T) {
 		waiting := begin(ctx, func(ctx context.Context) (*hasp.Leases, error) { return c.LockKeys(ctx, "a", "b", "c") })
 		synctest.Wait()
 		back := time.Now().Add(12 * time.Second)
-		d.change(func() {
-			d.release = func(ctx context.Context, r driver.ReleaseRequest, next releaseFunc) error {
-				if time.Now().Before(back) {
-					return errDown
-				}
-				return next(ctx, r)
+		d.onRelease(func(ctx context.Context, r driver.ReleaseRequest, next releaseFunc) error {
+			if time.Now().Before(back) {
+				return errDown
 			}
+			return next(ctx, r)
 		})
 		cancel()
 		start := time.Now()
@@ -383,8 +371,7 @@ func TestDoneIsClosedAfterErr(t *testing.T) {
 // is over by then.
 func TestLockAllEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := newStore()
-		c := newClient(t, store, nil)
+		store, c := newMem(t)
 		var offset atomic.Int64
 		hasp.SetClock(c, func() clock.Instant {
 			now := bubble()

@@ -46,40 +46,38 @@ func TestObserverPanics(t *testing.T) {
 	} {
 		for _, kind := range f.kinds {
 			for victim := range 3 {
-				t.Run(fmt.Sprint(f.name, kind, victim), func(t *testing.T) {
-					synctest.Test(t, func(t *testing.T) {
-						store := newStore()
-						var armed atomic.Bool
-						c := newClient(t, store, &hasp.Options{Observe: func(e hasp.Event) {
-							if e.Kind == kind && armed.CompareAndSwap(true, false) {
-								panic("the observer's")
-							}
-						}})
-						holder := lock(t, newClient(t, store, nil), "k", nil)
-						var panicked, locked atomic.Int32
-						for i := range 3 {
-							if i == victim {
-								armed.Store(true)
-							}
-							go func() {
-								defer func() {
-									if recover() != nil {
-										panicked.Add(1)
-									}
-								}()
-								check(t, f.use(t.Context(), c))
-								locked.Add(1)
+				bubbled(t, fmt.Sprint(f.name, kind, victim), func(t *testing.T) {
+					store := newStore()
+					var armed atomic.Bool
+					c := newClient(t, store, &hasp.Options{Observe: func(e hasp.Event) {
+						if e.Kind == kind && armed.CompareAndSwap(true, false) {
+							panic("the observer's")
+						}
+					}})
+					holder := lock(t, newClient(t, store, nil), "k", nil)
+					var panicked, locked atomic.Int32
+					for i := range 3 {
+						if i == victim {
+							armed.Store(true)
+						}
+						go func() {
+							defer func() {
+								if recover() != nil {
+									panicked.Add(1)
+								}
 							}()
-							synctest.Wait()
-						}
-						release(t, holder)
-						time.Sleep(time.Second)
-						if panicked.Load() != 1 || locked.Load() != 2 {
-							t.Errorf("%d calls of 3 panicked, %d had the key and released it", panicked.Load(), locked.Load())
-						}
-						mustBeFree(t, store, "a")
-						mustBeFree(t, store, "k")
-					})
+							check(t, f.use(t.Context(), c))
+							locked.Add(1)
+						}()
+						synctest.Wait()
+					}
+					release(t, holder)
+					time.Sleep(time.Second)
+					if panicked.Load() != 1 || locked.Load() != 2 {
+						t.Errorf("%d calls of 3 panicked, %d had the key and released it", panicked.Load(), locked.Load())
+					}
+					mustBeFree(t, store, "a")
+					mustBeFree(t, store, "k")
 				})
 			}
 		}
@@ -143,9 +141,7 @@ func TestEventsSayWhen(t *testing.T) {
 			if at, ok := want[e.Kind]; ok && !at.IsZero() && (e.Sent.Before(at) || e.Sent.Sub(at) > 50*lag) {
 				t.Errorf("%v: sent at %v, want %v", e.Kind, e.Sent.Sub(start), at.Sub(start))
 			}
-			if e.Kind == hasp.EventAcquired && e.Handoff != lag {
-				t.Errorf("a handoff took %v, want %v", e.Handoff, lag)
-			}
+			failIf(t, e.Kind == hasp.EventAcquired && e.Handoff != lag, "a handoff took %v, want %v", e.Handoff, lag)
 			if e.Kind == hasp.EventRenewed && (e.Age < 9*time.Second || e.Age-e.Sent.Sub(freed) > lag) {
 				t.Errorf("renewed at the age of %v by what was sent %v after the grant was asked for", e.Age, e.Sent.Sub(freed))
 			}
@@ -193,14 +189,12 @@ func (n *counts) want(t *testing.T, when string, leases, waiters int) {
 // ends.
 func TestEventsCount(t *testing.T) {
 	each := func(name string, test func(t *testing.T, n *counts, d *hooked, c *hasp.Client)) {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				n, d := &counts{}, &hooked{Driver: newStore()}
-				c := newClient(t, d, &hasp.Options{Observe: n.observe})
-				test(t, n, d, c)
-				check(t, c.Close())
-				n.want(t, "after Close", 0, 0)
-			})
+		bubbled(t, name, func(t *testing.T) {
+			n, d := &counts{}, &hooked{Driver: newStore()}
+			c := newClient(t, d, &hasp.Options{Observe: n.observe})
+			test(t, n, d, c)
+			check(t, c.Close())
+			n.want(t, "after Close", 0, 0)
 		})
 	}
 	// begin calls Lock, and returns what ends the wait, and where the lease comes.
@@ -297,11 +291,7 @@ func TestEventsCount(t *testing.T) {
 	})
 	each("cohort that loses the key", func(t *testing.T, n *counts, d *hooked, c *hasp.Client) {
 		m := c.Mutex("k", &hasp.LockOptions{Cohort: time.Hour, TTL: time.Second})
-		d.renew = func(_ context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal), _ renewFunc) {
-			for i := range rs {
-				done(i, driver.Renewal{Err: errors.New("no")})
-			}
-		}
+		d.renew = failRenew(errors.New("no"))
 		_, first := begin(t, m)
 		_, second := begin(t, m)
 		n.want(t, "two", 1, 1)
@@ -429,9 +419,7 @@ func TestLogToLevelOfAFailure(t *testing.T) {
 	} {
 		h := &keepingHandler{Handler: slog.DiscardHandler}
 		hasp.LogTo(slog.New(h))(hasp.Event{Kind: hasp.EventFailed, Err: c.err})
-		if len(h.levels) != 1 || h.levels[0] != c.want {
-			t.Errorf("%v is logged as %v, want %v", c.err, h.levels, c.want)
-		}
+		failIf(t, len(h.levels) != 1 || h.levels[0] != c.want, "%v is logged as %v, want %v", c.err, h.levels, c.want)
 	}
 }
 
@@ -488,9 +476,7 @@ func TestLogToIsWhole(t *testing.T) {
 	for k := hasp.EventWaiting; k.String() != "unknown"; k++ {
 		out.Reset()
 		observe(hasp.Event{Kind: k, Key: "k"})
-		if strings.Contains(out.String(), "lock event") || out.Len() == 0 {
-			t.Errorf("%v is logged as %s", k, out.String())
-		}
+		failIf(t, strings.Contains(out.String(), "lock event") || out.Len() == 0, "%v is logged as %s", k, out.String())
 	}
 	e := hasp.Event{Kind: hasp.EventLost, Engine: "x", Key: "k", Owner: "o", Fence: 1, Mode: hasp.Shared, Slot: 1, Holder: hasp.Holder{Owner: "p"},
 		Ahead: 1, Left: 1, Waited: 1, Held: 1, Age: 1, Handoff: 1, Taken: "f", Err: errors.New("e")}

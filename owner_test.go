@@ -20,8 +20,7 @@ import (
 // Break takes the key from one of its sharers, and from no other.
 func TestBreakOneOfMany(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := newStore()
-		c := newClient(t, store, nil)
+		store, c := newMem(t)
 		s := newClient(t, store, nil).Semaphore("k", 3, nil)
 		a, b, d := must(s.Lock(t.Context())), must(s.Lock(t.Context())), must(s.Lock(t.Context()))
 		need(t, c.Break(t.Context(), "k", b.Owner()))
@@ -30,9 +29,7 @@ func TestBreakOneOfMany(t *testing.T) {
 		failIf(t, !strings.Contains(err.Error(), "and 1 more"), "the error does not count the holders: %v", err)
 		time.Sleep(ttl)
 		wantIs(t, b.Err(), hasp.ErrLost)
-		if a.Err() != nil || d.Err() != nil {
-			t.Errorf("the others: %v, %v", a.Err(), d.Err())
-		}
+		failIf(t, a.Err() != nil || d.Err() != nil, "the others: %v, %v", a.Err(), d.Err())
 		next := must(s.TryLock(t.Context()))
 		if next.Slot() != b.Slot() || !next.Abandoned() {
 			t.Errorf("slot %d, was %d; Abandoned %v", next.Slot(), b.Slot(), next.Abandoned())
@@ -76,8 +73,7 @@ func TestAdoptOneOfMany(t *testing.T) {
 
 func TestBreak(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := newStore()
-		c := newClient(t, store, nil)
+		store, c := newMem(t)
 		first := lock(t, c, "k", &hasp.LockOptions{TTL: time.Hour})
 		second := make(chan *hasp.Lease)
 		go func() {
@@ -94,9 +90,7 @@ func TestBreak(t *testing.T) {
 		need(t, op.Break(t.Context(), "k", first.Owner()))
 		next := <-second
 		wantIs(t, op.Break(t.Context(), "k", first.Owner()), hasp.ErrNotHeld)
-		if err := next.Err(); err != nil {
-			t.Fatalf("the successor was broken: %v", err)
-		}
+		stopIf(t, next.Err() != nil, "the successor was broken: %v", next.Err())
 		<-first.Done()
 		wantIs(t, first.Err(), hasp.ErrLost)
 		wantIs(t, first.Release(), hasp.ErrLost)
@@ -333,16 +327,13 @@ func TestCopyOfALeaseReleasesNothing(t *testing.T) {
 		}()
 		_ = copied.Interface().(*hasp.Lease).Release()
 	}()
-	if err := l.Err(); err != nil || d.releases.Load() != 0 {
-		t.Errorf("the original: %v; %d releases", err, d.releases.Load())
-	}
+	failIf(t, l.Err() != nil || d.releases.Load() != 0, "the original: %v; %d releases", l.Err(), d.releases.Load())
 	release(t, l)
 }
 
 // What no engine can add to its clock is an error before the store is asked.
 func TestTTLOfCenturies(t *testing.T) {
-	d := &hooked{Driver: newStore()}
-	c := newClient(t, d, nil)
+	d, c := newHooked(t)
 	const centuries = 290 * 365 * 24 * time.Hour
 	if _, err := c.Mutex("k", &hasp.LockOptions{TTL: centuries}).Lock(t.Context()); err == nil || d.tries.Load() != 0 {
 		t.Errorf("Lock: %v after %d requests", err, d.tries.Load())

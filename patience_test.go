@@ -33,18 +33,16 @@ var away = map[string]func(context.Context, driver.TryRequest, tryFunc) (driver.
 func eachAway(t *testing.T, o *hasp.Options, f func(t *testing.T, c *hasp.Client, back func())) {
 	for name, try := range away {
 		for _, known := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s, known before: %t", name, known), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					d := &hooked{Driver: newStore(), classify: func(error) driver.Class { return driver.ClassUnreachable }}
-					c := newClient(t, d, o)
-					if known {
-						lock(t, newClient(t, d.Driver, nil), "k", &hasp.LockOptions{NoRenew: true})
-						_, err := c.Mutex("k", nil).TryLock(t.Context())
-						wantIs(t, err, hasp.ErrHeld)
-					}
-					d.change(func() { d.try = try })
-					f(t, c, func() { d.change(func() { d.try = nil }) })
-				})
+			bubbled(t, fmt.Sprintf("%s, known before: %t", name, known), func(t *testing.T) {
+				d := &hooked{Driver: newStore(), classify: func(error) driver.Class { return driver.ClassUnreachable }}
+				c := newClient(t, d, o)
+				if known {
+					lock(t, newClient(t, d.Driver, nil), "k", &hasp.LockOptions{NoRenew: true})
+					_, err := c.Mutex("k", nil).TryLock(t.Context())
+					wantIs(t, err, hasp.ErrHeld)
+				}
+				d.onTry(try)
+				f(t, c, func() { d.onTry(nil) })
 			})
 		}
 	}
@@ -139,9 +137,7 @@ func TestMaxSilence(t *testing.T) {
 		start := time.Now()
 		_, err := c.Mutex("k", nil).Lock(t.Context())
 		var e *hasp.Error
-		if !errors.As(err, &e) || e.Class != hasp.ClassUnreachable {
-			t.Fatalf("the error is %v", err)
-		}
+		stopIf(t, !errors.As(err, &e) || e.Class != hasp.ClassUnreachable, "the error is %v", err)
 		if took := time.Since(start); took < most*8/10 || took > most {
 			t.Errorf("%v after %v, want about %v", err, took, most)
 		}
@@ -192,9 +188,7 @@ func TestHeldBackStoreIsWaitedFor(t *testing.T) {
 		if took, wait := time.Since(start), admission.Wait(time.Minute); took < wait || took > wait+1500*time.Millisecond { // one pause
 			t.Errorf("Lock took %v beside a wait of %v", took, wait)
 		}
-		if len(told) == 0 || told[0] < time.Minute || told[len(told)-1] > 2*time.Second {
-			t.Errorf("told of %v left", told)
-		}
+		failIf(t, len(told) == 0 || told[0] < time.Minute || told[len(told)-1] > 2*time.Second, "told of %v left", told)
 	})
 }
 
@@ -316,9 +310,7 @@ func TestShortOutageWhileWaiting(t *testing.T) {
 			}
 		}})
 		lock(t, c, "k", nil)
-		if len(trouble) != 3 {
-			t.Fatalf("told of %d troubles, want 3", len(trouble))
-		}
+		stopIf(t, len(trouble) != 3, "told of %d troubles, want 3", len(trouble))
 		told := (<-trouble).Err
 		wantIs(t, told, errDown)
 		if e, ok := told.(*hasp.Error); !ok || e.Op != "lock" || e.Key != "k" || e.Engine != "memory" { //nolint:errorlint // the outermost

@@ -83,10 +83,10 @@ func TestStaleNewsOverridesBackoff(t *testing.T) {
 		c := newClient(t, d, nil)
 		go func() { _, _ = c.Mutex("k", nil).Lock(t.Context()) }()
 		time.Sleep(time.Minute)
-		d.change(func() { d.try = hangTry })
+		d.onTry(hangTry)
 		hints <- struct{}{}
 		time.Sleep(4900 * time.Millisecond)
-		d.change(func() { d.try = nil })
+		d.onTry(nil)
 		before := d.tries.Load()
 		time.Sleep(time.Minute)
 		failIf(t, d.tries.Load() == before, "a failed Try was not tried again within a minute")
@@ -153,20 +153,14 @@ func TestFailedSignOfLifeIsNoReasonToTry(t *testing.T) {
 			failed = time.Now()
 			return driver.Result{}, ctx.Err()
 		}
-		d.renew = func(_ context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal), _ renewFunc) {
-			for i := range rs {
-				done(i, driver.Renewal{Err: errDown})
-			}
-		}
+		d.renew = failRenew(errDown)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		got := begin(ctx, newClient(t, d, nil).Mutex("k", nil).Lock)
 		synctest.Wait()
 		away.Store(true)
 		hints <- struct{}{}
-		if r := <-got; r.err == nil {
-			t.Error("granted")
-		}
+		failIf(t, (<-got).err == nil, "granted")
 		failIf(t, pauses < 5, "%d pauses in a minute", pauses)
 	})
 }

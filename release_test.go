@@ -24,11 +24,7 @@ func TestReleaseOfALeaseLostToAClosedPool(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var end driver.End
 		d := &hooked{Driver: newStore()}
-		d.renew = func(_ context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal), _ renewFunc) {
-			for i := range rs {
-				done(i, driver.Renewal{Err: fmt.Errorf("the pool: %w", driver.ErrClosed)})
-			}
-		}
+		d.renew = failRenew(fmt.Errorf("the pool: %w", driver.ErrClosed))
 		d.release = func(ctx context.Context, r driver.ReleaseRequest, next releaseFunc) error {
 			end = r.End
 			return next(ctx, r)
@@ -66,12 +62,8 @@ func TestReleaseOfAHungStore(t *testing.T) {
 		}
 		start := time.Now()
 		err := lease.Release()
-		if took := time.Since(start); err == nil || took > 6*time.Second {
-			t.Fatalf("%v after %v", err, took)
-		}
-		if !strings.Contains(err.Error(), "30s") {
-			t.Errorf("the error does not say for how long the key stays: %v", err)
-		}
+		stopIf(t, err == nil || time.Since(start) > 6*time.Second, "%v after %v", err, time.Since(start))
+		failIf(t, !strings.Contains(err.Error(), "30s"), "the error does not say for how long the key stays: %v", err)
 	})
 }
 
@@ -285,31 +277,27 @@ func TestReleaseClearsNoMarkOfALateTry(t *testing.T) {
 			release(t, must(c.Semaphore("k", 1, nil).Lock(t.Context())))
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				store := newStore()
-				d := &hooked{Driver: store}
-				var late func() driver.Result
-				d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
-					if late == nil {
-						late = func() driver.Result { return must(next(t.Context(), r)) }
-						return driver.Result{}, errDown
-					}
-					return next(ctx, r)
+		bubbled(t, name, func(t *testing.T) {
+			store := newStore()
+			d := &hooked{Driver: store}
+			var late func() driver.Result
+			d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
+				if late == nil {
+					late = func() driver.Result { return must(next(t.Context(), r)) }
+					return driver.Result{}, errDown
 				}
-				d.release = func(ctx context.Context, r driver.ReleaseRequest, next releaseFunc) error {
-					time.Sleep(2 * hasp.DefaultTTL)
-					abandon(t, newClient(t, store, nil), nil)
-					if res := late(); !res.Granted || !res.Abandoned {
-						t.Errorf("the late Try: %+v", res)
-					}
-					return next(context.WithoutCancel(ctx), r)
+				return next(ctx, r)
+			}
+			d.release = func(ctx context.Context, r driver.ReleaseRequest, next releaseFunc) error {
+				time.Sleep(2 * hasp.DefaultTTL)
+				abandon(t, newClient(t, store, nil), nil)
+				if res := late(); !res.Granted || !res.Abandoned {
+					t.Errorf("the late Try: %+v", res)
 				}
-				use(t, newClient(t, d, nil))
-				if l := lock(t, newClient(t, store, nil), "k", nil); !l.Abandoned() {
-					t.Error("the mark is lost")
-				}
-			})
+				return next(context.WithoutCancel(ctx), r)
+			}
+			use(t, newClient(t, d, nil))
+			failIf(t, !lock(t, newClient(t, store, nil), "k", nil).Abandoned(), "the mark is lost")
 		})
 	}
 }

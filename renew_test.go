@@ -82,8 +82,7 @@ func TestProlongedLeaseCountsFromBeforeTheRequest(t *testing.T) {
 // no goroutine each.
 func TestRenewalsGoOutTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &hooked{Driver: newStore()}
-		c := newClient(t, d, nil)
+		d, c := newHooked(t)
 		const n = 2000
 		before := runtime.NumGoroutine()
 		leases := make([]*hasp.Lease, n)
@@ -113,20 +112,18 @@ func TestFailedRenewalIsTriedAgain(t *testing.T) {
 		"no report": func(context.Context, []driver.RenewRequest, func(int, driver.Renewal), renewFunc) {
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				d := &hooked{Driver: newStore()}
-				d.renew = func(ctx context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal), next renewFunc) {
-					if d.renews.Load() <= 2 {
-						broken(ctx, rs, done, next)
-						return
-					}
-					next(ctx, rs, done)
+		bubbled(t, name, func(t *testing.T) {
+			d := &hooked{Driver: newStore()}
+			d.renew = func(ctx context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal), next renewFunc) {
+				if d.renews.Load() <= 2 {
+					broken(ctx, rs, done, next)
+					return
 				}
-				lease := lock(t, newClient(t, d, nil), "k", nil)
-				time.Sleep(10 * ttl)
-				need(t, lease.Err())
-			})
+				next(ctx, rs, done)
+			}
+			lease := lock(t, newClient(t, d, nil), "k", nil)
+			time.Sleep(10 * ttl)
+			need(t, lease.Err())
 		})
 	}
 }
@@ -153,9 +150,7 @@ func TestRefusedRenewalIsTriedAgain(t *testing.T) {
 					t.Errorf("%s: %v, %d renewals in the last %v", c.name, err, d.renews.Load()-before, last)
 				}
 				if time.Sleep(10 * ttl); mended {
-					if err := lease.Err(); err != nil {
-						t.Errorf("%s: mended before the deadline: %v", c.name, err)
-					}
+					failIf(t, lease.Err() != nil, "%s: mended before the deadline: %v", c.name, lease.Err())
 					return
 				}
 				wantIs(t, lease.Err(), hasp.ErrLost, errDown)
@@ -215,26 +210,23 @@ func TestEnginesWordIsShort(t *testing.T) {
 		}
 		l := lock(t, newClient(t, d, nil), "k", &hasp.LockOptions{TTL: 10 * time.Minute})
 		time.Sleep(time.Minute)
-		if err := l.Err(); err != nil {
-			t.Errorf("after %d renewals: %v", n.Load(), err)
-		}
+		failIf(t, l.Err() != nil, "after %d renewals: %v", n.Load(), l.Err())
 	})
 }
 
 // Hung calls of long leases use up maxCalls.
 func TestHungCallsStarveRenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &hooked{Driver: newStore()}
-		c := newClient(t, d, nil)
+		d, c := newHooked(t)
 		for i := range 400 { // renewals spread over time
 			lock(t, c, fmt.Sprint(i), &hasp.LockOptions{TTL: 10 * time.Minute})
 			time.Sleep(250 * time.Millisecond)
 		}
 		time.Sleep(110 * time.Second)
 		l := lock(t, c, "short", nil)
-		d.change(func() { d.renew = hangRenew })
+		d.onRenew(hangRenew)
 		time.Sleep(20 * time.Second)
-		d.change(func() { d.renew = nil }) // the store is well again; 9 s are left
+		d.onRenew(nil) // the store is well again; 9 s are left
 		time.Sleep(time.Minute)
 		check(t, l.Err())
 	})
@@ -242,8 +234,7 @@ func TestHungCallsStarveRenewal(t *testing.T) {
 
 func TestExtend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := newStore()
-		c := newClient(t, store, nil)
+		store, c := newMem(t)
 		lease := lock(t, c, "k", &hasp.LockOptions{NoRenew: true})
 		time.Sleep(20 * time.Second)
 		need(t, lease.Extend(t.Context(), time.Hour))
@@ -255,9 +246,7 @@ func TestExtend(t *testing.T) {
 			t.Fatalf("a short extension shortened the lease to %v", left)
 		}
 		for _, bad := range []time.Duration{0, -time.Second} {
-			if err := lease.Extend(t.Context(), bad); err == nil {
-				t.Errorf("extended by %v", bad)
-			}
+			failIf(t, lease.Extend(t.Context(), bad) == nil, "extended by %v", bad)
 		}
 		store.Lose("k")
 		wantIs(t, lease.Extend(t.Context(), time.Minute), hasp.ErrNotHeld)
@@ -371,13 +360,7 @@ func TestErrorOfARenewal(t *testing.T) {
 		}})
 		lease := lock(t, c, "k", nil)
 		time.Sleep(ttl/3 + time.Second)
-		d.change(func() {
-			d.renew = func(_ context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal), _ renewFunc) {
-				for i := range rs {
-					done(i, driver.Renewal{Err: errDown})
-				}
-			}
-		})
+		d.onRenew(failRenew(errDown))
 		extend := lease.Extend(t.Context(), ttl)
 		<-lease.Done()
 		synctest.Wait()
@@ -449,16 +432,14 @@ func TestOldAnswerOfARenewal(t *testing.T) {
 			}})
 			lease := lock(t, client, "k", nil)
 			answer := make(chan struct{})
-			d.change(func() {
-				d.renew = func(_ context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal), _ renewFunc) {
-					<-answer
-					for i := range rs {
-						done(i, c.answer)
-					}
+			d.onRenew(func(_ context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal), _ renewFunc) {
+				<-answer
+				for i := range rs {
+					done(i, c.answer)
 				}
 			})
 			time.Sleep(ttl/3 + time.Second)
-			d.change(func() { d.renew = nil })
+			d.onRenew(nil)
 			need(t, lease.Extend(t.Context(), ttl))
 			close(answer)
 			synctest.Wait()
@@ -503,9 +484,7 @@ func TestLargeRenewalsVanish(t *testing.T) {
 			}
 			time.Sleep(10 * ttl)
 			for i, l := range leases {
-				if err := l.Err(); err != nil {
-					t.Fatalf("up to %d pass: lease %d: %v", most, i, err)
-				}
+				stopIf(t, l.Err() != nil, "up to %d pass: lease %d: %v", most, i, l.Err())
 			}
 			d.mu.Lock()
 			defer d.mu.Unlock()

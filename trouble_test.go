@@ -105,40 +105,38 @@ func TestHowLongTroubleIsBorne(t *testing.T) {
 	for _, c := range classes {
 		for what, wait := range waitings {
 			for phase, want := range map[string]time.Duration{"first contact": c.first, "after a good answer": c.then} {
-				t.Run(c.name+"/"+what+"/"+phase, func(t *testing.T) {
-					synctest.Test(t, func(t *testing.T) {
-						d := newMoody(c.class)
-						told := 0
-						locks := newClient(t, d, &hasp.Options{Observe: func(e hasp.Event) {
-							if e.Kind != hasp.EventTrouble {
-								return
-							}
-							if told++; errors.Is(e.Err, errDown) && (e.Left == 0) != (want == endless) || e.Left > want {
-								t.Errorf("told of %v left", e.Left)
-							}
-						}})
-						if phase != "first contact" {
-							release(t, lock(t, locks, "other", nil))
+				bubbled(t, c.name+"/"+what+"/"+phase, func(t *testing.T) {
+					d := newMoody(c.class)
+					told := 0
+					locks := newClient(t, d, &hasp.Options{Observe: func(e hasp.Event) {
+						if e.Kind != hasp.EventTrouble {
+							return
 						}
-						d.refuses.Store(true)
-						ctx, cancel := context.WithTimeout(t.Context(), endless)
-						defer cancel()
-						tries, start := d.tries.Load(), time.Now()
-						err := wait(ctx, locks)
+						if told++; errors.Is(e.Err, errDown) && (e.Left == 0) != (want == endless) || e.Left > want {
+							t.Errorf("told of %v left", e.Left)
+						}
+					}})
+					if phase != "first contact" {
+						release(t, lock(t, locks, "other", nil))
+					}
+					d.refuses.Store(true)
+					ctx, cancel := context.WithTimeout(t.Context(), endless)
+					defer cancel()
+					tries, start := d.tries.Load(), time.Now()
+					err := wait(ctx, locks)
+					wantIs(t, err, errDown)
+					var e *hasp.Error
+					if took := time.Since(start); !errors.As(err, &e) || e.Class != c.class || took > want || took < want-2*time.Second {
+						t.Errorf("%v after %v, want %v", err, took, want)
+					}
+					if n := d.tries.Load() - tries; (n == 1) != (want == 0) || n == 1 && told > 0 || n > 1 && told < 2 {
+						t.Errorf("asked %d times, told of %d troubles", n, told)
+					}
+					if tries = d.tries.Load(); true {
+						_, err := locks.Mutex("k", nil).TryLock(t.Context())
 						wantIs(t, err, errDown)
-						var e *hasp.Error
-						if took := time.Since(start); !errors.As(err, &e) || e.Class != c.class || took > want || took < want-2*time.Second {
-							t.Errorf("%v after %v, want %v", err, took, want)
-						}
-						if n := d.tries.Load() - tries; (n == 1) != (want == 0) || n == 1 && told > 0 || n > 1 && told < 2 {
-							t.Errorf("asked %d times, told of %d troubles", n, told)
-						}
-						if tries = d.tries.Load(); true {
-							_, err := locks.Mutex("k", nil).TryLock(t.Context())
-							wantIs(t, err, errDown)
-						}
-						failIf(t, d.tries.Load()-tries != 1, "TryLock asked %d times", d.tries.Load()-tries)
-					})
+					}
+					failIf(t, d.tries.Load()-tries != 1, "TryLock asked %d times", d.tries.Load()-tries)
 				})
 			}
 		}
@@ -176,9 +174,7 @@ func TestRefusalsPass(t *testing.T) {
 				t.Fatal(n)
 			}
 			d.refuses.Store(true)
-			if err := holder.Release(); err == nil {
-				t.Error("a release that was refused is confirmed")
-			}
+			failIf(t, holder.Release() == nil, "a release that was refused is confirmed")
 			time.Sleep(outage - 5*time.Second) // the release waited for 5 s
 			select {
 			case <-waited:
@@ -191,9 +187,7 @@ func TestRefusalsPass(t *testing.T) {
 			if n := <-terms; n != 2 || time.Since(mended) > 3*time.Second {
 				t.Errorf("%s: term %d, %v after the store was mended", c.name, n, time.Since(mended))
 			}
-			if err := long.Err(); err != nil {
-				t.Errorf("%s: %v", c.name, err)
-			}
+			failIf(t, long.Err() != nil, "%s: %v", c.name, long.Err())
 			resign()
 			check(t, <-ended)
 		})

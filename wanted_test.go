@@ -20,13 +20,9 @@ func isWanted(t *testing.T, what string, ch <-chan struct{}, want bool) {
 	synctest.Wait()
 	select {
 	case <-ch:
-		if !want {
-			t.Fatalf("%s: Wanted, but nobody waits", what)
-		}
+		stopIf(t, !want, "%s: Wanted, but nobody waits", what)
 	default:
-		if want {
-			t.Fatalf("%s: not Wanted, but somebody waits", what)
-		}
+		stopIf(t, want, "%s: not Wanted, but somebody waits", what)
 	}
 }
 
@@ -37,36 +33,34 @@ func TestWantedComesAtOnce(t *testing.T) {
 		"Shared":    func(c *hasp.Client) hasp.Locker { return c.RWMutex("k", nil).RLocker() },
 		"a slot":    func(c *hasp.Client) hasp.Locker { return c.Semaphore("k", 2, nil) },
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				d := &hooked{Driver: newStore()}
-				c, other := newClient(t, d, nil), newClient(t, d.Driver, nil)
-				var held []*hasp.Lease
-				for range map[bool]int{true: 1, false: 2}[name == "Exclusive"] {
-					l, err := hasp.LockAll(t.Context(), hold(c))
-					need(t, err)
-					held = append(held, l.All()...)
-				}
-				began := time.Now()
-				for _, l := range held {
-					isWanted(t, "before", l.Wanted(), false)
-				}
-				if n := d.renews.Load(); n != int64(len(held)) {
-					t.Errorf("%d renewals asked, want one for each lease", n)
-				}
-				waits := begin(t.Context(), other.Mutex("k", nil).Lock)
-				for _, l := range held {
-					isWanted(t, "after", l.Wanted(), true)
-				}
-				if now := time.Now(); !now.Equal(began) {
-					t.Errorf("it took %v", now.Sub(began))
-				}
-				for _, l := range held {
-					release(t, l)
-				}
-				synctest.Wait()
-				granted(t, "the waiter", waits)
-			})
+		bubbled(t, name, func(t *testing.T) {
+			d := &hooked{Driver: newStore()}
+			c, other := newClient(t, d, nil), newClient(t, d.Driver, nil)
+			var held []*hasp.Lease
+			for range map[bool]int{true: 1, false: 2}[name == "Exclusive"] {
+				l, err := hasp.LockAll(t.Context(), hold(c))
+				need(t, err)
+				held = append(held, l.All()...)
+			}
+			began := time.Now()
+			for _, l := range held {
+				isWanted(t, "before", l.Wanted(), false)
+			}
+			if n := d.renews.Load(); n != int64(len(held)) {
+				t.Errorf("%d renewals asked, want one for each lease", n)
+			}
+			waits := begin(t.Context(), other.Mutex("k", nil).Lock)
+			for _, l := range held {
+				isWanted(t, "after", l.Wanted(), true)
+			}
+			if now := time.Now(); !now.Equal(began) {
+				t.Errorf("it took %v", now.Sub(began))
+			}
+			for _, l := range held {
+				release(t, l)
+			}
+			synctest.Wait()
+			granted(t, "the waiter", waits)
 		})
 	}
 }
@@ -123,24 +117,20 @@ func TestWantedComesWithARenewal(t *testing.T) {
 		tells  bool
 		renews int64 // before the next that is due
 	}{"the message is lost": {true, 1}, "the engine sends none": {false, 0}} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				store := newStore()
-				traits := store.Traits()
-				traits.TellsWanted = c.tells
-				d := &hooked{Driver: &without{store, traits}}
-				(&asked{lost: true}).of(d)
-				lease := lock(t, newClient(t, d, nil), "k", nil)
-				wanted := lease.Wanted()
-				synctest.Wait()
-				if n := d.renews.Load(); n != c.renews {
-					t.Errorf("asking cost %d renewals, want %d", n, c.renews)
-				}
-				_ = begin(t.Context(), newClient(t, store, nil).Mutex("k", nil).Lock)
-				isWanted(t, "before the renewal", wanted, false)
-				time.Sleep(ttl / 3)
-				isWanted(t, "after it", wanted, true)
-			})
+		bubbled(t, name, func(t *testing.T) {
+			store := newStore()
+			traits := store.Traits()
+			traits.TellsWanted = c.tells
+			d := &hooked{Driver: &without{store, traits}}
+			(&asked{lost: true}).of(d)
+			lease := lock(t, newClient(t, d, nil), "k", nil)
+			wanted := lease.Wanted()
+			synctest.Wait()
+			failIf(t, d.renews.Load() != c.renews, "asking cost %d renewals, want %d", d.renews.Load(), c.renews)
+			_ = begin(t.Context(), newClient(t, store, nil).Mutex("k", nil).Lock)
+			isWanted(t, "before the renewal", wanted, false)
+			time.Sleep(ttl / 3)
+			isWanted(t, "after it", wanted, true)
 		})
 	}
 }
@@ -154,18 +144,14 @@ func TestWantedIsAskedForOnDemand(t *testing.T) {
 		lease := lock(t, newClient(t, d, nil), "k", nil)
 		time.Sleep(ttl)
 		for _, asks := range a.seen() {
-			if asks {
-				t.Fatal("nobody called Wanted, but the store is asked")
-			}
+			stopIf(t, asks, "nobody called Wanted, but the store is asked")
 		}
 		a.all = nil
 		wanted := lease.Wanted()
 		synctest.Wait()
 		time.Sleep(2 * ttl / 3)
 		for _, asks := range a.seen() {
-			if !asks {
-				t.Fatal("a renewal does not ask")
-			}
+			stopIf(t, !asks, "a renewal does not ask")
 		}
 		_ = begin(t.Context(), newClient(t, d.Driver, nil).Mutex("k", nil).Lock)
 		isWanted(t, "at once", wanted, true)
@@ -184,22 +170,18 @@ func TestWantedDuringARenewal(t *testing.T) {
 		lease := lock(t, newClient(t, d, nil), "k", nil)
 		hang := make(chan struct{})
 		var asks []bool
-		d.change(func() {
-			d.renew = func(ctx context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal), next renewFunc) {
-				asks = append(asks, rs[0].Wanted != nil)
-				if len(asks) == 1 {
-					<-hang
-				}
-				next(ctx, rs, done)
+		d.onRenew(func(ctx context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal), next renewFunc) {
+			asks = append(asks, rs[0].Wanted != nil)
+			if len(asks) == 1 {
+				<-hang
 			}
+			next(ctx, rs, done)
 		})
 		time.Sleep(ttl / 3)
 		synctest.Wait()
 		wanted := lease.Wanted()
 		synctest.Wait()
-		if len(asks) != 2 || asks[0] || !asks[1] {
-			t.Fatalf("the renewals ask: %v, want only the second", asks)
-		}
+		stopIf(t, len(asks) != 2 || asks[0] || !asks[1], "the renewals ask: %v, want only the second", asks)
 		_ = begin(t.Context(), newClient(t, d.Driver, nil).Mutex("k", nil).Lock)
 		isWanted(t, "at once", wanted, true)
 		close(hang)

@@ -109,8 +109,7 @@ func TestSubscriptionComesBack(t *testing.T) {
 func TestCohortLosesItsLeaderInWatch(t *testing.T) {
 	for _, after := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			d := &hooked{Driver: newStore()}
-			c := newClient(t, d, nil)
+			d, c := newHooked(t)
 			blocker := lock(t, newClient(t, d.Driver, nil), "k", &hasp.LockOptions{TTL: time.Hour})
 			ctx, cancel := context.WithCancel(t.Context())
 			watching, confirm := make(chan struct{}, 2), make(chan struct{})
@@ -155,8 +154,7 @@ func TestCohortLosesItsLeaderInWatch(t *testing.T) {
 // Failure case 15: released between the first try and the subscription.
 func TestReleaseBetweenTryAndWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &hooked{Driver: newStore()}
-		c := newClient(t, d, nil)
+		d, c := newHooked(t)
 		lease := lock(t, c, "k", nil)
 		d.watch = func(ctx context.Context, r driver.Claim, next watchFunc) (<-chan struct{}, error) {
 			release(t, lease)
@@ -164,9 +162,7 @@ func TestReleaseBetweenTryAndWatch(t *testing.T) {
 		}
 		start := time.Now()
 		lock(t, c, "k", nil)
-		if took := time.Since(start); took != 0 {
-			t.Fatalf("waited %v for a free key", took)
-		}
+		stopIf(t, time.Since(start) != 0, "waited %v for a free key", time.Since(start))
 	})
 }
 
@@ -189,9 +185,7 @@ func TestLostHint(t *testing.T) {
 		need(t, lease.Release())
 		start := time.Now()
 		<-got
-		if took := time.Since(start); took > 10*time.Second/3+time.Second {
-			t.Fatalf("a lost hint cost %v", took)
-		}
+		stopIf(t, time.Since(start) > 10*time.Second/3+time.Second, "a lost hint cost %v", time.Since(start))
 	})
 }
 

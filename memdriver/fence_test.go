@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"strconv"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hasplock/hasp/driver"
@@ -31,9 +32,7 @@ func grantAndRelease(t *testing.T, s *memdriver.Store, r contend.Owner) {
 	if res := try(t, s, r); !res.Granted || res.Fence != r.Fence {
 		t.Fatalf("proposed %d: %+v", r.Fence, res)
 	}
-	if err := contend.Release(t.Context(), s, r); err != nil {
-		t.Fatal(err)
-	}
+	need(t, contend.Release(t.Context(), s, r))
 }
 
 // Proposals for different keys may overtake each other by 20 seconds, at any
@@ -68,9 +67,7 @@ func TestForgottenKey(t *testing.T) {
 		grantAndRelease(t, s, proposal("k", fence))
 		w.step(c.idle)
 		s.Sweep()
-		if s.Knows("k") {
-			t.Errorf("%+v: the key is remembered", c)
-		}
+		failIf(t, s.Knows("k"), "%+v: the key is remembered", c)
 		w.step(-c.back)
 		for _, r := range []contend.Owner{proposal("k", fence), proposal("unseen", fence)} {
 			res := try(t, s, r)
@@ -106,9 +103,7 @@ func TestRememberedFences(t *testing.T) {
 			t.Fatalf("%+v: %+v", c, res)
 		}
 		if c.held == 0 {
-			if err := contend.Release(t.Context(), s, r); err != nil {
-				t.Fatal(err)
-			}
+			need(t, contend.Release(t.Context(), s, r))
 		}
 		w.step(c.want - time.Microsecond)
 		if s.Sweep(); !s.Knows("k") {
@@ -175,9 +170,7 @@ func TestFencesRiseWhateverTheClockDoes(t *testing.T) {
 				}
 				newest[key] = res.Fence
 			}
-			if err := contend.Release(t.Context(), s, r); err != nil {
-				t.Fatal(err)
-			}
+			need(t, contend.Release(t.Context(), s, r))
 		}
 	}
 }
@@ -205,7 +198,78 @@ func TestRaiseToTheSame(t *testing.T) {
 		t.Errorf("to itself: %+v", res)
 	}
 	res, err := s.Vote(t.Context(), driver.VoteRequest{TryRequest: r.Vote().TryRequest, Raise: true})
-	if err != nil || !res.Granted || res.Fence != r.Fence {
-		t.Errorf("to nothing: %+v, %v", res, err)
+	failIf(t, err != nil || !res.Granted || res.Fence != r.Fence, "to nothing: %+v, %v", res, err)
+}
+
+// What arrives just after the end of a handover, before anybody else noticed it, says whether its owner entered: a Try that it
+// did not, a Convert that it did. So does what arrives once it has its old place again, and is handed the key anew.
+func TestAfterTheEndOfAHandover(t *testing.T) {
+	for name, c := range map[string]struct {
+		says  func(s *memdriver.Store, b contend.Owner)
+		marks bool
+	}{
+		"nothing": {func(*memdriver.Store, contend.Owner) {}, true},
+		"a Try":   {func(s *memdriver.Store, b contend.Owner) { try(t, s, b) }, false},
+		"a Convert": {func(s *memdriver.Store, b contend.Owner) {
+			b.Mode, b.Convert = driver.Shared, true
+			try(t, s, b)
+		}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ahead := time.Duration(0)
+				s := memdriver.NewNode(memdriver.NodeOptions{Now: func() time.Time { return time.Now().Add(ahead) }})
+				a, b, next := ask(), ask(), ask()
+				b.Queue, b.Enters, next.Queue = true, true, true
+				try(t, s, a)
+				if _, err := contend.Watch(t.Context(), s, b); err != nil {
+					t.Fatal(err)
+				}
+				try(t, s, b)
+				try(t, s, next)
+				need(t, contend.Release(t.Context(), s, a))
+				to, ok := s.Handed(b.Claim())
+				stopIf(t, !ok, "the key was not handed over")
+				ahead = to.TTL + time.Millisecond
+				b.Fence = 0
+				c.says(s, b)
+				if res := try(t, s, next); !res.Granted || res.Abandoned != c.marks {
+					t.Errorf("the next: %+v, want Abandoned %v", res, c.marks)
+				}
+			})
+		})
 	}
+}
+
+// A place that came back is handed the key again as one that does not enter: a Release, or a claim, of the earlier handover
+// ends nobody's mark, and takes no lease.
+func TestHandedOverTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memdriver.New()
+		a, b, c, d := ask(), ask(), ask(), ask()
+		b.Queue, b.Enters, c.Queue, c.Enters, d.Queue = true, true, true, true, true
+		try(t, s, a)
+		for _, r := range []contend.Owner{b, c} {
+			if _, err := contend.Watch(t.Context(), s, r); err != nil {
+				t.Fatal(err)
+			}
+			try(t, s, r)
+		}
+		need(t, contend.Release(t.Context(), s, a))
+		first, _ := s.Handed(b.Claim())
+		time.Sleep(first.TTL + time.Millisecond) // c is handed it, and b has its old place
+		synctest.Wait()
+		try(t, s, d)
+		second, _ := s.Handed(c.Claim())
+		time.Sleep(second.TTL + time.Millisecond) // b again
+		synctest.Wait()
+		claim := b
+		claim.Queue, claim.Entered, claim.Fence = false, true, first.Fence
+		failIf(t, renew(t, s, claim) == nil, "a claim of the first handover takes the second")
+		_ = contend.Release(t.Context(), s, b) // of the first
+		_ = contend.Release(t.Context(), s, c)
+		if res := try(t, s, d); !res.Granted || !res.Abandoned {
+			t.Errorf("the next: %+v, want a grant of an abandoned key", res)
+		}
+	})
 }

@@ -23,9 +23,7 @@ func ask() contend.Owner {
 func try(t *testing.T, s *memdriver.Store, r contend.Owner) driver.Result {
 	t.Helper()
 	res, err := contend.Try(t.Context(), s, r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need(t, err)
 	return res
 }
 
@@ -139,14 +137,10 @@ func TestSetUnreachable(t *testing.T) {
 		s.SetUnreachable(true)
 		_, err := contend.Try(t.Context(), s, a)
 		for what, err := range map[string]error{"Try": err, "Renew": renew(t, s, a), "Release": contend.Release(t.Context(), s, a)} {
-			if s.Classify(err) != driver.ClassUnreachable {
-				t.Errorf("%s of an unreachable store: %v", what, err)
-			}
+			failIf(t, s.Classify(err) != driver.ClassUnreachable, "%s of an unreachable store: %v", what, err)
 		}
 		for _, err := range s.List(t.Context(), "") {
-			if s.Classify(err) != driver.ClassUnreachable {
-				t.Errorf("List of an unreachable store: %v", err)
-			}
+			failIf(t, s.Classify(err) != driver.ClassUnreachable, "List of an unreachable store: %v", err)
 		}
 		time.Sleep(30 * time.Second)
 		s.SetUnreachable(false)
@@ -181,9 +175,7 @@ func TestAbandoned(t *testing.T) {
 		if res := try(t, s, b); !res.Granted || !res.Abandoned {
 			t.Errorf("%+v, want a grant of an abandoned key", res)
 		}
-		if err := contend.Release(t.Context(), s, b); err != nil {
-			t.Fatal(err)
-		}
+		need(t, contend.Release(t.Context(), s, b))
 		dead.Owner = rand.Text()
 		if res := try(t, s, dead); res.Abandoned {
 			t.Errorf("abandoned after a Release: %+v", res)
@@ -193,9 +185,7 @@ func TestAbandoned(t *testing.T) {
 
 func renewPlace(t *testing.T, s *memdriver.Store, r contend.Owner) {
 	t.Helper()
-	if err := renew(t, s, r); err != nil {
-		t.Fatal(err)
-	}
+	need(t, renew(t, s, r))
 }
 
 // Memory for keys that are no longer used is freed.
@@ -208,9 +198,7 @@ func TestNothingPermanentPerKey(t *testing.T) {
 			r.TTL = time.Second
 			try(t, s, r)
 			if i%2 == 0 {
-				if err := contend.Release(t.Context(), s, r); err != nil {
-					t.Fatal(err)
-				}
+				need(t, contend.Release(t.Context(), s, r))
 			}
 			time.Sleep(10 * time.Millisecond)
 		}

@@ -36,12 +36,8 @@ func newNode() (*memdriver.Store, *wall) {
 func admit(t *testing.T, s *memdriver.Store) driver.Record {
 	t.Helper()
 	rec, err := s.Record(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Admit(t.Context(), rec, time.Hour); err != nil {
-		t.Fatal(err)
-	}
+	need(t, err)
+	need(t, s.Admit(t.Context(), rec, time.Hour))
 	return rec
 }
 
@@ -80,9 +76,7 @@ func TestRestartFromNothing(t *testing.T) {
 	b.Queue = true
 	try(t, s, b)
 	hints, err := contend.Watch(t.Context(), s, b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need(t, err)
 	s.Restart(nil)
 	select {
 	case <-hints:
@@ -93,9 +87,7 @@ func TestRestartFromNothing(t *testing.T) {
 	if info, _ := s.Inspect(t.Context(), "k"); info.Held || info.Waiters != 0 {
 		t.Errorf("a store that was to have nothing: %+v", info)
 	}
-	if second := admit(t, s); second.Node == first.Node {
-		t.Error("the run is the same after a restart")
-	}
+	failIf(t, admit(t, s).Node == first.Node, "the run is the same after a restart")
 	if err := renew(t, s, a); !errors.Is(err, driver.ErrNotHeld) {
 		t.Errorf("the lease before the restart: %v", err)
 	}
@@ -112,13 +104,9 @@ func TestRestartFromASnapshot(t *testing.T) {
 	saved := s.Snapshot()
 
 	w.step(30 * time.Second)
-	if err := renew(t, s, a); err != nil {
-		t.Fatal(err)
-	}
+	need(t, renew(t, s, a))
 	for _, r := range []contend.Owner{a, b} {
-		if err := contend.Release(t.Context(), s, r); err != nil {
-			t.Fatal(err)
-		}
+		need(t, contend.Release(t.Context(), s, r))
 	}
 	last := try(t, s, later)
 	w.step(time.Second)
@@ -137,9 +125,7 @@ func TestRestartFromASnapshot(t *testing.T) {
 		if err := renew(t, s, later); !errors.Is(err, driver.ErrNotHeld) {
 			t.Errorf("a lease that was not saved: %v", err)
 		}
-		if err := contend.Release(t.Context(), s, a); err != nil {
-			t.Error(err)
-		}
+		need(t, contend.Release(t.Context(), s, a))
 		if res := try(t, s, b); !res.Granted || res.Fence <= last.Fence {
 			t.Errorf("the first in the queue: %+v, want a fence above %d", res, last.Fence)
 		}
@@ -176,13 +162,9 @@ func TestNoHintsWhileHeldBack(t *testing.T) {
 	}
 	s.Restart(s.Snapshot())
 	hints, err := contend.Watch(t.Context(), s, c)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need(t, err)
 	for _, r := range []contend.Owner{b, a} {
-		if err := contend.Release(t.Context(), s, r); err != nil {
-			t.Fatal(err)
-		}
+		need(t, contend.Release(t.Context(), s, r))
 	}
 	select {
 	case <-hints:
@@ -230,9 +212,7 @@ func TestClockSteps(t *testing.T) {
 	if !res.Granted || !res.Abandoned || res.Fence <= fence {
 		t.Errorf("a lease of a minute, the clock a minute on: %+v, want a fence above %d", res, fence)
 	}
-	if err := contend.Release(t.Context(), s, b); err != nil {
-		t.Fatal(err)
-	}
+	need(t, contend.Release(t.Context(), s, b))
 	fence = res.Fence
 	w.step(-24 * time.Hour) // fences rise nevertheless
 	for range 3 {
@@ -249,15 +229,11 @@ func TestClockSteps(t *testing.T) {
 func TestAdmitBounds(t *testing.T) {
 	s, _ := newNode()
 	rec, err := s.Record(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	need(t, err)
 	if err := s.Admit(t.Context(), rec, time.Millisecond-1); err == nil || errors.Is(err, driver.ErrNotHeld) {
 		t.Errorf("Admit for less than a millisecond: %v", err)
 	}
-	if err := s.Admit(t.Context(), rec, 2*time.Hour); err != nil {
-		t.Fatal(err)
-	}
+	need(t, s.Admit(t.Context(), rec, 2*time.Hour))
 	r := ask()
 	r.TTL = time.Hour + 1
 	if res := try(t, s, r); res.Why != driver.TTLTooLong || res.TTL != time.Hour {
@@ -273,9 +249,7 @@ func TestUnreachableNode(t *testing.T) {
 	s.SetUnreachable(true)
 	_, err := s.Record(t.Context())
 	for what, err := range map[string]error{"Record": err, "Admit": s.Admit(t.Context(), driver.Record{}, time.Hour)} {
-		if s.Classify(err) != driver.ClassUnreachable {
-			t.Errorf("%s of an unreachable store: %v", what, err)
-		}
+		failIf(t, s.Classify(err) != driver.ClassUnreachable, "%s of an unreachable store: %v", what, err)
 	}
 }
 
@@ -285,9 +259,7 @@ func TestWithoutARecord(t *testing.T) {
 	s := memdriver.New()
 	_, err := s.Record(t.Context())
 	for what, err := range map[string]error{"Record": err, "Admit": s.Admit(t.Context(), driver.Record{}, time.Hour)} {
-		if !errors.Is(err, driver.ErrUnsupported) {
-			t.Errorf("%s: %v, want ErrUnsupported", what, err)
-		}
+		failIf(t, !errors.Is(err, driver.ErrUnsupported), "%s: %v, want ErrUnsupported", what, err)
 	}
 	for _, forget := range []func(){func() { s.Restart(nil) }, s.Flush} {
 		try(t, s, ask())

@@ -118,9 +118,7 @@ func TestUnclaimed(t *testing.T) {
 			try(t, s, holder)
 			try(t, s, waiter)
 			time.Sleep(c.wait)
-			if err := contend.Release(t.Context(), s, holder); err != nil {
-				t.Fatal(err)
-			}
+			need(t, contend.Release(t.Context(), s, holder))
 			time.Sleep(250 * time.Millisecond)
 			for i, held := range c.held {
 				info, err := s.Inspect(t.Context(), "k")
@@ -145,12 +143,8 @@ func TestUnclaimedByReaders(t *testing.T) {
 			try(t, s, o)
 		}
 		hints, err := contend.Watch(t.Context(), s, writer)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := contend.Release(t.Context(), s, holder); err != nil {
-			t.Fatal(err)
-		}
+		need(t, err)
+		need(t, contend.Release(t.Context(), s, holder))
 		start := time.Now()
 		var had []time.Duration
 		for time.Since(start) < 1100*time.Millisecond {
@@ -180,9 +174,7 @@ func TestRetryOfTheFirstAlone(t *testing.T) {
 			r := waiter.Renewal()
 			r.TTL = 1000 * time.Hour // too long for a lease, and a place has none
 			s.Renew(t.Context(), []driver.RenewRequest{r}, func(_ int, a driver.Renewal) {
-				if a.Err != nil || (a.RetryIn > 0) != (i == 0) {
-					t.Errorf("waiter %d: %+v", i, a)
-				}
+				failIf(t, a.Err != nil || (a.RetryIn > 0) != (i == 0), "waiter %d: %+v", i, a)
 			})
 		}
 	})
@@ -212,9 +204,7 @@ func TestConvertOfWhatWasNotClaimed(t *testing.T) {
 		holder, waiter := owner(driver.Exclusive, 0), owner(driver.Exclusive, 0)
 		try(t, s, holder)
 		try(t, s, waiter)
-		if err := contend.Release(t.Context(), s, holder); err != nil {
-			t.Fatal(err)
-		}
+		need(t, contend.Release(t.Context(), s, holder))
 		early := waiter
 		early.Mode, early.Queue, early.Convert = driver.Shared, false, true
 		if res := try(t, s, early); res.Granted {
@@ -242,9 +232,7 @@ func TestReleasedOwnerComesBack(t *testing.T) {
 				t.Errorf("after %v: %+v", c.after, res)
 			}
 			if c.granted {
-				if err := contend.Release(t.Context(), s, o); err != nil {
-					t.Fatal(err)
-				}
+				need(t, contend.Release(t.Context(), s, o))
 			}
 		}
 	})
@@ -260,14 +248,10 @@ func TestTwoWatchesOfOneOwner(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		_, err1 := contend.Watch(ctx, s, waiter)
 		hints, err2 := contend.Watch(t.Context(), s, waiter)
-		if err := errors.Join(err1, err2); err != nil {
-			t.Fatal(err)
-		}
+		need(t, errors.Join(err1, err2))
 		cancel()
 		synctest.Wait()
-		if err := contend.Release(t.Context(), s, holder); err != nil {
-			t.Fatal(err)
-		}
+		need(t, contend.Release(t.Context(), s, holder))
 		select {
 		case <-hints:
 		default:
@@ -290,9 +274,7 @@ func TestListOfAStoreThatGoesAway(t *testing.T) {
 			errs = append(errs, err)
 			s.SetUnreachable(true)
 		}
-		if len(errs) != 2 || errs[0] != nil || errs[1] == nil {
-			t.Errorf("the errors are %v", errs)
-		}
+		failIf(t, len(errs) != 2 || errs[0] != nil || errs[1] == nil, "the errors are %v", errs)
 	})
 }
 
@@ -308,6 +290,80 @@ func TestWithdrawWithoutALease(t *testing.T) {
 			if err := contend.Release(t.Context(), s, waiter); !errors.Is(err, want) {
 				t.Errorf("%v, must be %v", err, want)
 			}
+		}
+	})
+}
+
+// failIf fails a test, which goes on, when what it saw is wrong.
+func failIf(t testing.TB, wrong bool, format string, args ...any) {
+	t.Helper()
+	if wrong {
+		t.Errorf(format, args...)
+	}
+}
+
+// stopIf ends a test when what it saw is wrong.
+func stopIf(t testing.TB, wrong bool, format string, args ...any) {
+	t.Helper()
+	if wrong {
+		t.Fatalf(format, args...)
+	}
+}
+
+// need ends a test with an error.
+func need(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A lease that was persisted stays when its time is over, and ends with the removal; the next waiter has the key at once.
+func TestPersist(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memdriver.New()
+		a, b := ask(), ask()
+		if res, err := contend.Try(t.Context(), s, a); err != nil || !res.Granted {
+			t.Fatalf("%+v, %v", res, err)
+		}
+		s.Persist("k")
+		s.Persist("free")
+		time.Sleep(2 * a.TTL)
+		hints, err := contend.Watch(t.Context(), s, b)
+		need(t, err)
+		b.Queue = true
+		res, err := contend.Try(t.Context(), s, b)
+		if err != nil || res.Granted || res.Left != 0 || res.RetryIn != 0 {
+			t.Fatalf("a lease without an expiry is in the way, and Try says %+v, %v", res, err)
+		}
+		contend.Renew(t.Context(), s, []contend.Owner{b}, func(_ int, r driver.Renewal) {
+			failIf(t, r.Err != nil || r.RetryIn != 0, "its waiter's renewal: %+v", r)
+		})
+		if info, err := s.Inspect(t.Context(), "k"); err != nil || info.Left >= 0 || info.Holders[0].Left >= 0 {
+			t.Errorf("Inspect says %+v, %v", info, err)
+		}
+		var left []driver.Leftover
+		for l, err := range s.ListLeftovers(t.Context(), "", func(i driver.Info) { t.Errorf("%+v is held with an expiry", i) }) {
+			need(t, err)
+			left = append(left, l)
+		}
+		stopIf(t, len(left) != 1, "left over are %+v", left)
+		if stays, err := s.RemoveLeftover(t.Context(), left[0]); err != nil || stays != 0 {
+			t.Fatalf("%v, %v", stays, err)
+		}
+		<-hints
+		if res, err := contend.Try(t.Context(), s, b); err != nil || !res.Granted || !res.Abandoned {
+			t.Errorf("the next waiter got %+v, %v", res, err)
+		}
+		if _, err := s.RemoveLeftover(t.Context(), left[0]); !errors.Is(err, driver.ErrNotHeld) {
+			t.Errorf("a second removal: %v", err)
+		}
+		s.SetUnreachable(true)
+		for _, err := range s.ListLeftovers(t.Context(), "", nil) {
+			failIf(t, err == nil, "a store that is cut off lists")
+		}
+		if _, err := s.RemoveLeftover(t.Context(), left[0]); err == nil {
+			t.Error("a store that is cut off removes")
 		}
 	})
 }

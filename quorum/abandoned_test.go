@@ -26,17 +26,13 @@ func TestOneNodeKnowsThatAKeyIsAbandoned(t *testing.T) {
 		r := asks("k")
 		nodes[1].on(func(driver.VoteRequest) error { return errOnTheWay })
 		for range 2 {
-			if res := granted(t, d, r); !res.Abandoned {
-				t.Error("node 2 knows that nobody released it")
-			}
+			failIf(t, !granted(t, d, r).Abandoned, "node 2 knows that nobody released it")
 		}
 		nodes[1].on(nil)
 		granted(t, d, r)
 		synctest.Wait()
 		nodes[2].SetUnreachable(true)
-		if res := granted(t, d, r); !res.Abandoned {
-			t.Error("asked again, it was not abandoned")
-		}
+		failIf(t, !granted(t, d, r).Abandoned, "asked again, it was not abandoned")
 	})
 }
 
@@ -55,14 +51,10 @@ func TestLosersLeaveTheMark(t *testing.T) {
 		r := asks("k")
 		refused(t, d, r)
 		synctest.Wait()
-		if n := len(nodes[2].asked("k")); n == 0 {
-			t.Fatal("node 2 was not asked")
-		}
+		stopIf(t, len(nodes[2].asked("k")) == 0, "node 2 was not asked")
 		direct := asks("k")
 		direct.Fence = d.clock.next()
-		if res := granted(t, nodes[2], direct); !res.Abandoned {
-			t.Error("a vote that was given back took the mark with it")
-		}
+		failIf(t, !granted(t, nodes[2], direct).Abandoned, "a vote that was given back took the mark with it")
 		for _, f := range free {
 			f()
 		}
@@ -113,16 +105,12 @@ func TestAbandonedIsToldOnce(t *testing.T) {
 			return nil
 		})
 		r := asks("k")
-		if res := granted(t, d, r); !res.Abandoned {
-			t.Error("the one before did not finish")
-		}
+		failIf(t, !granted(t, d, r).Abandoned, "the one before did not finish")
 		release(t, d, r)
 		time.Sleep(time.Second)
 		nodes[2].on(nil)
 		nodes[1].on(func(driver.VoteRequest) error { return errOnTheWay })
-		if res := granted(t, d, asks("k")); res.Abandoned {
-			t.Error("the one before did")
-		}
+		failIf(t, granted(t, d, asks("k")).Abandoned, "the one before did")
 	})
 }
 
@@ -151,9 +139,7 @@ func TestEndsReachTheNodes(t *testing.T) {
 			t.Errorf("%v", got)
 		}
 		held := asks("k")
-		if res := granted(t, d, held); !res.Abandoned {
-			t.Error("the one before did not finish")
-		}
+		failIf(t, !granted(t, d, held).Abandoned, "the one before did not finish")
 		w := asks("k")
 		w.Queue = true
 		refused(t, d, w)

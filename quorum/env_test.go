@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hasplock/hasp"
@@ -158,9 +159,7 @@ func admit(t testing.TB, s *memdriver.Store) {
 	if err == nil {
 		err = s.Admit(t.Context(), rec, nodeMaxTTL)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	need(t, err)
 }
 
 // connect returns a driver over stores, and its links.
@@ -180,9 +179,7 @@ func client(t testing.TB, stores []*memdriver.Store) (*hasp.Client, []*link) {
 	t.Helper()
 	d, links := connect(t, stores)
 	c, err := hasp.New(d, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need(t, err)
 	t.Cleanup(func() { _ = c.Close() }) // what could not be released is a test's own affair
 	return c, links
 }
@@ -196,9 +193,7 @@ func votes(t testing.TB, stores []*memdriver.Store, key, owner string) (n int) {
 	t.Helper()
 	for _, s := range stores {
 		info, err := s.Inspect(t.Context(), key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		need(t, err)
 		if info.Held && info.Holder.Owner == owner {
 			n++
 		}
@@ -209,17 +204,50 @@ func votes(t testing.TB, stores []*memdriver.Store, key, owner string) (n int) {
 func mustTry(t testing.TB, d driver.Driver, r contend.Owner) driver.Result {
 	t.Helper()
 	res, err := contend.Try(t.Context(), d, r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need(t, err)
 	return res
 }
 
 func mustLock(t testing.TB, c *hasp.Client, key string) *hasp.Lease {
 	t.Helper()
 	lease, err := c.Mutex(key, nil).Lock(t.Context())
+	need(t, err)
+	return lease
+}
+
+// failIf fails a test, which goes on, when what it saw is wrong.
+func failIf(t testing.TB, wrong bool, format string, args ...any) {
+	t.Helper()
+	if wrong {
+		t.Errorf(format, args...)
+	}
+}
+
+// stopIf ends a test when what it saw is wrong.
+func stopIf(t testing.TB, wrong bool, format string, args ...any) {
+	t.Helper()
+	if wrong {
+		t.Fatalf(format, args...)
+	}
+}
+
+// check fails a test, which goes on, with an error.
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// need ends a test with an error.
+func need(t testing.TB, err error) {
+	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return lease
+}
+
+// bubbled runs a case in a bubble of its own.
+func bubbled(t *testing.T, name string, f func(t *testing.T)) {
+	t.Run(name, func(t *testing.T) { synctest.Test(t, f) })
 }

@@ -80,9 +80,7 @@ func TestSilenceIsNotTheCallersContext(t *testing.T) {
 			t.Error(err)
 		}
 		var e *VoteError
-		if !errors.As(err, &e) || e.Votes != 1 || !slices.Equal(e.Names, []string{"node 1", "node 2"}) {
-			t.Errorf("%+v", e)
-		}
+		failIf(t, !errors.As(err, &e) || e.Votes != 1 || !slices.Equal(e.Names, []string{"node 1", "node 2"}), "%+v", e)
 	})
 }
 
@@ -142,38 +140,34 @@ func TestWaitsAreKnownSoon(t *testing.T) {
 		"it serves again":      {heldFor(0), func(n *node) { n.out = nil }, 0, false, false},
 		"it is away":           {heldFor(0), func(n *node) { n.out = errGone }, 0, false, true},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				d, _ := stubs(t)
-				n := d.nodes[1]
-				n.setOut(c.err)
-				errs := [maxNodes]error{1: c.err}
-				if c.probed != nil {
-					time.AfterFunc(minTimeout/10, func() {
-						n.mu.Lock()
-						defer n.mu.Unlock()
-						c.probed(n)
-					})
-				}
-				begun := time.Now()
-				d.waitsKnown(t.Context(), &errs)
-				took := time.Since(begun)
-				if (took == 0) != c.soon || (took < minTimeout/2) != c.sooner || took > 10*minTimeout/10 {
-					t.Errorf("it took %v", took)
-				}
-				if left := leftOf(errs[1]); left > c.left || left < c.left-minTimeout {
-					t.Errorf("%v left, want %v", left, c.left)
-				}
-				ended, cancel := context.WithCancel(t.Context())
-				cancel()
-				begun = time.Now()
-				if errs[1] = heldFor(0); true {
-					d.waitsKnown(ended, &errs)
-				}
-				if time.Since(begun) > 0 {
-					t.Error("it waits for a caller who does not")
-				}
-			})
+		bubbled(t, name, func(t *testing.T) {
+			d, _ := stubs(t)
+			n := d.nodes[1]
+			n.setOut(c.err)
+			errs := [maxNodes]error{1: c.err}
+			if c.probed != nil {
+				time.AfterFunc(minTimeout/10, func() {
+					n.mu.Lock()
+					defer n.mu.Unlock()
+					c.probed(n)
+				})
+			}
+			begun := time.Now()
+			d.waitsKnown(t.Context(), &errs)
+			took := time.Since(begun)
+			if (took == 0) != c.soon || (took < minTimeout/2) != c.sooner || took > 10*minTimeout/10 {
+				t.Errorf("it took %v", took)
+			}
+			if left := leftOf(errs[1]); left > c.left || left < c.left-minTimeout {
+				t.Errorf("%v left, want %v", left, c.left)
+			}
+			ended, cancel := context.WithCancel(t.Context())
+			cancel()
+			begun = time.Now()
+			if errs[1] = heldFor(0); true {
+				d.waitsKnown(ended, &errs)
+			}
+			failIf(t, time.Since(begun) > 0, "it waits for a caller who does not")
 		})
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/ballot"
+	"github.com/hasplock/hasp/internal/contend"
 )
 
 // heardAll makes all nodes known, with short round trips.
@@ -30,9 +31,7 @@ func TestFanoutHeedsTheNodesItAsks(t *testing.T) {
 		ttl := 10 * time.Second
 		for set, want := range map[ballot.Set]time.Duration{setOf(0, 1): d.timeout(ttl), setOf(0, 2): 80 * time.Millisecond} {
 			f := d.fanout(t.Context(), set, ttl, 0, nil)
-			if f.limit != want {
-				t.Errorf("nodes %b: %v, want %v", set, f.limit, want)
-			}
+			failIf(t, f.limit != want, "nodes %b: %v, want %v", set, f.limit, want)
 			f.cancel()
 		}
 	})
@@ -58,30 +57,26 @@ func TestWhoIsGivenUp(t *testing.T) {
 		"busy, for longer than the bound": {20 * time.Millisecond, func(l time.Duration) time.Duration { return l }, time.Millisecond, true},
 		"busy, for as long as the bound":  {maxTimeout, func(l time.Duration) time.Duration { return l }, time.Millisecond, true},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				d, all := stubs(t)
-				all[1].record = func(context.Context) (driver.Record, error) { return driver.Record{}, errGone }
-				heardAll(d)
-				time.Sleep(time.Second)
-				told := 0
-				f := d.fanout(t.Context(), setOf(1), ttl, c.most, func(*node) { told++ })
-				defer f.cancel()
-				f.timer.Stop()
-				if f.limit != maxTimeout {
-					t.Fatalf("the node time-out is %v", f.limit)
-				}
-				time.Sleep(c.looksAt(f.limit) - c.heard)
-				if c.heard > 0 {
-					d.nodes[1].hears()
-					time.Sleep(c.heard)
-				}
-				f.look()
-				f.timer.Stop()
-				if silent := f.waits == 0; silent != c.silent || (told == 1) != c.silent || (d.nodes[1].why() != nil) != (c.silent && c.heard == 0) {
-					t.Errorf("given up: %v, told %d times, out of service: %v", silent, told, d.nodes[1].why())
-				}
-			})
+		bubbled(t, name, func(t *testing.T) {
+			d, all := stubs(t)
+			all[1].record = func(context.Context) (driver.Record, error) { return driver.Record{}, errGone }
+			heardAll(d)
+			time.Sleep(time.Second)
+			told := 0
+			f := d.fanout(t.Context(), setOf(1), ttl, c.most, func(*node) { told++ })
+			defer f.cancel()
+			f.timer.Stop()
+			stopIf(t, f.limit != maxTimeout, "the node time-out is %v", f.limit)
+			time.Sleep(c.looksAt(f.limit) - c.heard)
+			if c.heard > 0 {
+				d.nodes[1].hears()
+				time.Sleep(c.heard)
+			}
+			f.look()
+			f.timer.Stop()
+			if silent := f.waits == 0; silent != c.silent || (told == 1) != c.silent || (d.nodes[1].why() != nil) != (c.silent && c.heard == 0) {
+				t.Errorf("given up: %v, told %d times, out of service: %v", silent, told, d.nodes[1].why())
+			}
 		})
 	}
 }
@@ -112,16 +107,12 @@ func TestAnswerComesBeforeItsNodeIsGivenUp(t *testing.T) {
 		var f *fanout
 		f = d.fanout(t.Context(), setOf(0, 1), 10*time.Second, 0, func(n *node) {
 			told = append(told, n)
-			if !f.over(d.nodes[1]) || f.over(d.nodes[1]) {
-				t.Error("a node answers once")
-			}
+			failIf(t, !f.over(d.nodes[1]) || f.over(d.nodes[1]), "a node answers once")
 		})
 		f.timer.Stop()
 		time.Sleep(f.limit)
 		f.look()
-		if len(told) != 1 || told[0] != d.nodes[0] {
-			t.Errorf("%d nodes are given up, want the first", len(told))
-		}
+		failIf(t, len(told) != 1 || told[0] != d.nodes[0], "%d nodes are given up, want the first", len(told))
 	})
 }
 
@@ -175,9 +166,99 @@ func TestNodeThatDoesNotVoteLeaves(t *testing.T) {
 		all[1].record = func(context.Context) (driver.Record, error) { return driver.Record{}, driver.ErrNotVoting }
 		f := d.fanout(t.Context(), setOf(0, 1), 10*time.Second, 0, nil)
 		f.hears(d.nodes[1], driver.ErrNotVoting)
-		if !errors.Is(d.nodes[1].why(), driver.ErrNotVoting) {
-			t.Errorf("out of service: %v", d.nodes[1].why())
-		}
+		failIf(t, !errors.Is(d.nodes[1].why(), driver.ErrNotVoting), "out of service: %v", d.nodes[1].why())
 		f.cancel()
+	})
+}
+
+// After the process stood still a Try and its timer both look for silent nodes, one right
+// after the other: no answer could be read in between.
+func TestTwoLooksAfterAStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, _ := spies(t, 3)
+		f := d.fanout(d.life, ballot.All(3), ruleTTL, 0, nil)
+		defer f.cancel()
+		time.Sleep(f.limit - 1)
+		f.mu.Lock()
+		f.timer.Stop()
+		f.mu.Unlock()
+		time.Sleep(time.Minute)
+		f.look()
+		f.look()
+		for _, n := range d.nodes {
+			if !n.serving() {
+				t.Error(n.name, "is out of service for what the process slept")
+			}
+		}
+	})
+}
+
+// A process that adopted a lease, and has not heard its nodes before, converts it: the
+// queue node is asked no more than the others.
+func TestConvertByAnotherProcess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, nodes := spies(t, 3)
+		w := asks("k")
+		fence := granted(t, d, w).Fence
+		synctest.Wait()
+		queue := nodes[d.queue.Load().index]
+		gone := w
+		gone.Settled = true
+		need(t, contend.Release(t.Context(), queue.Store, gone))
+		queue.Hold("k", ruleTTL, driver.Label{})
+		convert, _ := converting(w, fence)
+		granted(t, another(t, nodes), convert) // two of three nodes converted it
+	})
+}
+
+// describer is a node that takes its time to describe a key.
+type describer struct{ *spy }
+
+func (d *describer) Inspect(ctx context.Context, key string) (driver.Info, error) {
+	select {
+	case <-time.After(lookLimit - time.Millisecond):
+	case <-ctx.Done():
+		return driver.Info{}, ctx.Err()
+	}
+	return d.spy.Inspect(ctx, key)
+}
+
+// A node may take longer to describe a key than to vote, and stays in service.
+func TestSlowInspect(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, nodes := spies(t, 3)
+		d := New([]driver.Node{&describer{nodes[0]}, &describer{nodes[1]}, &describer{nodes[2]}}, nil)
+		defer d.Close()
+		granted(t, d, asks("k"))
+		synctest.Wait()
+		if info, err := d.Inspect(t.Context(), "k"); err != nil || !info.Held {
+			t.Errorf("%+v, %v, want the holder", info, err)
+		}
+		for _, n := range d.nodes {
+			if !n.serving() {
+				t.Error(n.name, "is out of service")
+			}
+		}
+	})
+}
+
+// A refusal does not wait for the place to go that the owner had on another queue node.
+func TestRefusalDoesNotWaitForTheOldPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, nodes := spies(t, 3)
+		granted(t, d, asks("k"))
+		synctest.Wait() // or the waiter may have the third vote
+		w := asks("k")
+		w.Queue = true
+		refused(t, d, w)
+		synctest.Wait()
+		old := d.queue.Load()
+		nodes[old.index].onRelease(func(driver.WithdrawRequest) error { time.Sleep(time.Second); return nil })
+		old.readOnly.Store(true)
+		d.route()
+		begun := time.Now()
+		refused(t, d, w)
+		failIf(t, time.Since(begun) > 0, "the refusal came after %v", time.Since(begun))
+		time.Sleep(time.Minute)
 	})
 }

@@ -28,68 +28,62 @@ func TestReleaseComesAfterTheNextGrant(t *testing.T) {
 		"its owner was refused, and a Try failed":  {answered: true, fails: true},
 		"it was sent again, and that was answered": {},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				stores := voting(t, 3, memdriver.NodeOptions{Now: func() time.Time { return time.Now().Add(-10 * time.Second) }})
-				other, _ := taps(t, stores)
-				d, ts := taps(t, stores)
-				for _, x := range []driver.Driver{other, d} {
-					warm := ask("warm")
-					mustTry(t, x, warm)
-					if err := contend.Release(t.Context(), x, warm); err != nil {
-						t.Fatal(err)
+		bubbled(t, name, func(t *testing.T) {
+			stores := voting(t, 3, memdriver.NodeOptions{Now: func() time.Time { return time.Now().Add(-10 * time.Second) }})
+			other, _ := taps(t, stores)
+			d, ts := taps(t, stores)
+			for _, x := range []driver.Driver{other, d} {
+				warm := ask("warm")
+				mustTry(t, x, warm)
+				need(t, contend.Release(t.Context(), x, warm))
+			}
+			free, freeLast := stores[1].Hold("k", nodeMaxTTL, driver.Label{}), stores[2].Hold("k", nodeMaxTTL, driver.Label{})
+			time.Sleep(time.Millisecond)
+			stores[0].Hold("other", nodeMaxTTL, driver.Label{})() // its fences are the largest
+			var late driver.WithdrawRequest
+			ts[0].hook(func() {
+				ts[0].release = func(ctx context.Context, r driver.WithdrawRequest) error {
+					if late.Owner != "" {
+						return nil
 					}
-				}
-				free, freeLast := stores[1].Hold("k", nodeMaxTTL, driver.Label{}), stores[2].Hold("k", nodeMaxTTL, driver.Label{})
-				time.Sleep(time.Millisecond)
-				stores[0].Hold("other", nodeMaxTTL, driver.Label{})() // its fences are the largest
-				var late driver.WithdrawRequest
-				ts[0].hook(func() {
-					ts[0].release = func(ctx context.Context, r driver.WithdrawRequest) error {
-						if late.Owner != "" {
-							return nil
-						}
-						if late = r; between.answered {
-							return nil
-						}
-						<-ctx.Done()
-						return ctx.Err()
+					if late = r; between.answered {
+						return nil
 					}
-				})
-				x := ask("k")
-				x.Mode = driver.Shared
-				if res := mustTry(t, d, x); res.Granted || late.Owner != x.Owner {
-					t.Fatalf("%+v, and its vote went back as %+v", res, late)
-				}
-				time.Sleep(time.Second) // everybody is in service, and the vote is back
-				if got := holdsOn(t, stores, "k"); got[0] != "" {
-					t.Fatalf("the votes are those of %q", got)
-				}
-				if between.fails {
-					for _, s := range stores {
-						s.SetUnreachable(true)
-					}
-					if res, err := contend.Try(t.Context(), d, x); err == nil {
-						t.Fatalf("no node answers: %+v", res)
-					}
-					for _, s := range stores {
-						s.SetUnreachable(false)
-					}
-					time.Sleep(2 * time.Second) // each was written to, and the queue is on the first one again
-				}
-				free()
-				res := mustTry(t, d, x)
-				if !res.Granted {
-					t.Fatalf("two of three nodes are free: %+v", res)
-				}
-				synctest.Wait() // the third has refused it
-				_ = stores[0].Withdraw(t.Context(), late)
-				freeLast()
-				y := ask("k")
-				if got := mustTry(t, other, y); got.Granted {
-					t.Errorf("two holders: fence %d, then %d; a release up to %d came between", res.Fence, got.Fence, late.UpTo)
+					<-ctx.Done()
+					return ctx.Err()
 				}
 			})
+			x := ask("k")
+			x.Mode = driver.Shared
+			if res := mustTry(t, d, x); res.Granted || late.Owner != x.Owner {
+				t.Fatalf("%+v, and its vote went back as %+v", res, late)
+			}
+			time.Sleep(time.Second) // everybody is in service, and the vote is back
+			if got := holdsOn(t, stores, "k"); got[0] != "" {
+				t.Fatalf("the votes are those of %q", got)
+			}
+			if between.fails {
+				for _, s := range stores {
+					s.SetUnreachable(true)
+				}
+				if res, err := contend.Try(t.Context(), d, x); err == nil {
+					t.Fatalf("no node answers: %+v", res)
+				}
+				for _, s := range stores {
+					s.SetUnreachable(false)
+				}
+				time.Sleep(2 * time.Second) // each was written to, and the queue is on the first one again
+			}
+			free()
+			res := mustTry(t, d, x)
+			stopIf(t, !res.Granted, "two of three nodes are free: %+v", res)
+			synctest.Wait() // the third has refused it
+			_ = stores[0].Withdraw(t.Context(), late)
+			freeLast()
+			y := ask("k")
+			if got := mustTry(t, other, y); got.Granted {
+				t.Errorf("two holders: fence %d, then %d; a release up to %d came between", res.Fence, got.Fence, late.UpTo)
+			}
 		})
 	}
 }
@@ -109,39 +103,33 @@ func TestSecondCopyOfATry(t *testing.T) {
 		"a reader's, at a majority":     {driver.Shared, []int{1, 2}, nodeMaxTTL + freeFor},
 		"a reader's, line and majority": {driver.Shared, []int{0, 2}, nodeMaxTTL + freeFor},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				stores := voting(t, 3, memdriver.NodeOptions{})
-				d, ts := taps(t, stores)
-				mustTry(t, d, ask("warm"))
-				synctest.Wait()
-				sent := make([]driver.VoteRequest, len(ts))
-				for i := range ts {
-					ts[i].hook(func() {
-						ts[i].try = func(_ context.Context, r driver.VoteRequest) error { sent[i] = r; return nil }
-					})
+		bubbled(t, name, func(t *testing.T) {
+			stores := voting(t, 3, memdriver.NodeOptions{})
+			d, ts := taps(t, stores)
+			mustTry(t, d, ask("warm"))
+			synctest.Wait()
+			sent := make([]driver.VoteRequest, len(ts))
+			for i := range ts {
+				ts[i].hook(func() {
+					ts[i].try = func(_ context.Context, r driver.VoteRequest) error { sent[i] = r; return nil }
+				})
+			}
+			r := ask("k")
+			r.Mode, r.Settled = tc.mode, true
+			mustTry(t, d, r)
+			synctest.Wait()
+			need(t, contend.Release(t.Context(), d, r))
+			synctest.Wait()
+			for _, i := range tc.at {
+				if res, err := stores[i].Vote(t.Context(), sent[i]); err != nil || res.Granted != (tc.mode == driver.Shared) {
+					t.Errorf("node %d: %+v, %v", i, res, err)
 				}
-				r := ask("k")
-				r.Mode, r.Settled = tc.mode, true
-				mustTry(t, d, r)
-				synctest.Wait()
-				if err := contend.Release(t.Context(), d, r); err != nil {
-					t.Fatal(err)
-				}
-				synctest.Wait()
-				for _, i := range tc.at {
-					if res, err := stores[i].Vote(t.Context(), sent[i]); err != nil || res.Granted != (tc.mode == driver.Shared) {
-						t.Errorf("node %d: %+v, %v", i, res, err)
-					}
-				}
-				c, _ := client(t, stores)
-				begun := time.Now()
-				lease := mustLock(t, c, "k")
-				if took := time.Since(begun); took > tc.most {
-					t.Errorf("the key was free for %v", took)
-				}
-				_ = lease.Release()
-			})
+			}
+			c, _ := client(t, stores)
+			begun := time.Now()
+			lease := mustLock(t, c, "k")
+			failIf(t, time.Since(begun) > tc.most, "the key was free for %v", time.Since(begun))
+			_ = lease.Release()
 		})
 	}
 }
@@ -151,42 +139,40 @@ func TestSecondCopyOfATry(t *testing.T) {
 // fence would take whatever the nodes may grant.
 func TestFirstTryOfAFastClientIsLost(t *testing.T) {
 	for name, carried := range map[string]bool{"the request": false, "the answer": true} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				stores := voting(t, 3, memdriver.NodeOptions{Now: func() time.Time { return time.Now().Add(-10 * time.Second) }})
-				d, ts := taps(t, stores)
-				mustTry(t, d, ask("warm"))
-				synctest.Wait()
-				for i, s := range ts {
-					s.hook(func() {
-						s.try = func(ctx context.Context, r driver.VoteRequest) error {
-							if carried {
-								_, _ = stores[i].Vote(ctx, r)
-							}
-							<-ctx.Done()
-							return ctx.Err()
+		bubbled(t, name, func(t *testing.T) {
+			stores := voting(t, 3, memdriver.NodeOptions{Now: func() time.Time { return time.Now().Add(-10 * time.Second) }})
+			d, ts := taps(t, stores)
+			mustTry(t, d, ask("warm"))
+			synctest.Wait()
+			for i, s := range ts {
+				s.hook(func() {
+					s.try = func(ctx context.Context, r driver.VoteRequest) error {
+						if carried {
+							_, _ = stores[i].Vote(ctx, r)
 						}
-					})
-				}
-				x := ask("k")
-				if res, err := contend.Try(t.Context(), d, x); err == nil {
-					t.Fatalf("no node answers: %+v", res)
-				}
-				for _, s := range ts {
-					s.hook(func() { s.try = nil })
-				}
-				free := stores[1].Hold("k", nodeMaxTTL, driver.Label{})
-				stores[2].Hold("k", nodeMaxTTL, driver.Label{})
-				time.Sleep(time.Second) // all are in service again
-				if res := mustTry(t, d, x); res.Granted {
-					t.Fatalf("two of three nodes are held: %+v", res)
-				}
-				synctest.Wait() // its vote is back
-				free()
-				if res := mustTry(t, d, x); !res.Granted {
-					t.Errorf("two of three nodes are free: %+v", res)
-				}
-			})
+						<-ctx.Done()
+						return ctx.Err()
+					}
+				})
+			}
+			x := ask("k")
+			if res, err := contend.Try(t.Context(), d, x); err == nil {
+				t.Fatalf("no node answers: %+v", res)
+			}
+			for _, s := range ts {
+				s.hook(func() { s.try = nil })
+			}
+			free := stores[1].Hold("k", nodeMaxTTL, driver.Label{})
+			stores[2].Hold("k", nodeMaxTTL, driver.Label{})
+			time.Sleep(time.Second) // all are in service again
+			if res := mustTry(t, d, x); res.Granted {
+				t.Fatalf("two of three nodes are held: %+v", res)
+			}
+			synctest.Wait() // its vote is back
+			free()
+			if res := mustTry(t, d, x); !res.Granted {
+				t.Errorf("two of three nodes are free: %+v", res)
+			}
 		})
 	}
 }
@@ -237,9 +223,7 @@ func TestReleaseIsToldAfterTheTTL(t *testing.T) {
 		if res := mustTry(t, d, x); !res.Granted {
 			t.Fatalf("%+v", res)
 		}
-		if err := contend.Release(t.Context(), d, x); err != nil {
-			t.Fatal(err)
-		}
+		need(t, contend.Release(t.Context(), d, x))
 		time.Sleep(2 * x.TTL)
 		links[2].cont()
 		time.Sleep(x.TTL / 2)
@@ -248,8 +232,102 @@ func TestReleaseIsToldAfterTheTTL(t *testing.T) {
 			t.Errorf("the node that went on: %+v, %v", info, err)
 		}
 		res, err := contend.Try(t.Context(), stores[2], x)
-		if err != nil || res.Why != driver.Released {
-			t.Errorf("another copy of the Try: %+v, %v; want Released", res, err)
+		failIf(t, err != nil || res.Why != driver.Released, "another copy of the Try: %+v, %v; want Released", res, err)
+	})
+}
+
+// A Try of an earlier round is still under way on a node that voted in a later one.
+func TestReleaseLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stores := voting(t, 3, memdriver.NodeOptions{Now: func() time.Time { return time.Now().Add(time.Second) }})
+		d, ts := taps(t, stores)
+		for range 2 {
+			w := ask("warm")
+			mustTry(t, d, w)
+			_ = contend.Release(t.Context(), d, w)
+		}
+		free := stores[0].Hold("k", nodeMaxTTL, driver.Label{})
+		x := ask("k")
+		x.Queue = true
+		stopIf(t, mustTry(t, d, x).Granted, "granted")
+		time.Sleep(100 * time.Millisecond)
+		stores[0].Hold("other", time.Second, driver.Label{})() // its fences go on
+		first := true
+		ts[1].hook(func() {
+			ts[1].try = func(ctx context.Context, r driver.VoteRequest) error {
+				ts[1].mu.Lock()
+				wait := first
+				first = false
+				ts[1].mu.Unlock()
+				if wait {
+					time.Sleep(300 * time.Millisecond)
+				}
+				return nil
+			}
+		})
+		free()
+		go func() { // the node is only busy
+			for range 100 {
+				time.Sleep(5 * time.Millisecond)
+				o := ask("o")
+				o.Settled = true
+				_, _ = contend.Try(t.Context(), d, o)
+				_ = contend.Release(t.Context(), d, o)
+			}
+		}()
+		if res := mustTry(t, d, x); !res.Granted {
+			t.Fatalf("%+v", res)
+		}
+		x.Settled = true
+		need(t, contend.Release(t.Context(), d, x))
+		time.Sleep(5 * time.Second)
+		if got := holdsOn(t, stores, "k"); got[0]+got[1]+got[2] != "" {
+			t.Errorf("votes 5 s after Release: %q", got)
+		}
+	})
+}
+
+// A waiter's give-back that is lost: it stands in the queue, asleep, with votes.
+func TestWaiterKeepsVotes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stores := voting(t, 3, memdriver.NodeOptions{})
+		d, ts := taps(t, stores)
+		d2, _ := taps(t, stores)
+		head := ask("k")
+		mustTry(t, d2, ask("warm"))
+		mustTry(t, d, ask("warm2"))
+		time.Sleep(time.Second)
+		free := stores[0].Hold("k", nodeMaxTTL, driver.Label{})
+		for _, i := range []int{1, 2} { // one lost packet each
+			lost := false
+			ts[i].hook(func() {
+				ts[i].release = func(ctx context.Context, r driver.WithdrawRequest) error {
+					ts[i].mu.Lock()
+					first := !lost
+					lost = true
+					ts[i].mu.Unlock()
+					if first {
+						<-ctx.Done()
+						return ctx.Err()
+					}
+					return nil
+				}
+			})
+		}
+		head.Queue = true
+		first := mustTry(t, d2, head) // first in the queue
+		x := ask("k")
+		x.Queue = true
+		time.Sleep(time.Millisecond)
+		res0 := mustTry(t, d, x)
+		t.Log(res0, holdsOn(t, stores, "k"), x.Owner, head.Owner)
+		stopIf(t, res0.Granted || first.Granted, "granted")
+		time.Sleep(time.Second)
+		time.Sleep(time.Second)
+		free()
+		t.Log(holdsOn(t, stores, "k"))
+		if res := mustTry(t, d2, head); !res.Granted {
+			t.Errorf("the key is free, and its next is refused a second later: %+v", res)
 		}
 	})
 }

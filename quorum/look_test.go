@@ -125,9 +125,7 @@ func TestWhoIsInspected(t *testing.T) {
 				t.Errorf("%+v, %v", info, err)
 			}
 		}
-		if listed != 2 {
-			t.Errorf("%d keys are listed, want 2", listed)
-		}
+		failIf(t, listed != 2, "%d keys are listed, want 2", listed)
 	})
 }
 
@@ -179,9 +177,7 @@ func TestWhatIsListed(t *testing.T) {
 				t.Errorf("%s: %q, %v, want %q", name, got, failed, c.want)
 			}
 			for _, err := range d.List(t.Context(), "") { // as a caller who has seen enough
-				if err != nil && !c.fails {
-					t.Errorf("%s: %v", name, err)
-				}
+				failIf(t, err != nil && !c.fails, "%s: %v", name, err)
 				break
 			}
 		})
@@ -200,9 +196,7 @@ func TestListOfASharedKeyThatCannotBeInspected(t *testing.T) {
 			s.inspect = func(context.Context, string) (driver.Info, error) { return driver.Info{}, errDenied }
 		}
 		for info, err := range d.List(t.Context(), "") {
-			if err == nil {
-				t.Errorf("%+v, want an error", info)
-			}
+			failIf(t, err == nil, "%+v, want an error", info)
 		}
 	})
 }

@@ -54,26 +54,20 @@ func TestLookAtAPlace(t *testing.T) {
 		"it is to ask at the next": {driver.Renewal{RetryIn: lookPause}, lookPause},
 		"it is to ask after that":  {driver.Renewal{RetryIn: lookPause + 1}, -1},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				d, all := stubs(t)
-				w := waiterAt(t, d, driver.Exclusive)
-				all[0].renew = func(context.Context, driver.RenewRequest) driver.Renewal { return c.said }
-				w.look()
-				if c.after > 0 {
-					time.Sleep(c.after - 1)
-					if w.told() {
-						t.Error("told too early")
-					}
-					time.Sleep(time.Nanosecond)
-				}
-				if w.told() != (c.after >= 0) {
-					t.Errorf("told %v later: %v", max(c.after, 0), c.after < 0)
-				}
-				if time.Sleep(time.Second); w.told() {
-					t.Error("told once more")
-				}
-			})
+		bubbled(t, name, func(t *testing.T) {
+			d, all := stubs(t)
+			w := waiterAt(t, d, driver.Exclusive)
+			all[0].renew = func(context.Context, driver.RenewRequest) driver.Renewal { return c.said }
+			w.look()
+			if c.after > 0 {
+				time.Sleep(c.after - 1)
+				failIf(t, w.told(), "told too early")
+				time.Sleep(time.Nanosecond)
+			}
+			failIf(t, w.told() != (c.after >= 0), "told %v later: %v", max(c.after, 0), c.after < 0)
+			if time.Sleep(time.Second); w.told() {
+				t.Error("told once more")
+			}
 		})
 	}
 }
@@ -119,9 +113,7 @@ func TestWhereToGlance(t *testing.T) {
 			for i := range after {
 				after[i] -= before[i]
 			}
-			if after != want {
-				t.Errorf("the nodes are asked %v times, want %v", after, want)
-			}
+			failIf(t, after != want, "the nodes are asked %v times, want %v", after, want)
 		}
 		glances([3]int64{0, 2, 2})
 		d.nodes[1].setOut(errGone)
@@ -185,17 +177,13 @@ func TestWhatAGlanceTells(t *testing.T) {
 		"not held at the queue node":             {r, is(freeA), is(holding(lease("A", r, 1))), false},
 		"the queue node fails":                   {r, fails, is(holding(lease("A", r, 1))), false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				d, all := stubs(t)
-				one := waiterAt(t, d, c.mode)
-				all[0].inspect = c.queue
-				all[1].inspect, all[2].inspect = c.others, c.others
-				one.glance(0)
-				if one.told() != c.told {
-					t.Errorf("told: %v, want %v", !c.told, c.told)
-				}
-			})
+		bubbled(t, name, func(t *testing.T) {
+			d, all := stubs(t)
+			one := waiterAt(t, d, c.mode)
+			all[0].inspect = c.queue
+			all[1].inspect, all[2].inspect = c.others, c.others
+			one.glance(0)
+			failIf(t, one.told() != c.told, "told: %v, want %v", !c.told, c.told)
 		})
 	}
 }
@@ -216,9 +204,7 @@ func TestGlanceAtALeftPlaceThatWasHandedTheKey(t *testing.T) {
 			}
 			w.glance(0)
 			for name, one := range map[string]*watch{"the first": w, "the second": &second, "the third": &third} {
-				if one.told() != (one == handed) {
-					t.Errorf("%s waiter told: %v", name, one != handed)
-				}
+				failIf(t, one.told() != (one == handed), "%s waiter told: %v", name, one != handed)
 			}
 		}
 	})
@@ -276,9 +262,7 @@ func TestWhoIsInTheQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, all := stubs(t)
 		w := waiterAt(t, d, driver.Exclusive)
-		if !d.owners.get(w.claim).inQueue() {
-			t.Error("who waits is not in the queue")
-		}
+		failIf(t, !d.owners.get(w.claim).inQueue(), "who waits is not in the queue")
 		for _, s := range all[1:] {
 			s.Hold("other", ruleTTL, driver.Label{})
 		}
@@ -289,8 +273,6 @@ func TestWhoIsInTheQueue(t *testing.T) {
 		if place, reserved := o.Place(); place != 0 || !reserved || o.inQueue() {
 			t.Errorf("place %d, reserved %v, in the queue: %v", place, reserved, o.inQueue())
 		}
-		if o := d.owners.open(d, asks("new").Claim()); o.inQueue() {
-			t.Error("who never asked is in the queue")
-		}
+		failIf(t, d.owners.open(d, asks("new").Claim()).inQueue(), "who never asked is in the queue")
 	})
 }

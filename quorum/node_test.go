@@ -4,6 +4,7 @@
 package quorum_test
 
 import (
+	"context"
 	"errors"
 	"math"
 	"runtime"
@@ -14,6 +15,9 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
+	"github.com/hasplock/hasp/memdriver"
+	"github.com/hasplock/hasp/quorum"
 )
 
 // A node that hangs changes nothing, has one probe and nothing behind it, and
@@ -24,15 +28,11 @@ func TestHungNode(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			stores := newStores(t, 5)
 			c, links := client(t, stores)
-			if err := mustLock(t, c, "k").Release(); err != nil {
-				t.Fatal(err)
-			}
+			need(t, mustLock(t, c, "k").Release())
 			synctest.Wait()
 			links[hung].stop()
 			begun := time.Now()
-			if err := mustLock(t, c, "k").Release(); err != nil {
-				t.Fatal(err)
-			}
+			need(t, mustLock(t, c, "k").Release())
 			if took := time.Since(begun); took > 110*time.Millisecond {
 				t.Errorf("node %d hangs: a lock took %v until that was known", hung, took)
 			}
@@ -43,12 +43,8 @@ func TestHungNode(t *testing.T) {
 				before := heap()
 				for range locks {
 					begun := time.Now()
-					if err := mustLock(t, c, "k").Release(); err != nil {
-						t.Fatal(err)
-					}
-					if took := time.Since(begun); took > 0 {
-						t.Fatalf("node %d hangs: a lock took %v", hung, took)
-					}
+					need(t, mustLock(t, c, "k").Release())
+					stopIf(t, time.Since(begun) > 0, "node %d hangs: a lock took %v", hung, time.Since(begun))
 				}
 				kept = min(kept, (heap()-before)/locks)
 			}
@@ -69,9 +65,7 @@ func TestHungNode(t *testing.T) {
 			if n := votes(t, stores, "k", lease.Owner()); n != 5 {
 				t.Errorf("the node goes on, and a lease has %d votes of 5", n)
 			}
-			if err := lease.Release(); err != nil {
-				t.Fatal(err)
-			}
+			need(t, lease.Release())
 			synctest.Wait()
 			if info, _ := stores[hung].Inspect(t.Context(), "k"); info.Held {
 				t.Errorf("the node that hung still has a vote for %s", info.Holder.Owner)
@@ -96,9 +90,7 @@ func TestVoteOfAHungNodeIsReleased(t *testing.T) {
 		c, links := client(t, stores)
 		links[2].stop()
 		lease := mustLock(t, c, "k") // its Try waits in the node
-		if err := lease.Release(); err != nil {
-			t.Fatal(err)
-		}
+		need(t, lease.Release())
 		links[2].cont()
 		time.Sleep(time.Second)
 		synctest.Wait()
@@ -114,37 +106,27 @@ func TestTooFewNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stores := newStores(t, 5)
 		c, links := client(t, stores)
-		if err := mustLock(t, c, "k").Release(); err != nil {
-			t.Fatal(err)
-		}
+		need(t, mustLock(t, c, "k").Release())
 		synctest.Wait() // the last node has heard of it, and refuses nobody
 		links[0].fail(errAway)
 		links[2].fail(errAway)
 		links[4].stop()
 		begun := time.Now()
 		_, err := c.Mutex("k", nil).TryLock(t.Context())
-		if took := time.Since(begun); took > 50*time.Millisecond {
-			t.Errorf("the error came after %v", took)
-		}
+		failIf(t, time.Since(begun) > 50*time.Millisecond, "the error came after %v", time.Since(begun))
 		var e *hasp.Error
 		if !errors.As(err, &e) || e.Class != hasp.ClassUnreachable {
 			t.Fatalf("TryLock: %v, want an error of class Unreachable", err)
 		}
 		const want = "too few nodes vote (2 of 5, and it takes 3): node 1, node 3: connection refused; node 5: it does not answer"
-		if !strings.HasSuffix(err.Error(), want) {
-			t.Errorf("the error is\n%v\nand should end with\n%s", err, want)
-		}
+		failIf(t, !strings.HasSuffix(err.Error(), want), "the error is\n%v\nand should end with\n%s", err, want)
 		links[0].fail(nil)
 		links[2].fail(nil)
 		links[4].cont()
 		begun = time.Now()
 		lease := mustLock(t, c, "k")
-		if took := time.Since(begun); took > time.Second {
-			t.Errorf("the nodes are back, and a lock took %v", took)
-		}
-		if err := lease.Release(); err != nil {
-			t.Error(err)
-		}
+		failIf(t, time.Since(begun) > time.Second, "the nodes are back, and a lock took %v", time.Since(begun))
+		check(t, lease.Release())
 	})
 }
 
@@ -169,9 +151,7 @@ func TestRollingRestart(t *testing.T) {
 				if res := mustTry(t, s, ask("k")); res.Granted || res.Why != driver.NotVoting {
 					t.Fatalf("a node that restarted: %+v", res)
 				}
-				if waited > 2*nodeMaxTTL {
-					t.Fatalf("node %d is not admitted", i)
-				}
+				stopIf(t, waited > 2*nodeMaxTTL, "node %d is not admitted", i)
 				time.Sleep(time.Second)
 			}
 			time.Sleep(nodeMaxTTL) // for the next renewals
@@ -182,12 +162,8 @@ func TestRollingRestart(t *testing.T) {
 				t.Fatalf("another client: %v, want ErrHeld", err)
 			}
 		}
-		if err := lease.Err(); err != nil {
-			t.Fatal(err)
-		}
-		if err := lease.Release(); err != nil {
-			t.Fatal(err)
-		}
+		need(t, lease.Err())
+		need(t, lease.Release())
 		synctest.Wait()
 		if n := votes(t, stores, "k", lease.Owner()); n != 0 {
 			t.Errorf("%d votes are left", n)
@@ -211,24 +187,16 @@ func TestAllForget(t *testing.T) {
 			t.Fatalf("TryLock: %v, want one that says that nodes are held back", err)
 		}
 		<-lease.Done()
-		if err := lease.Err(); !errors.Is(err, hasp.ErrLost) {
-			t.Errorf("the lease: %v, want ErrLost", err)
-		}
+		failIf(t, !errors.Is(lease.Err(), hasp.ErrLost), "the lease: %v, want ErrLost", lease.Err())
 		lost := time.Now()
 		var next *hasp.Lease
 		for next == nil {
 			next, err = other.Mutex("k", nil).TryLock(t.Context())
-			if time.Since(lost) > 2*nodeMaxTTL {
-				t.Fatalf("no node is admitted: %v", err)
-			}
+			stopIf(t, time.Since(lost) > 2*nodeMaxTTL, "no node is admitted: %v", err)
 			time.Sleep(100 * time.Millisecond)
 		}
-		if next.Fence() <= lease.Fence() {
-			t.Errorf("the fence is %d after %d", next.Fence(), lease.Fence())
-		}
-		if err := next.Release(); err != nil {
-			t.Error(err)
-		}
+		failIf(t, next.Fence() <= lease.Fence(), "the fence is %d after %d", next.Fence(), lease.Fence())
+		check(t, next.Release())
 	})
 }
 
@@ -240,12 +208,8 @@ func TestAdmit(t *testing.T) {
 			s.Restart(nil)
 		}
 		c, _ := client(t, stores)
-		if err := c.Admit(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if err := mustLock(t, c, "k").Release(); err != nil {
-			t.Fatal(err)
-		}
+		need(t, c.Admit(t.Context()))
+		need(t, mustLock(t, c, "k").Release())
 	})
 }
 
@@ -257,9 +221,7 @@ func TestOwnerGoesOn(t *testing.T) {
 			stores := newStores(t, 5)
 			c, links := client(t, stores)
 			if warm {
-				if err := mustLock(t, c, "other").Release(); err != nil {
-					t.Fatal(err)
-				}
+				need(t, mustLock(t, c, "other").Release())
 			}
 			for _, l := range links[:3] {
 				l.stop()
@@ -272,12 +234,126 @@ func TestOwnerGoesOn(t *testing.T) {
 			}
 			back := time.Now()
 			lease := <-got
-			if took := time.Since(back); took > 2*time.Second {
-				t.Errorf("all nodes are back, and the lock took %v", took)
-			}
-			if err := lease.Release(); err != nil {
-				t.Error(err)
+			failIf(t, time.Since(back) > 2*time.Second, "all nodes are back, and the lock took %v", time.Since(back))
+			check(t, lease.Release())
+		}
+	})
+}
+
+// Who says that nodes may take their time is not told that they are silent, nor
+// that one which was away stays away, by calls that have limits of their own.
+func TestNodeTimeoutIsForAllCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stores := newStores(t, 3)
+		var links []*link
+		var nodes []driver.Node
+		for _, s := range stores {
+			l := &link{Store: s}
+			links, nodes = append(links, l), append(nodes, l)
+		}
+		d := quorum.New(nodes, &quorum.Options{NodeTimeout: 3 * time.Second})
+		defer d.Close()
+		first := ask("k")
+		mustTry(t, d, first)
+		time.Sleep(time.Second)
+		links[0].fail(errAway)
+		mustTry(t, d, ask("other")) // it is out of service
+		links[0].fail(nil)
+		for _, l := range links {
+			l.delay(2 * time.Second)
+		}
+		if info, err := d.Inspect(t.Context(), "k"); err != nil || info.Holder.Owner != first.Owner {
+			t.Errorf("Inspect: %+v, %v", info, err)
+		}
+		time.Sleep(10 * time.Second)
+		last := ask("last")
+		mustTry(t, d, last)
+		time.Sleep(5 * time.Second)
+		if n := votes(t, stores, "last", last.Owner); n != 3 {
+			t.Errorf("%d of 3 nodes vote, and all answer in time", n)
+		}
+	})
+}
+
+// A subscription is such a call, too.
+func TestNodeTimeoutIsForSubscriptions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stores := voting(t, 3, memdriver.NodeOptions{})
+		var nodes []driver.Node
+		for _, s := range stores {
+			nodes = append(nodes, &tap{Store: s})
+		}
+		d := quorum.New(nodes, &quorum.Options{NodeTimeout: 3 * time.Second})
+		defer d.Close()
+		watchHook = func(ctx context.Context, _ *tap) error {
+			select {
+			case <-time.After(2 * time.Second):
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
 			}
 		}
+		defer func() { watchHook = nil }()
+		held, waits := ask("k"), ask("k")
+		mustTry(t, d, held)
+		hints, err := contend.Watch(t.Context(), d, waits)
+		need(t, err)
+		waits.Queue = true
+		if res, err := contend.Try(t.Context(), d, waits); err != nil || res.Granted {
+			t.Fatalf("Try: %+v, %v", res, err)
+		}
+		need(t, contend.Release(t.Context(), d, held))
+		synctest.Wait()
+		select {
+		case <-hints:
+		default:
+			t.Error("the waiter is not told, though its node confirmed in time that it listens")
+		}
+	})
+}
+
+// Whoever waits for a subscription is not in the queue yet: a node that confirms none is
+// deaf after three seconds, however long nodes may take, and its waiters poll.
+func TestSubscriptionThatIsNeverConfirmed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var nodes []driver.Node
+		for _, s := range voting(t, 3, memdriver.NodeOptions{}) {
+			nodes = append(nodes, &tap{Store: s})
+		}
+		d := quorum.New(nodes, &quorum.Options{NodeTimeout: time.Minute})
+		defer d.Close()
+		watchHook = func(ctx context.Context, _ *tap) error {
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		defer func() { watchHook = nil }()
+		begun := time.Now()
+		if _, err := contend.Watch(t.Context(), d, ask("k")); err != nil {
+			t.Errorf("Watch: %v, want a channel", err)
+		}
+		failIf(t, time.Since(begun) != 3*time.Second, "it took %v", time.Since(begun))
+	})
+}
+
+// The first Watch asks the nodes who they are, for as long as its caller waits.
+func TestFirstWatchEndsWithItsCaller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var links []*link
+		var nodes []driver.Node
+		for _, s := range newStores(t, 3) {
+			l := &link{Store: s}
+			links, nodes = append(links, l), append(nodes, l)
+		}
+		d := quorum.New(nodes, &quorum.Options{NodeTimeout: time.Minute})
+		defer d.Close()
+		links[1].stop()
+		defer links[1].cont()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		begun := time.Now()
+		if _, err := contend.Watch(ctx, d, ask("k")); err == nil {
+			t.Error("no error, and its caller left")
+		}
+		failIf(t, time.Since(begun) != time.Second, "it took %v", time.Since(begun))
 	})
 }

@@ -278,15 +278,9 @@ func TestStatesOfTheNodes(t *testing.T) {
 func TestNothingBeginsAfterClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, _ := stubs(t)
-		if !d.spawn(func() {}) || !d.sleep(time.Second) {
-			t.Error("before: something does not begin")
-		}
-		if err := d.Close(); err != nil {
-			t.Fatal(err)
-		}
-		if d.spawn(func() {}) || d.sleep(time.Hour) {
-			t.Error("something begins")
-		}
+		failIf(t, !d.spawn(func() {}) || !d.sleep(time.Second), "before: something does not begin")
+		need(t, d.Close())
+		failIf(t, d.spawn(func() {}) || d.sleep(time.Hour), "something begins")
 		if _, err := d.Watch(t.Context(), asks("k").Claim()); err == nil {
 			t.Error("a watch begins")
 		}

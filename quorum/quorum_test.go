@@ -83,12 +83,8 @@ func TestInspectNamesTheFenceOfTheMajority(t *testing.T) {
 		}
 		other, _ := client(t, stores)
 		lease, err := other.Adopt(t.Context(), "k", r.Owner, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if lease.Fence() != fence {
-			t.Errorf("adopted with the fence %d, want %d", lease.Fence(), fence)
-		}
+		need(t, err)
+		failIf(t, lease.Fence() != fence, "adopted with the fence %d, want %d", lease.Fence(), fence)
 	})
 }
 
@@ -143,16 +139,12 @@ func TestNodeWithFencesAhead(t *testing.T) {
 		for range 10 {
 			begun := time.Now()
 			lease := mustLock(t, c, "k")
-			if took := time.Since(begun); took > 100*time.Millisecond {
-				t.Errorf("a lock took %v", took)
-			}
+			failIf(t, time.Since(begun) > 100*time.Millisecond, "a lock took %v", time.Since(begun))
 			if lease.Fence() <= fence || lease.Fence() > uint64(time.Now().Add(time.Minute).UnixMicro()) {
 				t.Errorf("the fence is %d after %d", lease.Fence(), fence)
 			}
 			fence = lease.Fence()
-			if err := lease.Release(); err != nil {
-				t.Error(err)
-			}
+			check(t, lease.Release())
 		}
 	})
 }
@@ -210,9 +202,7 @@ func TestVotesDontComeBackAfterAnother(t *testing.T) {
 		if res := mustTry(t, stores[2], between); !res.Granted {
 			t.Fatalf("%+v", res)
 		}
-		if err := contend.Release(t.Context(), stores[2], between); err != nil {
-			t.Fatal(err)
-		}
+		need(t, contend.Release(t.Context(), stores[2], between))
 		contend.Renew(t.Context(), d, []contend.Owner{a}, func(int, driver.Renewal) {})
 		synctest.Wait()
 		if n := votes(t, stores, "k", a.Owner); n != 2 {
@@ -225,56 +215,50 @@ func TestVotesDontComeBackAfterAnother(t *testing.T) {
 // and waiting is by message.
 func TestManyWaiters(t *testing.T) {
 	for name, shuffled := range map[string]bool{"one order": false, "each its own order": true} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				const clients, hold, span = 64, 5 * time.Millisecond, manySpan
-				stores := newStores(t, 5)
-				shares := make([]int, clients)
-				ctx, cancel := context.WithTimeout(t.Context(), span)
-				defer cancel()
-				var wg sync.WaitGroup
-				for i := range clients {
-					mine := stores
-					if shuffled {
-						mine = append([]*memdriver.Store{}, stores...)
-						rand.Shuffle(len(mine), func(i, j int) { mine[i], mine[j] = mine[j], mine[i] })
-					}
-					c, _ := client(t, mine)
-					wg.Go(func() {
-						for ctx.Err() == nil {
-							lease, err := c.Mutex("k", nil).Lock(ctx)
-							if err != nil {
-								if ctx.Err() == nil {
-									t.Errorf("client %d: %v", i, err)
-								}
-								return
-							}
-							time.Sleep(hold)
-							shares[i]++
-							if err := lease.Release(); err != nil {
-								t.Errorf("client %d: %v", i, err)
-							}
-						}
-					})
-				}
-				wg.Wait()
-				total, most, least := 0, 0, int(span)
-				for _, n := range shares {
-					total += n
-					most, least = max(most, n), min(least, n)
-				}
-				t.Logf("%d holds in %v, %d to %d for each", total, span, least, most)
-				floor := int(span/hold) * 9 / 10 // nothing else takes time here
+		bubbled(t, name, func(t *testing.T) {
+			const clients, hold, span = 64, 5 * time.Millisecond, manySpan
+			stores := newStores(t, 5)
+			shares := make([]int, clients)
+			ctx, cancel := context.WithTimeout(t.Context(), span)
+			defer cancel()
+			var wg sync.WaitGroup
+			for i := range clients {
+				mine := stores
 				if shuffled {
-					floor /= 10
+					mine = append([]*memdriver.Store{}, stores...)
+					rand.Shuffle(len(mine), func(i, j int) { mine[i], mine[j] = mine[j], mine[i] })
 				}
-				if total < floor {
-					t.Errorf("%d holds in %v, want %d at least", total, span, floor)
-				}
-				if fair := total/clients + 1; most > 3*fair {
-					t.Errorf("one client had %d of %d holds, which is more than 3 times its share", most, total)
-				}
-			})
+				c, _ := client(t, mine)
+				wg.Go(func() {
+					for ctx.Err() == nil {
+						lease, err := c.Mutex("k", nil).Lock(ctx)
+						if err != nil {
+							failIf(t, ctx.Err() == nil, "client %d: %v", i, err)
+							return
+						}
+						time.Sleep(hold)
+						shares[i]++
+						if err := lease.Release(); err != nil {
+							t.Errorf("client %d: %v", i, err)
+						}
+					}
+				})
+			}
+			wg.Wait()
+			total, most, least := 0, 0, int(span)
+			for _, n := range shares {
+				total += n
+				most, least = max(most, n), min(least, n)
+			}
+			t.Logf("%d holds in %v, %d to %d for each", total, span, least, most)
+			floor := int(span/hold) * 9 / 10 // nothing else takes time here
+			if shuffled {
+				floor /= 10
+			}
+			failIf(t, total < floor, "%d holds in %v, want %d at least", total, span, floor)
+			if fair := total/clients + 1; most > 3*fair {
+				t.Errorf("one client had %d of %d holds, which is more than 3 times its share", most, total)
+			}
 		})
 	}
 }
@@ -288,15 +272,11 @@ func TestSlowNode(t *testing.T) {
 			c, links := client(t, stores)
 			links[slow].delay(20 * time.Millisecond)
 			for range 1000 {
-				if err := mustLock(t, c, "k").Release(); err != nil {
-					t.Fatal(err)
-				}
+				need(t, mustLock(t, c, "k").Release())
 			}
 			begun := time.Now()
 			for range 100 {
-				if err := mustLock(t, c, "k").Release(); err != nil {
-					t.Fatal(err)
-				}
+				need(t, mustLock(t, c, "k").Release())
 			}
 			if took := time.Since(begun); took > 100*time.Millisecond {
 				t.Errorf("node %d is slow: 100 locks took %v", slow, took)
@@ -320,9 +300,7 @@ func TestWaitIsRemembered(t *testing.T) {
 		d := quorum.New(nodes, &quorum.Options{StateDir: dir})
 		defer d.Close()
 		for _, n := range d.Nodes(t.Context()) {
-			if n.Voting || n.Left <= 0 {
-				t.Fatalf("a new node: %+v", n)
-			}
+			stopIf(t, n.Voting || n.Left <= 0, "a new node: %+v", n)
 			all = append(all, n.Left)
 		}
 		return all

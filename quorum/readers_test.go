@@ -191,17 +191,13 @@ func TestWriterUnderAStreamOfReaders(t *testing.T) {
 				c.reader(l.Fence())
 				time.Sleep(hold)
 				c.left(1, 0)
-				if err := l.Release(); err != nil {
-					t.Error(err)
-				}
+				check(t, l.Release())
 			})
 		}
 		time.Sleep(30*step + step/2)
 		begun := time.Now()
 		l, err := clients[4].RWMutex("k", nil).Lock(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		need(t, err)
 		c.writer(l.Fence())
 		if took := time.Since(begun); took > 2*hold {
 			t.Errorf("the writer waited %v for readers that stay for %v", took, hold)
@@ -209,9 +205,7 @@ func TestWriterUnderAStreamOfReaders(t *testing.T) {
 		before := c.reads
 		time.Sleep(hold)
 		c.left(0, 1)
-		if err := l.Release(); err != nil {
-			t.Error(err)
-		}
+		check(t, l.Release())
 		all.Wait()
 		if before < 20 || before > 40 || c.reads != 100 {
 			t.Errorf("%d readers came before the writer, and %d in all", before, c.reads)

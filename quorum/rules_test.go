@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/ballot"
 	"github.com/hasplock/hasp/internal/contend"
 	"github.com/hasplock/hasp/memdriver"
 )
@@ -127,9 +128,7 @@ func (s *spy) asked(key string) []driver.VoteRequest {
 func (s *spy) holder(t *testing.T, key string) (owner string, fence uint64) {
 	t.Helper()
 	info, err := s.Inspect(t.Context(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need(t, err)
 	return info.Holder.Owner, info.Fence
 }
 
@@ -142,9 +141,7 @@ func spies(t *testing.T, n int) (*Driver, []*spy) {
 		s := &spy{}
 		s.Store = memdriver.NewNode(memdriver.NodeOptions{MaxTTL: ruleTTL, Now: s.now})
 		rec, err := s.Record(t.Context())
-		if err := errors.Join(err, s.Admit(t.Context(), rec, ruleTTL)); err != nil {
-			t.Fatal(err)
-		}
+		need(t, errors.Join(err, s.Admit(t.Context(), rec, ruleTTL)))
 		all[i], lives[s] = s, rec.Node
 	}
 	slices.SortFunc(all, func(a, b *spy) int {
@@ -161,13 +158,9 @@ func spies(t *testing.T, n int) (*Driver, []*spy) {
 	t.Cleanup(func() { _ = d.Close() })
 	warm := asks("warm")
 	granted(t, d, warm)
-	if err := contend.Release(t.Context(), d, warm); err != nil {
-		t.Fatal(err)
-	}
+	need(t, contend.Release(t.Context(), d, warm))
 	synctest.Wait()
-	if d.queue.Load() != d.nodes[0] {
-		t.Fatal("the queue is not where it should be")
-	}
+	stopIf(t, d.queue.Load() != d.nodes[0], "the queue is not where it should be")
 	return d, all
 }
 
@@ -190,9 +183,7 @@ func asks(key string) contend.Owner {
 func granted(t *testing.T, d driver.Driver, r contend.Owner) driver.Result {
 	t.Helper()
 	res, err := contend.Try(t.Context(), d, r)
-	if err != nil || !res.Granted {
-		t.Fatalf("%+v, %v, want a grant", res, err)
-	}
+	stopIf(t, err != nil || !res.Granted, "%+v, %v, want a grant", res, err)
 	return res
 }
 
@@ -221,9 +212,7 @@ func TestFencesMustAgree(t *testing.T) {
 				same++
 			}
 		}
-		if same < 2 {
-			t.Errorf("the lease has the fence %d, as %d of 3 nodes have it", res.Fence, same)
-		}
+		failIf(t, same < 2, "the lease has the fence %d, as %d of 3 nodes have it", res.Fence, same)
 	})
 }
 
@@ -259,9 +248,7 @@ func TestRowsAreRenewedByTheirLastFence(t *testing.T) {
 		for _, n := range nodes[:2] { // what they have is an older vote
 			n.Restart(nil)
 			rec, err := n.Record(t.Context())
-			if err := errors.Join(err, n.Admit(t.Context(), rec, ruleTTL)); err != nil {
-				t.Fatal(err)
-			}
+			need(t, errors.Join(err, n.Admit(t.Context(), rec, ruleTTL)))
 			old := r2
 			old.Fence, old.Fences, old.Restore = res.Fence-2, 0, true
 			granted(t, n, old)
@@ -293,9 +280,7 @@ func TestProposalsStayNearANodeBehind(t *testing.T) {
 		nodes[2].step(-time.Minute)
 		nodes[2].Restart(nil) // its fences are as old as its clock
 		rec, err := nodes[2].Record(t.Context())
-		if err := errors.Join(err, nodes[2].Admit(t.Context(), rec, ruleTTL)); err != nil {
-			t.Fatal(err)
-		}
+		need(t, errors.Join(err, nodes[2].Admit(t.Context(), rec, ruleTTL)))
 		free := []func(){nodes[0].Hold("k", ruleTTL, driver.Label{}), nodes[1].Hold("k", ruleTTL, driver.Label{})}
 		r := asks("k")
 		r.Queue = true // it goes on asking
@@ -308,9 +293,7 @@ func TestProposalsStayNearANodeBehind(t *testing.T) {
 		granted(t, d, r)
 		synctest.Wait()
 		n := len(nodes[2].asked("k"))
-		if n < 2 {
-			t.Fatalf("it was asked %d times", n)
-		}
+		stopIf(t, n < 2, "it was asked %d times", n)
 		if next := nodes[2].asked("k")[1].Proposal; next > last {
 			t.Errorf("after %d was too large it was asked for %d", last, next)
 		}
@@ -320,30 +303,28 @@ func TestProposalsStayNearANodeBehind(t *testing.T) {
 // A later Try of an owner leaves no vote as it stands that may be on its way back.
 func TestLaterTriesRaise(t *testing.T) {
 	for name, lost := range map[string]error{"withdrawn": nil, "perhaps withdrawn": errGone} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				d, nodes := spies(t, 3)
-				nodes[2].onRelease(func(driver.WithdrawRequest) error { return lost })
-				free := []func(){nodes[0].Hold("k", ruleTTL, driver.Label{}), nodes[1].Hold("k", ruleTTL, driver.Label{})}
-				r := asks("k")
-				r.Queue = true // it goes on asking
-				refused(t, d, r)
-				for _, f := range free {
-					f()
+		bubbled(t, name, func(t *testing.T) {
+			d, nodes := spies(t, 3)
+			nodes[2].onRelease(func(driver.WithdrawRequest) error { return lost })
+			free := []func(){nodes[0].Hold("k", ruleTTL, driver.Label{}), nodes[1].Hold("k", ruleTTL, driver.Label{})}
+			r := asks("k")
+			r.Queue = true // it goes on asking
+			refused(t, d, r)
+			for _, f := range free {
+				f()
+			}
+			var first [3]int
+			for i, n := range nodes {
+				first[i] = len(n.asked("k"))
+			}
+			granted(t, d, r)
+			synctest.Wait()
+			for i, n := range nodes {
+				asked := n.asked("k")
+				if later := i == 2 && lost != nil; asked[0].Raise || asked[first[i]].Raise != later {
+					t.Errorf("node %d: the first Try raises: %v, the second: %v, want %v", i, asked[0].Raise, asked[first[i]].Raise, later)
 				}
-				var first [3]int
-				for i, n := range nodes {
-					first[i] = len(n.asked("k"))
-				}
-				granted(t, d, r)
-				synctest.Wait()
-				for i, n := range nodes {
-					asked := n.asked("k")
-					if later := i == 2 && lost != nil; asked[0].Raise || asked[first[i]].Raise != later {
-						t.Errorf("node %d: the first Try raises: %v, the second: %v, want %v", i, asked[0].Raise, asked[first[i]].Raise, later)
-					}
-				}
-			})
+			}
 		})
 	}
 }
@@ -355,9 +336,7 @@ func TestLineLeavesAFailingNode(t *testing.T) {
 		queueAt := func(at int, why string) {
 			t.Helper()
 			synctest.Wait()
-			if d.queue.Load() != d.nodes[at] {
-				t.Errorf("the queue is not on node %d: %s", at, why)
-			}
+			failIf(t, d.queue.Load() != d.nodes[at], "the queue is not on node %d: %s", at, why)
 		}
 		old := asks("old")
 		granted(t, d, old)
@@ -421,15 +400,11 @@ func TestLineOfFailingNodes(t *testing.T) {
 			t.Fatalf("%+v of nodes that are full", res)
 		}
 		synctest.Wait()
-		if d.queue.Load() != d.nodes[0] {
-			t.Error("the queue is nowhere, where all nodes fail")
-		}
+		failIf(t, d.queue.Load() != d.nodes[0], "the queue is nowhere, where all nodes fail")
 		nodes[1].on(nil)
 		nodes[2].on(nil)
 		time.Sleep(2 * writePause.Most)
-		if d.queue.Load() != d.nodes[1] {
-			t.Error("the queue is at a node that fails, and others are well")
-		}
+		failIf(t, d.queue.Load() != d.nodes[1], "the queue is at a node that fails, and others are well")
 		contend.Renew(t.Context(), other, []contend.Owner{held}, func(_ int, r driver.Renewal) {
 			if r.Err != nil {
 				t.Error(r.Err)
@@ -441,9 +416,7 @@ func TestLineOfFailingNodes(t *testing.T) {
 		r.Queue = true
 		refused(t, d, r)
 		synctest.Wait()
-		if d.queue.Load() != d.nodes[0] {
-			t.Error("the queue is not where all others see it")
-		}
+		failIf(t, d.queue.Load() != d.nodes[0], "the queue is not where all others see it")
 		for _, n := range nodes {
 			for _, r := range n.all() {
 				if owner, _ := n.holder(t, r.Key); owner != "" && r.Key != "k" {
@@ -466,8 +439,202 @@ func TestKeyOfAnotherTypeLeavesTheLine(t *testing.T) {
 		})
 		granted(t, d, asks("k"))
 		synctest.Wait()
-		if d.queue.Load() != d.nodes[0] {
-			t.Error("the queue left the node")
+		failIf(t, d.queue.Load() != d.nodes[0], "the queue left the node")
+	})
+}
+
+// An owner whose larger proposal was given back, and who asks for less since, has
+// the key in one Try, also where a majority needs the node that gave it back.
+func TestLessThanWasGivenBackIsGranted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, nodes := spies(t, 3)
+		nodes[2].on(func(driver.VoteRequest) error { return driver.ErrUnsupported })
+		time.Sleep(10 * time.Second) // nodes grant no fence below the clock's when they began
+		r := asks("k")
+		var given uint64
+		nodes[1].onRelease(func(w driver.WithdrawRequest) error { // is withdrawn for ever
+			if w.Owner == r.Owner {
+				given = max(given, w.UpTo)
+			}
+			return nil
+		})
+		nodes[0].Hold("k", ruleTTL, driver.Label{})
+		d.clock.saw(uint64(time.Now().Add(driver.MaxFenceSkew / 4).UnixMicro()))
+		refused(t, d, r)
+		synctest.Wait()
+		stopIf(t, given == 0, "nothing was withdrawn")
+		nodes[0].Lose("k")
+		d.clock.last.Store(0) // it asks for less
+		if res := granted(t, d, r); res.Fence <= given {
+			t.Errorf("the fence is %d, and a release takes what is up to %d", res.Fence, given)
+		}
+	})
+}
+
+// Who has the vote of its queue node, and meets another holder at a node that comes
+// before it, gives it back: the other sees another queue node, and both would wait.
+func TestTwoLineNodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, nodes := spies(t, 3)
+		nodes[0].Hold("k", ruleTTL, driver.Label{})
+		nodes[2].Hold("k", ruleTTL, driver.Label{})
+		d.queue.Store(d.nodes[1]) // the first one was away just now
+		r := asks("k")
+		r.Queue = true
+		refused(t, d, r)
+		synctest.Wait()
+		if owner, _ := nodes[1].holder(t, "k"); owner != "" {
+			t.Errorf("its queue node has the vote of %q", owner)
+		}
+	})
+}
+
+// A place in the queue is given up when the queue moves.
+func TestOldPlaceIsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, nodes := spies(t, 3)
+		for _, n := range nodes {
+			n.Hold("k", ruleTTL, driver.Label{})
+		}
+		r := asks("k")
+		r.Queue = true
+		refused(t, d, r)
+		d.queue.Store(d.nodes[1])
+		refused(t, d, r)
+		synctest.Wait()
+		for i, want := range []int{0, 1, 0} {
+			info, err := nodes[i].Inspect(t.Context(), "k")
+			if err != nil || len(info.Queue) != want {
+				t.Errorf("node %d has %d in the queue, %v; want %d", i, len(info.Queue), err, want)
+			}
+		}
+	})
+}
+
+// A node where a Try had no answer remembers the owner that is released.
+func TestReleaseIsUnsettledWhereATryIsOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, nodes := spies(t, 3)
+		nodes[2].on(func(r driver.VoteRequest) error {
+			if r.Key == "k" {
+				return context.DeadlineExceeded // and the request goes on
+			}
+			return nil
+		})
+		r := asks("k")
+		granted(t, d, r)
+		synctest.Wait()
+		time.Sleep(time.Second) // and it is in service again
+		r.Settled = true
+		need(t, contend.Release(t.Context(), d, r))
+		synctest.Wait()
+		for i, settled := range []bool{true, true, false} {
+			nodes[i].mu.Lock()
+			last := nodes[i].releases[len(nodes[i].releases)-1]
+			nodes[i].mu.Unlock()
+			if last.Owner != r.Owner || last.Settled != settled {
+				t.Errorf("node %d: the release says settled: %v, want %v", i, last.Settled, settled)
+			}
+		}
+	})
+}
+
+// Every owner that was released while a node was away is released there when it
+// is back.
+func TestDebtsOfAllOwners(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, nodes := spies(t, 3)
+		var rs []contend.Owner
+		for _, key := range []string{"a", "b", "c"} {
+			r := asks(key)
+			granted(t, d, r)
+			rs = append(rs, r)
+		}
+		synctest.Wait()
+		nodes[2].SetUnreachable(true)
+		for _, r := range rs {
+			need(t, contend.Release(t.Context(), d, r))
+		}
+		synctest.Wait()
+		nodes[2].SetUnreachable(false)
+		time.Sleep(5 * time.Second)
+		for _, r := range rs {
+			if owner, _ := nodes[2].holder(t, r.Key); owner != "" {
+				t.Errorf("%q is still held at the node that was away", r.Key)
+			}
+		}
+	})
+}
+
+// Of an owner that was refused and never asks again nothing stays, not even where
+// its Try arrived after everybody had given it up.
+func TestOwnerThatIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, nodes := spies(t, 3)
+		nodes[0].Hold("k", ruleTTL, driver.Label{})
+		nodes[1].Hold("k", ruleTTL, driver.Label{})
+		r := asks("k")
+		nodes[2].on(func(got driver.VoteRequest) error {
+			if got.Owner == r.Owner {
+				time.AfterFunc(time.Second, func() { _, _ = nodes[2].Store.Vote(context.Background(), got) })
+				return context.DeadlineExceeded
+			}
+			return nil
+		})
+		refused(t, d, r)
+		time.Sleep(comeBack/2 - time.Nanosecond)
+		if owner, _ := nodes[2].holder(t, "k"); owner != r.Owner {
+			t.Fatal("the Try did not arrive")
+		}
+		time.Sleep(10 * time.Second)
+		if owner, _ := nodes[2].holder(t, "k"); owner != "" {
+			t.Error("a Try that came late keeps a node")
+		}
+	})
+}
+
+// When a look at the time comes late, it is this process that stood still: the
+// answers may be there, unread.
+func TestProcessThatStoodStill(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, _ := spies(t, 3)
+		gone := 0
+		f := d.fanout(d.life, ballot.All(3), ruleTTL, 0, func(*node) { gone++ })
+		defer f.cancel()
+		time.Sleep(f.limit - 1) // nobody has answered
+		f.mu.Lock()
+		f.timer.Stop()
+		f.mu.Unlock()
+		time.Sleep(time.Minute)
+		f.look()
+		for _, n := range d.nodes {
+			failIf(t, !n.serving(), "a node is out of service for what the process slept")
+		}
+		time.Sleep(2 * f.limit) // and now nothing more was to read
+		synctest.Wait()
+		failIf(t, gone != len(d.nodes) || f.ctx.Err() == nil, "%d silent nodes of %d are given up", gone, len(d.nodes))
+	})
+}
+
+// A node is admitted after the longest lease that anybody may have had there: a
+// client learns from the nodes that vote what others were allowed.
+func TestWaitIsThatOfTheLongestLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, nodes := spies(t, 5)
+		allow := func(ttl time.Duration, some ...*spy) {
+			for _, n := range some {
+				n.Restart(nil)
+				rec, err := n.Record(t.Context())
+				need(t, errors.Join(err, n.Admit(t.Context(), rec, ttl)))
+			}
+		}
+		allow(time.Minute, nodes[0])
+		if longest, err := d.agreed(d.nodes[4]); err != nil || longest != time.Minute {
+			t.Errorf("%v, %v, want the minute of one node", longest, err)
+		}
+		allow(time.Minute, nodes[1], nodes[2])
+		if _, err := d.agreed(d.nodes[4]); err == nil {
+			t.Error("a majority allows a minute, and this client goes on with its own")
 		}
 	})
 }

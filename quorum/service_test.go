@@ -86,9 +86,7 @@ func TestFailedRequest(t *testing.T) {
 			if got := n.why(); !errors.Is(got, c.out) || (got != nil) != (c.out != nil) {
 				t.Errorf("%s: out of service: %v, want %v", name, got, c.out)
 			}
-			if c.err == errDenied && n.lastHeard() != d.now() {
-				t.Errorf("%s: it was not heard", name)
-			}
+			failIf(t, c.err == errDenied && n.lastHeard() != d.now(), "%s: it was not heard", name)
 		})
 	}
 }
@@ -113,9 +111,7 @@ func TestTroubleOfANode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, _ := stubs(t)
 		n := d.nodes[0]
-		if err := n.trouble(); err != nil {
-			t.Error(err)
-		}
+		check(t, n.trouble())
 		n.setOut(errGone)
 		if n.wait = (wait{time.Minute, time.Now()}); n.trouble() != errGone {
 			t.Error(n.trouble())

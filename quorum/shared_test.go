@@ -35,9 +35,7 @@ func only(all []*spy, owners map[string][]int) {
 
 func release(t *testing.T, d driver.Driver, r contend.Owner) {
 	t.Helper()
-	if err := contend.Release(t.Context(), d, r); err != nil {
-		t.Fatal(err)
-	}
+	need(t, contend.Release(t.Context(), d, r))
 }
 
 func renewed(t *testing.T, d *Driver, r contend.Owner) driver.Renewal {
@@ -52,9 +50,7 @@ func renewed(t *testing.T, d *Driver, r contend.Owner) driver.Renewal {
 func (s *spy) lease(t *testing.T, r contend.Owner) *driver.Lease {
 	t.Helper()
 	info, err := s.Inspect(t.Context(), r.Key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	need(t, err)
 	for _, l := range info.Holders {
 		if l.Holder.Owner == r.Owner {
 			return &l
@@ -68,9 +64,7 @@ func (s *spy) restarted(t *testing.T) {
 	t.Helper()
 	s.Restart(nil)
 	rec, err := s.Record(t.Context())
-	if err := errors.Join(err, s.Admit(t.Context(), rec, ruleTTL)); err != nil {
-		t.Fatal(err)
-	}
+	need(t, errors.Join(err, s.Admit(t.Context(), rec, ruleTTL)))
 }
 
 // Readers need a majority each, whichever it is; a writer one where nobody reads.
@@ -90,9 +84,7 @@ func TestReadersMajoritiesOverlap(t *testing.T) {
 		w.Queue = true
 		refused(t, d, w)
 		hints, err := contend.Watch(t.Context(), d, w)
-		if err != nil {
-			t.Fatal(err)
-		}
+		need(t, err)
 		refused(t, d, late) // a majority would have it
 		for _, r := range readers {
 			refused(t, d, w)
@@ -143,13 +135,9 @@ func TestLimitIsRefused(t *testing.T) {
 		if !errors.Is(err, driver.ErrUnsupported) || !strings.Contains(err.Error(), "there could be 5") {
 			t.Errorf("three holders at most, with three of five votes each: %v", err)
 		}
-		if d.Classify(err) != driver.ClassImpossible {
-			t.Errorf("class %v", d.Classify(err))
-		}
+		failIf(t, d.Classify(err) != driver.ClassImpossible, "class %v", d.Classify(err))
 		for _, n := range nodes {
-			if len(n.asked("k")) != 0 {
-				t.Error("a node was asked")
-			}
+			failIf(t, len(n.asked("k")) != 0, "a node was asked")
 		}
 	})
 }
@@ -180,50 +168,44 @@ func TestNodeThatSharesNothing(t *testing.T) {
 // answer, and nobody in the queue is in its way.
 func TestStandingLeaseAskedAgain(t *testing.T) {
 	for name, mode := range map[string]driver.Mode{"exclusive": driver.Exclusive, "shared": driver.Shared} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				d, nodes := spies(t, 3)
-				r := asks("k")
-				r.Mode = mode
-				r.Fence = granted(t, d, r).Fence
-				synctest.Wait()
-				again := r
-				again.Fence = 0
-				for _, n := range nodes[1:] {
-					n.on(func(driver.VoteRequest) error { return errors.New("lost on the way") })
-				}
-				if res, err := contend.Try(t.Context(), d, again); err == nil {
-					t.Fatalf("%+v of one node", res)
-				}
-				only(nodes, nil)
-				time.Sleep(time.Second)
-				for i, n := range nodes {
-					if n.lease(t, r) == nil {
-						t.Errorf("node %d has its vote no more", i)
-					}
-				}
-				nodes[0].Lose("k")
-				nodes[0].Hold("k", ruleTTL, driver.Label{})
-				again.Queue = true
-				if res := granted(t, d, again); res.Fence != r.Fence {
-					t.Errorf("the fence is %d, want %d", res.Fence, r.Fence)
-				}
-				synctest.Wait()
-				if info, err := nodes[0].Inspect(t.Context(), "k"); err != nil || info.Waiters != 0 {
-					t.Errorf("a holder stands in the queue: %+v, %v", info, err)
-				}
-				if got := renewed(t, d, r); got.Err != nil {
-					t.Error(got.Err)
-				}
-				nodes[1].Lose("k")
-				nodes[1].Hold("k", ruleTTL, driver.Label{})
-				again.Queue = false
-				refused(t, d, again) // lost: what is left goes back
-				synctest.Wait()
-				if nodes[2].lease(t, r) != nil {
-					t.Error("the rest of a lease that is lost stays")
-				}
-			})
+		bubbled(t, name, func(t *testing.T) {
+			d, nodes := spies(t, 3)
+			r := asks("k")
+			r.Mode = mode
+			r.Fence = granted(t, d, r).Fence
+			synctest.Wait()
+			again := r
+			again.Fence = 0
+			for _, n := range nodes[1:] {
+				n.on(func(driver.VoteRequest) error { return errors.New("lost on the way") })
+			}
+			if res, err := contend.Try(t.Context(), d, again); err == nil {
+				t.Fatalf("%+v of one node", res)
+			}
+			only(nodes, nil)
+			time.Sleep(time.Second)
+			for i, n := range nodes {
+				failIf(t, n.lease(t, r) == nil, "node %d has its vote no more", i)
+			}
+			nodes[0].Lose("k")
+			nodes[0].Hold("k", ruleTTL, driver.Label{})
+			again.Queue = true
+			if res := granted(t, d, again); res.Fence != r.Fence {
+				t.Errorf("the fence is %d, want %d", res.Fence, r.Fence)
+			}
+			synctest.Wait()
+			if info, err := nodes[0].Inspect(t.Context(), "k"); err != nil || info.Waiters != 0 {
+				t.Errorf("a holder stands in the queue: %+v, %v", info, err)
+			}
+			if got := renewed(t, d, r); got.Err != nil {
+				t.Error(got.Err)
+			}
+			nodes[1].Lose("k")
+			nodes[1].Hold("k", ruleTTL, driver.Label{})
+			again.Queue = false
+			refused(t, d, again) // lost: what is left goes back
+			synctest.Wait()
+			failIf(t, nodes[2].lease(t, r) != nil, "the rest of a lease that is lost stays")
 		})
 	}
 }
@@ -270,9 +252,7 @@ func TestInspectMergesReaders(t *testing.T) {
 		refused(t, d, w)
 		synctest.Wait()
 		info, err := d.Inspect(t.Context(), "k")
-		if err != nil {
-			t.Fatal(err)
-		}
+		need(t, err)
 		var owners []string
 		for _, l := range info.Holders {
 			owners = append(owners, l.Holder.Owner)
@@ -288,9 +268,7 @@ func TestInspectMergesReaders(t *testing.T) {
 		}
 		release(t, d, w)
 		for info, err := range d.List(t.Context(), "k") {
-			if err != nil || info.Holds != 2 || info.Holders != nil {
-				t.Errorf("listed as %+v, %v", info, err)
-			}
+			failIf(t, err != nil || info.Holds != 2 || info.Holders != nil, "listed as %+v, %v", info, err)
 		}
 	})
 }

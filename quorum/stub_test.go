@@ -11,6 +11,7 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hasplock/hasp/driver"
@@ -134,9 +135,7 @@ func manyStubs(t *testing.T, n int) (*Driver, []*stub) {
 	for i := range all {
 		s := &stub{Store: memdriver.NewNode(memdriver.NodeOptions{MaxTTL: ruleTTL})}
 		rec, err := s.Store.Record(t.Context())
-		if err := errors.Join(err, s.Store.Admit(t.Context(), rec, ruleTTL)); err != nil {
-			t.Fatal(err)
-		}
+		need(t, errors.Join(err, s.Store.Admit(t.Context(), rec, ruleTTL)))
 		all[i], lives[s] = s, rec.Node
 	}
 	slices.SortFunc(all, func(a, b *stub) int { return cmp.Compare(lives[a], lives[b]) })
@@ -191,4 +190,41 @@ func leftOf(err error) time.Duration {
 		return held.Left
 	}
 	return 0
+}
+
+// failIf fails a test, which goes on, when what it saw is wrong.
+func failIf(t testing.TB, wrong bool, format string, args ...any) {
+	t.Helper()
+	if wrong {
+		t.Errorf(format, args...)
+	}
+}
+
+// stopIf ends a test when what it saw is wrong.
+func stopIf(t testing.TB, wrong bool, format string, args ...any) {
+	t.Helper()
+	if wrong {
+		t.Fatalf(format, args...)
+	}
+}
+
+// check fails a test, which goes on, with an error.
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// need ends a test with an error.
+func need(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// bubbled runs a case in a bubble of its own.
+func bubbled(t *testing.T, name string, f func(t *testing.T)) {
+	t.Run(name, func(t *testing.T) { synctest.Test(t, f) })
 }

@@ -28,9 +28,7 @@ func voters(t testing.TB, n int) []*memdriver.Store {
 		if err == nil {
 			err = all[i].Admit(t.Context(), rec, maxTTL)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		need(t, err)
 	}
 	return all
 }

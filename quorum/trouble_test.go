@@ -109,9 +109,7 @@ func voting(t testing.TB, n int, o memdriver.NodeOptions) []*memdriver.Store {
 func holdsOn(t testing.TB, stores []*memdriver.Store, key string) (s []string) {
 	for _, st := range stores {
 		info, err := st.Inspect(t.Context(), key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		need(t, err)
 		s = append(s, info.Holder.Owner)
 	}
 	return s
@@ -127,9 +125,7 @@ func TestFastClient(t *testing.T) {
 		for _, x := range []*quorum.Driver{warm, d} {
 			r := ask("warm")
 			mustTry(t, x, r)
-			if err := contend.Release(t.Context(), x, r); err != nil {
-				t.Fatal(err)
-			}
+			need(t, contend.Release(t.Context(), x, r))
 		}
 		freeB := b.Hold("k", nodeMaxTTL, driver.Label{})
 		freeC := c.Hold("k", nodeMaxTTL, driver.Label{})
@@ -144,25 +140,19 @@ func TestFastClient(t *testing.T) {
 			}
 		})
 		x := ask("k")
-		if res := mustTry(t, d, x); res.Granted {
-			t.Fatal("granted")
-		}
+		stopIf(t, mustTry(t, d, x).Granted, "granted")
 		ts[0].hook(func() { ts[0].release = nil })
 		time.Sleep(100 * time.Millisecond) // the node is back in service
 		freeB()
 		res := mustTry(t, d, x)
-		if !res.Granted {
-			t.Fatalf("%+v", res)
-		}
+		stopIf(t, !res.Granted, "%+v", res)
 		close(late)
 		<-arrived
 		freeC()
 		y := ask("k")
 		resY := mustTry(t, warm, y)
 		t.Log("x", x.Owner, res.Fence, "y", y.Owner, resY.Fence, holdsOn(t, stores, "k"))
-		if resY.Granted {
-			t.Errorf("two holders")
-		}
+		failIf(t, resY.Granted, "two holders")
 	})
 }
 
@@ -196,13 +186,9 @@ func TestLostGiveBack(t *testing.T) {
 		t.Log(holdsOn(t, stores, "k"))
 		begun := time.Now()
 		l, err := c2.Mutex("k", nil).Lock(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		need(t, err)
 		defer l.Release()
-		if took := time.Since(begun); took > 2*time.Second {
-			t.Errorf("a free key took %v", took)
-		}
+		failIf(t, time.Since(begun) > 2*time.Second, "a free key took %v", time.Since(begun))
 	})
 }
 
@@ -225,9 +211,7 @@ func TestSlowClient(t *testing.T) {
 		freeB := stores[1].Hold("k", nodeMaxTTL, driver.Label{})
 		freeC := stores[2].Hold("k", nodeMaxTTL, driver.Label{})
 		x := ask("k")
-		if res := mustTry(t, d, x); res.Granted {
-			t.Fatal("granted")
-		}
+		stopIf(t, mustTry(t, d, x).Granted, "granted")
 		freeB()
 		freeC()
 		time.Sleep(5 * time.Second)
@@ -339,9 +323,7 @@ func TestFarNode(t *testing.T) {
 				t.Errorf("released, and %q", got)
 			}
 		}
-		if last > 5*time.Second {
-			t.Errorf("a turn took %v", last)
-		}
+		failIf(t, last > 5*time.Second, "a turn took %v", last)
 	})
 }
 
@@ -381,9 +363,7 @@ func TestFirstWatchKnowsTheLine(t *testing.T) {
 		synctest.Wait()
 		mu.Lock()
 		defer mu.Unlock()
-		if !slices.Equal(heard, []int{2}) {
-			t.Errorf("it listened at %v, and the queue is at 2", heard)
-		}
+		failIf(t, !slices.Equal(heard, []int{2}), "it listened at %v, and the queue is at 2", heard)
 	})
 }
 

@@ -54,9 +54,7 @@ func TestFirstTryMeetsTheNodes(t *testing.T) {
 		other.end()
 		time.Sleep(time.Second)
 		before := all[0].votes.Load()
-		if d.met.Load() {
-			t.Fatal("before anything was asked")
-		}
+		stopIf(t, d.met.Load(), "before anything was asked")
 		if granted(t, d, asks("k")); !d.met.Load() || all[0].votes.Load() != before+1 {
 			t.Errorf("met: %v, after %d rounds", d.met.Load(), all[0].votes.Load()-before)
 		}
@@ -97,9 +95,7 @@ func TestWhatAnAnswerSaysOfItsNode(t *testing.T) {
 				t.Errorf("%s: it writes: %v, out of service: %v", name, !n.readOnly.Load(), n.why())
 			}
 			if want := c.err; c.out {
-				if !errors.Is(err, driver.ErrNotVoting) {
-					t.Errorf("%s: %v, want ErrNotVoting", name, err)
-				}
+				failIf(t, !errors.Is(err, driver.ErrNotVoting), "%s: %v, want ErrNotVoting", name, err)
 			} else if err != want {
 				t.Errorf("%s: %v, want %v", name, err, want)
 			}
@@ -211,4 +207,95 @@ func TestNodesOfAQuorum(t *testing.T) {
 	if err := New([]driver.Node{node(), node(), node(), node(), node(), node(), node()}, nil).Check(); err != nil {
 		t.Errorf("seven nodes: %v", err)
 	}
+}
+
+// A fence that a node refuses for being too large, or too small, says nothing of the
+// vote that the owner has there for an earlier one: it goes back when the round is
+// lost. Here one node's clock is a minute ahead, so that no fence suits it and the
+// queue node.
+func TestVoteBelowARefusedFence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, nodes := spies(t, 3)
+		nodes[2].step(time.Minute)
+		nodes[2].Restart(nil)
+		rec, err := nodes[2].Record(t.Context())
+		need(t, errors.Join(err, nodes[2].Admit(t.Context(), rec, ruleTTL)))
+		nodes[1].Hold("k", ruleTTL, driver.Label{})
+		r := asks("k")
+		r.Queue = true
+		refused(t, d, r)
+		synctest.Wait()
+		if asked := nodes[0].asked("k"); len(asked) < 2 || asked[0].Proposal >= asked[1].Proposal {
+			t.Fatalf("the queue node was not asked for a larger fence: %+v", asked)
+		}
+		for _, i := range []int{0, 2} {
+			if owner, _ := nodes[i].holder(t, "k"); owner == r.Owner {
+				t.Errorf("node %d still has its vote", i)
+			}
+		}
+	})
+}
+
+// A Try that no node was sent says so, and leaves no owner: nobody releases it. The
+// silence of one node is enough to say nothing, whatever the others say.
+func TestNotSent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, nodes := spies(t, 3)
+		before := d.live()
+		for _, s := range nodes {
+			s.SetUnreachable(true)
+		}
+		for range 10 { // at first they are asked, then they are out of service
+			if _, err := contend.Try(t.Context(), d, asks("k")); !driver.IsNotSent(err) {
+				t.Errorf("no node was asked: %v, want one that says not sent", err)
+			}
+		}
+		if n := d.live() - before; n != 0 {
+			t.Errorf("%d owners are left", n)
+		}
+		for _, s := range nodes {
+			s.SetUnreachable(false)
+		}
+		time.Sleep(time.Second) // back in service
+		nodes[0].loses(func(r driver.VoteRequest) error {
+			if r.Key == "k" {
+				return context.DeadlineExceeded
+			}
+			return nil
+		})
+		nodes[1].SetUnreachable(true)
+		nodes[2].SetUnreachable(true)
+		r := asks("k")
+		if _, err := contend.Try(t.Context(), d, r); err == nil || driver.IsNotSent(err) {
+			t.Errorf("a node may have it: %v, which must not say that nothing was sent", err)
+		}
+		_ = contend.Release(t.Context(), d, r)
+		time.Sleep(time.Minute)
+		if owner, _ := nodes[0].holder(t, "k"); owner != "" {
+			t.Errorf("%s has the key", owner)
+		}
+	})
+}
+
+// Proposals keep up with clocks that are ahead of ours, but not with one that is so far
+// ahead that nodes refuse its fences: ours would be refused, too.
+func TestProposalsKeepUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var p proposals
+		first := p.next()
+		failIf(t, p.next() != first+1, "two proposals of one instant are the same")
+		p.saw(first)
+		if got := p.next(); got != first+2 {
+			t.Errorf("after a smaller fence: %d, want %d", got, first+2)
+		}
+		limit := p.limit()
+		p.saw(limit + 1)
+		if got := p.next(); got != first+3 {
+			t.Errorf("after a fence above the limit: %d, want %d", got, first+3)
+		}
+		p.saw(limit)
+		if got := p.next(); got != limit+1 {
+			t.Errorf("after the limit: %d, want %d", got, limit+1)
+		}
+	})
 }

@@ -9,9 +9,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/contend"
 	"github.com/hasplock/hasp/memdriver"
+	"github.com/hasplock/hasp/quorum"
 )
 
 // freeFor is how long a key may be free beside a waiter, whatever one node does.
@@ -42,9 +44,7 @@ func TestOldNodeIsHeardWhileTheSubscriptionMoves(t *testing.T) {
 		defer d.Close()
 		r := ask("k")
 		hints, err := contend.Watch(t.Context(), d, r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		need(t, err)
 		r.Queue = true
 		mustTry(t, d, r)
 		hear := func() bool {
@@ -62,17 +62,11 @@ func TestOldNodeIsHeardWhileTheSubscriptionMoves(t *testing.T) {
 		ts[0].hook(func() { ts[0].try = nil })
 		time.Sleep(100 * time.Millisecond) // the queue goes to the second node, and is back
 		hear()
-		if err := contend.Release(t.Context(), holder, held); err != nil {
-			t.Fatal(err)
-		}
-		if !hear() {
-			t.Error("the node that hands on the key is not heard")
-		}
+		need(t, contend.Release(t.Context(), holder, held))
+		failIf(t, !hear(), "the node that hands on the key is not heard")
 		close(arrive)
 		time.Sleep(100 * time.Millisecond)
-		if !mustTry(t, d, r).Granted {
-			t.Error("the key was handed over, and is not granted")
-		}
+		failIf(t, !mustTry(t, d, r).Granted, "the key was handed over, and is not granted")
 	})
 }
 
@@ -88,9 +82,7 @@ func TestReleasedIsNotHeld(t *testing.T) {
 		if res := mustTry(t, d, r); !res.Granted {
 			t.Errorf("nobody has the key, and it is refused: %+v", res)
 		}
-		if err := contend.Release(t.Context(), d, r); err != nil {
-			t.Fatal(err)
-		}
+		need(t, contend.Release(t.Context(), d, r))
 		if res := mustTry(t, d, r); res.Granted || res.Why != driver.Released {
 			t.Errorf("an owner that was released: %+v", res)
 		}
@@ -117,9 +109,7 @@ func TestOwnerThatListensIsNotGone(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		links[2].cont()
 		time.Sleep(time.Second)
-		if res := mustTry(t, stores[2], r); res.Why == driver.Released {
-			t.Error("an owner that listens is remembered as released")
-		}
+		failIf(t, mustTry(t, stores[2], r).Why == driver.Released, "an owner that listens is remembered as released")
 		cancel()
 		time.Sleep(10 * time.Second)
 		if res := mustTry(t, stores[2], r); res.Why != driver.Released {
@@ -144,42 +134,170 @@ func TestWaiterLooksAfterTheLine(t *testing.T) {
 		},
 		"the place is lost": func(t *testing.T, node *memdriver.Store, _ ...*link) {
 			info, err := node.Inspect(t.Context(), "k")
-			if err != nil || len(info.Queue) != 1 {
-				t.Fatalf("%+v, %v", info, err)
-			}
+			stopIf(t, err != nil || len(info.Queue) != 1, "%+v, %v", info, err)
 			at := contend.Owner{Key: "k", Owner: info.Queue[0].Owner, Label: info.Queue[0].Label, Settled: true}
-			if err := contend.Release(t.Context(), node, at); err != nil {
-				t.Fatal(err)
-			}
+			need(t, contend.Release(t.Context(), node, at))
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				stores := voting(t, 5, memdriver.NodeOptions{})
-				holder, hlinks := client(t, stores)
-				waiter, links := client(t, stores)
-				held := mustLock(t, holder, "k")
-				got := make(chan time.Time, 1)
-				go func() {
-					lease, err := waiter.Mutex("k", nil).Lock(t.Context())
-					got <- time.Now()
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					_ = lease.Release()
-				}()
-				time.Sleep(10 * time.Second)
-				happens(t, stores[0], links[0], hlinks[0])
-				begun := time.Now()
-				if err := held.Release(); err != nil {
-					t.Fatal(err)
+		bubbled(t, name, func(t *testing.T) {
+			stores := voting(t, 5, memdriver.NodeOptions{})
+			holder, hlinks := client(t, stores)
+			waiter, links := client(t, stores)
+			held := mustLock(t, holder, "k")
+			got := make(chan time.Time, 1)
+			go func() {
+				lease, err := waiter.Mutex("k", nil).Lock(t.Context())
+				got <- time.Now()
+				if err != nil {
+					t.Error(err)
+					return
 				}
-				if free := (<-got).Sub(begun); free > freeFor {
-					t.Errorf("the key was free for %v", free)
-				}
-				time.Sleep(10 * time.Second)
-			})
+				_ = lease.Release()
+			}()
+			time.Sleep(10 * time.Second)
+			happens(t, stores[0], links[0], hlinks[0])
+			begun := time.Now()
+			need(t, held.Release())
+			if free := (<-got).Sub(begun); free > freeFor {
+				t.Errorf("the key was free for %v", free)
+			}
+			time.Sleep(10 * time.Second)
 		})
+	}
+}
+
+// asker asks as often as it is told to, until it has the key.
+type asker struct {
+	d    *quorum.Driver
+	r    contend.Owner
+	due  time.Time
+	gone bool
+}
+
+func (a *asker) asks(t *testing.T) (granted bool) {
+	t.Helper()
+	if a.gone || time.Now().Before(a.due) {
+		return false
+	}
+	res := mustTry(t, a.d, a.r)
+	a.due = time.Now().Add(res.RetryIn)
+	if res.RetryIn == 0 { // it would be told
+		a.due = time.Now().Add(300 * time.Millisecond)
+	}
+	return res.Granted
+}
+
+// A writer that has the queue node's vote, and waits for readers that were there before
+// it, is heeded by those that come later for as long as it asks.
+func TestReadersHeedAWaitingWriter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stores := voting(t, 5, memdriver.NodeOptions{})
+		first, ts := taps(t, stores)
+		mustTry(t, first, ask("warm"))
+		ts[0].hook(func() { // the queue node does not hear of this reader
+			ts[0].try = func(ctx context.Context, _ driver.VoteRequest) error { <-ctx.Done(); return ctx.Err() }
+		})
+		before := ask("k")
+		before.Mode = driver.Shared
+		if res := mustTry(t, first, before); !res.Granted {
+			t.Fatalf("refused: %+v", res)
+		}
+		wd, _ := taps(t, stores)
+		rd, _ := taps(t, stores)
+		mustTry(t, wd, ask("warm2"))
+		mustTry(t, rd, ask("warm3"))
+		writer, reader := &asker{d: wd, r: ask("k")}, &asker{d: rd, r: ask("k")}
+		writer.r.Queue, reader.r.Queue, reader.r.Mode = true, true, driver.Shared
+
+		for begun := time.Now(); time.Since(begun) < 5*time.Second; time.Sleep(time.Millisecond) {
+			stopIf(t, writer.asks(t), "the writer has the key beside a reader")
+			stopIf(t, reader.asks(t), "a reader passed the writer that waits, after %v", time.Since(begun))
+		}
+		need(t, contend.Release(t.Context(), first, before))
+		for begun := time.Now(); !writer.asks(t); time.Sleep(time.Millisecond) {
+			stopIf(t, reader.asks(t) || time.Since(begun) > time.Second, "the writer does not come next")
+		}
+	})
+}
+
+// One that no longer asks is heeded for half a second.
+func TestReadersHeedNoDeadWriter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stores := voting(t, 5, memdriver.NodeOptions{})
+		rd, _ := taps(t, stores)
+		mustTry(t, rd, ask("warm"))
+		stores[0].Hold("k", nodeMaxTTL, driver.Label{})
+		reader := &asker{d: rd, r: ask("k")}
+		reader.r.Queue, reader.r.Mode = true, driver.Shared
+		begun := time.Now()
+		for ; !reader.asks(t); time.Sleep(time.Millisecond) {
+			stopIf(t, time.Since(begun) > time.Second, "a reader waits for a writer that is gone")
+		}
+	})
+}
+
+// A reader in the queue is told that the holder shares the key now, where only the queue node
+// does not know of it.
+func TestReaderHearsOfAConversion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stores := voting(t, 3, memdriver.NodeOptions{})
+		hd, ts := taps(t, stores)
+		rd, _ := taps(t, stores)
+		mustTry(t, rd, ask("warm"))
+		writer, reader := ask("k"), &asker{d: rd, r: ask("k")}
+		mustTry(t, hd, writer)
+		synctest.Wait() // the third node has voted, too: it is to convert what it has
+		reader.r.Queue, reader.r.Mode = true, driver.Shared
+		hints, err := contend.Watch(t.Context(), rd, reader.r)
+		need(t, err)
+		stopIf(t, reader.asks(t), "a reader beside a writer")
+		ts[0].hook(func() {
+			ts[0].try = func(ctx context.Context, _ driver.VoteRequest) error { <-ctx.Done(); return ctx.Err() }
+		})
+		writer.Mode, writer.Convert = driver.Shared, true
+		if res := mustTry(t, hd, writer); !res.Granted {
+			t.Fatalf("not converted: %+v", res)
+		}
+		for begun := time.Now(); !reader.asks(t); {
+			select {
+			case <-hints:
+				reader.due = time.Now()
+			case <-time.After(time.Until(reader.due)):
+			}
+			stopIf(t, time.Since(begun) > time.Second, "a reader waits beside one that reads")
+		}
+	})
+}
+
+// A node whose fences are far from the others' keeps no waiter from the key, also when the queue is there.
+func TestWaiterBesideANodeOutOfStep(t *testing.T) {
+	for _, ahead := range []time.Duration{time.Hour, -time.Hour} {
+		for i := range 6 {
+			odd, comesBack := i%3, i >= 3
+			synctest.Test(t, func(t *testing.T) {
+				stores := newStores(t, 3)
+				off := ahead
+				stores[odd] = memdriver.NewNode(memdriver.NodeOptions{MaxTTL: nodeMaxTTL, Now: func() time.Time { return time.Now().Add(off) }})
+				admit(t, stores[odd])
+				if comesBack {
+					off = 0 // its fences stay
+				}
+				a, _ := client(t, stores)
+				b, _ := client(t, stores)
+				for range 3 {
+					held := mustLock(t, a, "k")
+					got := make(chan *hasp.Lease)
+					go func() { got <- mustLock(t, b, "k") }()
+					time.Sleep(5 * time.Second)
+					begun := time.Now()
+					check(t, held.Release())
+					lease := <-got
+					if took := time.Since(begun); took > time.Second {
+						t.Errorf("node %d ahead by %v: the waiter has the key %v after its release", odd, ahead, took)
+					}
+					check(t, lease.Release())
+				}
+			})
+		}
 	}
 }

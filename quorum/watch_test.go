@@ -8,11 +8,13 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 )
 
 // listened counts the subscriptions at each node that were begun, and that are open.
@@ -78,9 +80,7 @@ func listens(t *testing.T) (*Driver, *listened, <-chan struct{}) {
 	granted(t, d, asks("k"))
 	synctest.Wait()
 	hints, err := d.Watch(t.Context(), asks("k").Claim())
-	if err != nil {
-		t.Fatal(err)
-	}
+	need(t, err)
 	l.want(t, "at first", [3]int{1}, [3]int{1})
 	return d, l, hints
 }
@@ -102,9 +102,7 @@ func TestWatchIsToldOfAMajority(t *testing.T) {
 		turn := func(i int, out error, told bool) {
 			t.Helper()
 			d.nodes[i].setOut(out)
-			if hinted(hints) != told {
-				t.Errorf("node %d is out: %v; told: %v", i, out, !told)
-			}
+			failIf(t, hinted(hints) != told, "node %d is out: %v; told: %v", i, out, !told)
 		}
 		turn(2, errSilent, false)
 		turn(2, nil, false) // there was a majority all the time
@@ -124,14 +122,10 @@ func TestWatchFollowsTheQueue(t *testing.T) {
 		l.set(func() { l.confirms[1] = confirmed })
 		queueAt(d, 1)
 		l.want(t, "on its way", [3]int{1, 1}, [3]int{1})
-		if hinted(hints) {
-			t.Error("told before it is heard there")
-		}
+		failIf(t, hinted(hints), "told before it is heard there")
 		close(confirmed)
 		l.want(t, "there", [3]int{1, 1}, [3]int{0, 1})
-		if !hinted(hints) {
-			t.Error("not told that it is heard there")
-		}
+		failIf(t, !hinted(hints), "not told that it is heard there")
 		if time.Sleep(10 * time.Second); hinted(hints) {
 			t.Error("told without a reason")
 		}
@@ -149,14 +143,10 @@ func TestQueueComesBackToAWatch(t *testing.T) {
 		l.want(t, "on its way", [3]int{1, 1}, [3]int{1})
 		queueAt(d, 0)
 		l.want(t, "back", [3]int{1, 1}, [3]int{1})
-		if !hinted(hints) {
-			t.Error("not told that the queue is back, where its place may be gone")
-		}
+		failIf(t, !hinted(hints), "not told that the queue is back, where its place may be gone")
 		close(confirmed)
 		l.want(t, "confirmed, and nobody wants it", [3]int{1, 1}, [3]int{1})
-		if !d.nodes[1].serving() {
-			t.Error("the node that was left is taken for silent")
-		}
+		failIf(t, !d.nodes[1].serving(), "the node that was left is taken for silent")
 		queueAt(d, 1)
 		l.want(t, "there once more", [3]int{1, 2}, [3]int{0, 1})
 	})
@@ -196,9 +186,7 @@ func TestQueueMovesTwiceAtOnce(t *testing.T) {
 		hinted(hints)
 		thereAndBack(d)
 		l.want(t, "on its way there already", [3]int{1, 1}, [3]int{1})
-		if hinted(hints) {
-			t.Error("told without a reason")
-		}
+		failIf(t, hinted(hints), "told without a reason")
 		close(confirmed)
 		l.want(t, "there", [3]int{1, 1}, [3]int{0, 1})
 	})
@@ -291,9 +279,7 @@ func TestWatchWithoutAQueueNode(t *testing.T) {
 			s.watch = l.at(i)
 			d.nodes[i].setOut(errGone)
 		}
-		if d.queue.Load() != nil {
-			t.Fatal("there is one")
-		}
+		stopIf(t, d.queue.Load() != nil, "there is one")
 		if _, err := d.Watch(t.Context(), asks("k").Claim()); err != nil {
 			t.Fatal(err)
 		}
@@ -338,6 +324,133 @@ func TestWatchOfACallerWhoIsGone(t *testing.T) {
 		defer d.mu.Unlock()
 		if n := len(d.waiters["k"]); n != 0 {
 			t.Errorf("%d watches stay", n)
+		}
+	})
+}
+
+// renews is a node of which a test decides when it renews.
+type renews struct {
+	driver.Node
+	calls  atomic.Int64
+	before func()
+}
+
+func (n *renews) Renew(ctx context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal)) {
+	n.calls.Add(1)
+	if n.before != nil {
+		n.before()
+	}
+	n.Node.Renew(context.WithoutCancel(ctx), rs, done)
+}
+
+// watched puts a renews in front of each node.
+func watched(d *Driver) []*renews {
+	var all []*renews
+	for _, n := range d.nodes {
+		r := &renews{Node: n.drv}
+		n.drv = r
+		all = append(all, r)
+	}
+	return all
+}
+
+// With a context that has ended nothing is asked, and nothing is claimed.
+func TestRenewAfterTheContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, nodes := spies(t, 3)
+		held, none := asks("k"), asks("none")
+		granted(t, d, held)
+		for _, n := range nodes[1:] { // so that a waiter has the vote of the queue node only
+			n.Hold("gate", ruleTTL, driver.Label{})
+		}
+		gate, place := asks("gate"), asks("k")
+		gate.Queue, place.Queue = true, true
+		refused(t, d, gate)
+		refused(t, d, place)
+		synctest.Wait()
+		all := watched(d)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		rs := []contend.Owner{held, none, gate, place}
+		told := 0
+		var mu sync.Mutex
+		contend.Renew(ctx, d, rs, func(i int, r driver.Renewal) {
+			mu.Lock()
+			defer mu.Unlock()
+			told++
+			failIf(t, !errors.Is(r.Err, context.Canceled), "request %d: %v, want that the context has ended", i, r.Err)
+		})
+		synctest.Wait()
+		failIf(t, told != len(rs), "%d of %d outcomes", told, len(rs))
+		for i, n := range all {
+			failIf(t, n.calls.Load() != 0, "node %d was asked %d times", i, n.calls.Load())
+		}
+	})
+}
+
+// What is not decided when the context ends is not known, whatever the answers
+// that came, and that come later.
+func TestRenewWhileTheContextEnds(t *testing.T) {
+	for name, answers := range map[string]int{"a majority, and not the queue node": 2, "one node": 1} {
+		bubbled(t, name, func(t *testing.T) {
+			d, _ := spies(t, 3)
+			held, none := asks("k"), asks("none")
+			granted(t, d, held)
+			synctest.Wait()
+			ctx, cancel := context.WithCancel(t.Context())
+			goOn := make(chan struct{})
+			for _, n := range watched(d)[:3-answers] {
+				n.before = func() { <-goOn }
+			}
+			go func() {
+				synctest.Wait() // the others have answered
+				cancel()
+			}()
+			var returned atomic.Bool
+			told := map[int]error{}
+			var mu sync.Mutex
+			contend.Renew(ctx, d, []contend.Owner{held, none}, func(i int, r driver.Renewal) {
+				mu.Lock()
+				defer mu.Unlock()
+				failIf(t, returned.Load(), "an outcome is told after Renew returned")
+				if _, twice := told[i]; twice {
+					t.Errorf("request %d has two outcomes", i)
+				}
+				told[i] = r.Err
+			})
+			returned.Store(true)
+			close(goOn)
+			synctest.Wait()
+			if err := told[0]; err == nil || errors.Is(err, driver.ErrNotHeld) {
+				t.Errorf("the lease: %v, want that it is not known", err)
+			}
+			if err := told[1]; err == nil || answers == 1 && errors.Is(err, driver.ErrNotHeld) {
+				t.Errorf("the owner of nothing: %v", err)
+			}
+		})
+	}
+}
+
+// Neither Try nor Release begins with a context that has ended, or an answer could
+// be there before anybody looked at the context.
+func TestNothingBeginsAfterTheContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, nodes := spies(t, 3)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		r := asks("k")
+		if res, err := contend.Try(ctx, d, r); !errors.Is(err, context.Canceled) {
+			t.Errorf("Try: %+v, %v", res, err)
+		}
+		if err := contend.Release(ctx, d, r); !errors.Is(err, context.Canceled) {
+			t.Errorf("Release: %v", err)
+		}
+		synctest.Wait()
+		for i, n := range nodes {
+			n.mu.Lock()
+			last := n.releases[len(n.releases)-1]
+			n.mu.Unlock()
+			failIf(t, len(n.asked("k")) > 0 || last.Key == "k", "node %d was asked", i)
 		}
 	})
 }

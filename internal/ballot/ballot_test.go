@@ -100,6 +100,22 @@ func seenQueue(nodes int, fence uint64, queue int) View {
 	return v
 }
 
+// failIf fails a test, which goes on, when what it saw is wrong.
+func failIf(t testing.TB, wrong bool, format string, args ...any) {
+	t.Helper()
+	if wrong {
+		t.Errorf(format, args...)
+	}
+}
+
+// stopIf ends a test when what it saw is wrong.
+func stopIf(t testing.TB, wrong bool, format string, args ...any) {
+	t.Helper()
+	if wrong {
+		t.Fatalf(format, args...)
+	}
+}
+
 func TestMajorityWins(t *testing.T) {
 	b := New(5)
 	s := b.Ask(asks(), seen(5, 10))
@@ -107,14 +123,10 @@ func TestMajorityWins(t *testing.T) {
 		t.Fatalf("%+v, want a proposal of 10 to all", s)
 	}
 	for i := range 3 {
-		if b.Decided() {
-			t.Fatalf("decided after %d votes of 5", i)
-		}
+		stopIf(t, b.Decided(), "decided after %d votes of 5", i)
 		answers(&b, s, i, grants(10))
 	}
-	if !b.Decided() {
-		t.Fatal("three votes of 5 decide")
-	}
+	stopIf(t, !b.Decided(), "three votes of 5 decide")
 	if s = b.Next(seen(5, 11)); s.Outcome != Granted || s.Result.Fence != 10 || b.Fence() != 10 || len(s.Back) != 0 {
 		t.Fatalf("%+v, want a grant with fence 10", s)
 	}
@@ -136,9 +148,7 @@ func TestMinorityIsWithdrawn(t *testing.T) {
 	if len(s.Back) != 1 || s.Back[0].Node != 0 || s.Back[0].UpTo != 10 || !s.Back[0].Settled || s.Back[0].End != driver.Unused {
 		t.Fatalf("%+v, want the vote of node 0 withdrawn up to 10", s.Back)
 	}
-	if b.Blank() {
-		t.Error("a Withdraw is under way, and the ballot counts as blank")
-	}
+	failIf(t, b.Blank(), "a Withdraw is under way, and the ballot counts as blank")
 	if s = b.Ask(asks(), seen(3, 11)); s.Raises != 1<<0 {
 		t.Error("what stands for the earlier proposal must be raised")
 	}
@@ -151,13 +161,9 @@ func TestLateNodesAreNotWaitedFor(t *testing.T) {
 	s := b.Ask(asks(), seen(3, 10))
 	answers(&b, s, 0, held)
 	b.Late(s.Round)
-	if b.Decided() {
-		t.Fatal("one answer of three decides")
-	}
+	stopIf(t, b.Decided(), "one answer of three decides")
 	answers(&b, s, 1, held)
-	if !b.Decided() {
-		t.Fatal("the third node is waited for after its time")
-	}
+	stopIf(t, !b.Decided(), "the third node is waited for after its time")
 	if s = b.Next(seen(3, 11)); s.Outcome != Refused {
 		t.Fatalf("%+v", s)
 	}
@@ -180,12 +186,8 @@ func TestAnswersOfEarlierRoundsAreNoVotes(t *testing.T) {
 	}
 	answers(&b, first, 2, grants(10))
 	answers(&b, second, 0, grants(21))
-	if b.Decided() {
-		t.Error("an old vote was counted")
-	}
-	if !b.Has(2) {
-		t.Error("an old vote is forgotten: nobody would withdraw it")
-	}
+	failIf(t, b.Decided(), "an old vote was counted")
+	failIf(t, !b.Has(2), "an old vote is forgotten: nobody would withdraw it")
 }
 
 // A refusal that was given before the grant, and read after it.
@@ -197,9 +199,7 @@ func TestAnswersOvertake(t *testing.T) {
 	second.Ask.Proposal = 12
 	answers(&b, second, 2, grants(12))
 	answers(&b, first, 2, held)
-	if !b.Has(2) {
-		t.Error("the vote is forgotten, and is not withdrawn")
-	}
+	failIf(t, !b.Has(2), "the vote is forgotten, and is not withdrawn")
 }
 
 // A vote that is being withdrawn counts only with a larger fence, and it takes one round
@@ -218,9 +218,7 @@ func TestVoteBeingWithdrawnDoesNotCount(t *testing.T) {
 	b.Silent(2, s.Round)
 	answers(&b, s, 0, grants(10))
 	answers(&b, s, 1, grants(10))
-	if b.majority() != 0 {
-		t.Error("two votes count, and one is being withdrawn")
-	}
+	failIf(t, b.majority() != 0, "two votes count, and one is being withdrawn")
 	if s = b.Next(seen(3, 11)); s.Outcome != Asking || s.Ask.Proposal <= 3e6 || s.Raises != All(3) {
 		t.Errorf("%+v, want a round for more than %d", s, int(3e6))
 	}
@@ -315,9 +313,7 @@ func TestWhatARefusalSaysOfEarlierVotes(t *testing.T) {
 				b.Sends(1)
 				b.Heard(Reply{Node: 1, Asked: driver.VoteRequest{TryRequest: asks(), Proposal: a.fence}, Answer: Answer{a.kind, a.res}})
 			}
-			if b.Has(1) != c.has {
-				t.Fatalf("the owner may have the vote: %v, want %v", b.Has(1), c.has)
-			}
+			stopIf(t, b.Has(1) != c.has, "the owner may have the vote: %v, want %v", b.Has(1), c.has)
 			if c.has {
 				if w := b.withdraw(1); w.UpTo != 10 {
 					t.Errorf("votes up to %d are withdrawn, want 10", w.UpTo)
@@ -337,9 +333,7 @@ func TestAnswersThatAreNotWaitedForDoNotCount(t *testing.T) {
 	if _, counts := b.Heard(Reply{Node: 1, Round: s.Round, Asked: s.Ask, Answer: yes(10)}); counts || b.Decided() {
 		t.Error("a node that fell silent counts in its round")
 	}
-	if !b.Has(1) {
-		t.Error("its vote is forgotten: nobody would withdraw it")
-	}
+	failIf(t, !b.Has(1), "its vote is forgotten: nobody would withdraw it")
 	b.Heard(Reply{Node: 2, Round: s.Round, Asked: s.Ask, Answer: low(20)})
 	second := b.Next(seen(3, 11))
 	if _, counts := b.Heard(Reply{Node: 1, Round: s.Round, Asked: s.Ask, Answer: low(30)}); counts {
@@ -402,13 +396,9 @@ func TestWhatKeepsABallot(t *testing.T) {
 	} {
 		b := New(3)
 		b.gone.over = true
-		if !b.Over() || !b.Blank() {
-			t.Fatal("nothing is under way")
-		}
+		stopIf(t, !b.Over() || !b.Blank(), "nothing is under way")
 		b.votes[2] = v
-		if b.Over() || b.Blank() {
-			t.Errorf("%s: over %v, blank %v", name, b.Over(), b.Blank())
-		}
+		failIf(t, b.Over() || b.Blank(), "%s: over %v, blank %v", name, b.Over(), b.Blank())
 	}
 	for name, change := range map[string]func(b *Ballot){
 		"a fence that was granted":   func(b *Ballot) { b.votes[2].fence = 10 },
@@ -428,28 +418,20 @@ func TestWhatKeepsABallot(t *testing.T) {
 // that was adopted expires like any other.
 func TestExpiry(t *testing.T) {
 	b := New(3)
-	if b.Expired(time.Hour) {
-		t.Error("a new ballot expires before its first Try")
-	}
+	failIf(t, b.Expired(time.Hour), "a new ballot expires before its first Try")
 	b.Renewing(driver.RenewRequest{Claim: asks().Claim, TTL: ttl, Fence: 7}, 0)
-	if b.Expired(2*ttl) || !b.Expired(2*ttl+1) {
-		t.Error("an adopted lease is known for two TTLs")
-	}
+	failIf(t, b.Expired(2*ttl) || !b.Expired(2*ttl+1), "an adopted lease is known for two TTLs")
 }
 
 // A ballot without anything under way is over only once its owner was released.
 func TestWhenABallotIsOver(t *testing.T) {
 	b := New(3)
-	if b.Over() {
-		t.Error("before its first Try")
-	}
+	failIf(t, b.Over(), "before its first Try")
 	b.Release(releases(false), None)
 	for i := range 3 {
 		b.Withdrawn(i, 0)
 	}
-	if !b.Over() {
-		t.Error("it stays after the release")
-	}
+	failIf(t, !b.Over(), "it stays after the release")
 }
 
 // Nothing is sent for an owner that was released: a node that hears of it after the
@@ -457,9 +439,7 @@ func TestWhenABallotIsOver(t *testing.T) {
 func TestNothingIsSentAfterARelease(t *testing.T) {
 	b := won(t)
 	b.Release(releases(true), None)
-	if b.Sends(2) {
-		t.Error("a Try goes out after the release")
-	}
+	failIf(t, b.Sends(2), "a Try goes out after the release")
 }
 
 // A ballot is a value: it can be copied and compared.
@@ -468,11 +448,43 @@ func TestBallotIsAValue(t *testing.T) {
 	s := b.Ask(asks(), seen(3, 10))
 	saved := b
 	answers(&b, s, 0, grants(10))
-	if saved == b {
-		t.Fatal("an answer changed nothing")
-	}
+	stopIf(t, saved == b, "an answer changed nothing")
 	answers(&saved, s, 0, grants(10))
-	if saved != b {
-		t.Error("the same events lead to two states")
+	failIf(t, saved != b, "the same events lead to two states")
+}
+
+// A ballot whose nodes are named otherwise is the same in everything else: what happens next
+// is the same, of other nodes.
+func TestPermuted(t *testing.T) {
+	order, back := []int{2, 0, 1}, []int{1, 2, 0} // node i is order[i], and the way back
+	begun := func() (b Ballot) {
+		b = New(3)
+		v := seenQueue(3, 10, 1)
+		v.Serving.Drop(0)
+		s := b.Ask(queues(), v)
+		answers(&b, s, 2, twin(yes(10)).Result)
+		return b
+	}
+	waiting := New(3)
+	try(&waiting, queues(), seenQueue(3, 10, 1), no, no, no)
+	twins := New(3)
+	s := twins.Ask(queues(), seenQueue(3, 10, 1))
+	answers(&twins, s, 1, twin(yes(10)).Result)
+	answers(&twins, s, 2, twin(yes(10)).Result)
+	for name, b := range map[string]Ballot{"new": New(3), "begun": begun(), "waiting": waiting, "of one server twice": twins, "with a lease": won(t)} {
+		p := b.Permuted(order)
+		failIf(t, p.Permuted(back) != b, "%s: there and back it is another", name)
+		for i, from := range order {
+			if p.Has(i) != b.Has(from) || p.round.asked.Has(i) != b.round.asked.Has(from) || p.round.waits.Has(i) != b.round.waits.Has(from) {
+				t.Errorf("%s: node %d is not node %d of before", name, i, from)
+			}
+			if (p.place.node == i) != (b.place.node == from) || (p.attempt.queue == i) != (b.attempt.queue == from) {
+				t.Errorf("%s: node %d has the queue, or node %d had it", name, i, from)
+			}
+		}
+		failIf(t, p.round.sameStore() != b.round.sameStore(), "%s: twins: %v", name, p.round.twins)
+	}
+	if p := twins.Permuted(order); p.round.twins != [2]int8{2, 0} && p.round.twins != [2]int8{0, 2} {
+		t.Errorf("nodes %v are one server, want 0 and 2", p.round.twins)
 	}
 }

@@ -67,9 +67,7 @@ func TestWhoIsToldOfAConversion(t *testing.T) {
 	}
 	var held Set
 	held.Add(0)
-	if b.Uninformed(0, held) || !b.Uninformed(1, All(3)) {
-		t.Error("node 1 lost its vote: what it has now is not known")
-	}
+	failIf(t, b.Uninformed(0, held) || !b.Uninformed(1, All(3)), "node 1 lost its vote: what it has now is not known")
 }
 
 // A vote is asked for again only for the lease that stands: for one that is over it would
@@ -140,17 +138,13 @@ func TestRenewalAfterAConversion(t *testing.T) {
 	b.Converting()
 	claim := asks().Claim
 	b.Renewing(driver.RenewRequest{Claim: claim, TTL: ttl, Fence: 10}, 0)
-	if !b.Uninformed(0, All(3)) {
-		t.Error("a renewal that was sent before takes the conversion back")
-	}
+	failIf(t, !b.Uninformed(0, All(3)), "a renewal that was sent before takes the conversion back")
 	b = New(3)
 	req := asks()
 	req.Mode = driver.Shared
 	try(&b, req, seen(3, 10), yes(10), yes(10), silent)
 	b.Renewing(driver.RenewRequest{Claim: req.Claim, TTL: ttl, Fence: 10}, 0)
-	if b.Uninformed(2, All(3)) {
-		t.Error("a reader's nodes are told of a conversion")
-	}
+	failIf(t, b.Uninformed(2, All(3)), "a reader's nodes are told of a conversion")
 }
 
 // What a node is asked that lost its vote, or missed a conversion: the fence of the lease,

@@ -85,9 +85,7 @@ func TestHowLongTheQueueNodeAloneIsHeeded(t *testing.T) {
 					t.Fatalf("granted by Try %d: %+v", i, got)
 				}
 			}
-			if got.Outcome != c.want {
-				t.Errorf("%+v, want outcome %v", got, c.want)
-			}
+			failIf(t, got.Outcome != c.want, "%+v, want outcome %v", got, c.want)
 		})
 	}
 }

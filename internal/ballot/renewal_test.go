@@ -63,13 +63,9 @@ func TestRenewalOfALostLease(t *testing.T) {
 func TestAdoptedLease(t *testing.T) {
 	b := New(3)
 	b.Renewing(driver.RenewRequest{Claim: asks().Claim, TTL: ttl, Fence: 7}, 0)
-	if b.Fence() != 7 || b.Blank() {
-		t.Fatalf("fence %d", b.Fence())
-	}
+	stopIf(t, b.Fence() != 7 || b.Blank(), "fence %d", b.Fence())
 	req, ok := b.Restore(2, driver.VoteRequest{TryRequest: asks(), Proposal: 7, Restore: true})
-	if !ok || req.Proposal != 7 {
-		t.Errorf("%+v, %v", req, ok)
-	}
+	failIf(t, !ok || req.Proposal != 7, "%+v, %v", req, ok)
 	r := b.Release(releases(true), None)
 	for i := range 3 {
 		if !r.Tells(i) && !r.Late(i) || r.Request(i).UpTo != 0 {

@@ -196,9 +196,7 @@ func TestWhoWaitsToHearOfAnAbandonedKey(t *testing.T) {
 		s := b.Ask(req, seen(3, 10))
 		answers(&b, s, 0, abandoned)
 		answers(&b, s, 1, grants(10))
-		if b.Decided() == waits {
-			t.Errorf("mode %v: decided %v without the third", mode, b.Decided())
-		}
+		failIf(t, b.Decided() == waits, "mode %v: decided %v without the third", mode, b.Decided())
 		if answers(&b, s, 2, grants(10)); !b.Decided() {
 			t.Errorf("mode %v: all answered, and nothing is decided", mode)
 		}
@@ -210,17 +208,11 @@ func TestWhoWaitsToHearOfAnAbandonedKey(t *testing.T) {
 func TestSilenceCountsInItsRound(t *testing.T) {
 	b := New(3)
 	first := b.Ask(asks(), seen(3, 10))
-	if !b.Silent(2, first.Round) || b.Silent(2, first.Round) {
-		t.Error("it counts the first time, and not the second")
-	}
+	failIf(t, !b.Silent(2, first.Round) || b.Silent(2, first.Round), "it counts the first time, and not the second")
 	second := after(&b, first, seen(3, 11), yes(10), low(20))
-	if b.Silent(2, first.Round) {
-		t.Error("the silence of an earlier round counts")
-	}
+	failIf(t, b.Silent(2, first.Round), "the silence of an earlier round counts")
 	answers(&b, second, 0, grants(21))
-	if b.Decided() {
-		t.Fatal("node 2 is not waited for")
-	}
+	stopIf(t, b.Decided(), "node 2 is not waited for")
 	if answers(&b, second, 2, grants(21)); b.Next(seen(3, 12)).Outcome != Granted {
 		t.Error("node 2 has no vote in the second round")
 	}
@@ -248,9 +240,7 @@ func TestFirstRoundMeetsAll(t *testing.T) {
 	b, v := New(3), seenQueue(3, 10, 0)
 	v.Met = false
 	s := b.Ask(queues(), v)
-	if !b.Introduces() || s.Ask.Queue {
-		t.Fatalf("%+v, want a round that meets the nodes", s)
-	}
+	stopIf(t, !b.Introduces() || s.Ask.Queue, "%+v, want a round that meets the nodes", s)
 	answers(&b, s, 1, grants(10))
 	if answers(&b, s, 2, grants(10)); b.Decided() {
 		t.Error("decided before all were met: two may be one server")
