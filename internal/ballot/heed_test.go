@@ -202,13 +202,3 @@ func TestHeedGoesOnWhileANodeIsSilent(t *testing.T) {
 		t.Errorf("%+v, want it again in %v", s, heedTime-v.Now)
 	}
 }
-
-// Who reads, where nobody has the queue, heeds nobody.
-func TestReaderWithoutAQueueNode(t *testing.T) {
-	b := New(3)
-	req := asks()
-	req.Mode = driver.Shared
-	if s := try(&b, req, seen(3, 10), no, no, no); s.Outcome != Refused {
-		t.Errorf("%+v, want a refusal", s)
-	}
-}

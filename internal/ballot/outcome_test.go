@@ -193,11 +193,3 @@ func TestWhatTheNodesSaid(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 }
-
-// What comes with an error is no vote.
-func TestErrorIsNoVote(t *testing.T) {
-	b := New(3)
-	if s := try(&b, asks(), seen(3, 10), yes(10), Answer{Unknown, grants(10)}, Answer{HeldBack, grants(10)}); s.Outcome != TooFew {
-		t.Errorf("%+v, want an error", s)
-	}
-}

@@ -75,16 +75,36 @@ func TestProposalOfTheNextRound(t *testing.T) {
 	}
 }
 
-// Without a majority that would grant it there is no second round: it could only take
-// votes from others.
-func TestNoSecondRoundWithoutAMajority(t *testing.T) {
-	b := New(3)
-	if s := try(&b, asks(), seen(3, 10), yes(10), no, no); s.Outcome != Refused {
-		t.Errorf("%+v, want a refusal", s)
+// What one round comes to; the name of each case is its rule.
+func TestWhatARoundComesTo(t *testing.T) {
+	named := func(node string) Answer {
+		a := yes(10)
+		a.Result.Node = node
+		return a
 	}
-	b = New(3) // the queue node has others first, whatever the fence is
-	if s := try(&b, queues(), seenQueue(3, 10, 0), no, yes(10), low(20)); s.Outcome != Refused {
-		t.Errorf("%+v, want a refusal", s)
+	free, queue, far, reads := seen(3, 10), seenQueue(3, 10, 0), seen(3, 1000), asks()
+	far.Limit, reads.Mode = 2000, driver.Shared
+	for rule, c := range map[string]struct {
+		req  driver.TryRequest
+		v    View
+		said [3]Answer
+		want Outcome
+		next uint64 // what the second round proposes
+	}{
+		"others have the votes: a second round could only take them":         {asks(), free, [3]Answer{yes(10), no, no}, Refused, 0},
+		"the queue node has others first, whatever the fence is":             {queues(), queue, [3]Answer{no, yes(10), low(20)}, Refused, 0},
+		"with the queue node's vote: all who asked give back what they have": {queues(), queue, [3]Answer{yes(10), no, no}, Pausing, 0},
+		"with the queue node's vote: nobody has the others":                  {queues(), queue, [3]Answer{yes(10), silent, silent}, TooFew, 0},
+		"its turn, for a larger fence: others are about to give back":        {queues(), queue, [3]Answer{low(20), no, no}, Asking, 21},
+		"stores with names of their own are no twins":                        {asks(), free, [3]Answer{named("a"), named("b"), named("c")}, Granted, 0},
+		"a node that has an earlier fence of ours is not far behind":         {asks(), far, [3]Answer{yes(900), low(1200), low(5000)}, Asking, 1201},
+		"what comes with an error is no vote":                                {asks(), free, [3]Answer{yes(10), {Unknown, grants(10)}, {HeldBack, grants(10)}}, TooFew, 0},
+		"a reader, where nobody has the queue, heeds nobody":                 {reads, free, [3]Answer{no, no, no}, Refused, 0},
+	} {
+		b := New(3)
+		if s := try(&b, c.req, c.v, c.said[:]...); s.Outcome != c.want || c.next > 0 && s.Ask.Proposal != c.next {
+			t.Errorf("%s: %+v, want outcome %v, and a round for %d", rule, s, c.want, c.next)
+		}
 	}
 }
 
@@ -292,32 +312,6 @@ func TestWhoReservesTheQueueNodesVote(t *testing.T) {
 	}
 }
 
-// Whose vote the queue node gave, while others have others', goes on after a pause: those who
-// asked at the same time give back what they have.
-func TestSplitVotesPause(t *testing.T) {
-	b := New(3)
-	if s := try(&b, queues(), seenQueue(3, 10, 0), yes(10), no, no); s.Outcome != Pausing {
-		t.Errorf("%+v, want a pause", s)
-	}
-	b = New(3)
-	if s := try(&b, queues(), seenQueue(3, 10, 0), yes(10), silent, silent); s.Outcome != TooFew {
-		t.Errorf("%+v, want an error: nobody has the other votes", s)
-	}
-}
-
-// Three stores with names of their own are no twins.
-func TestNodesWithNames(t *testing.T) {
-	var said [3]Answer
-	for i, name := range []string{"a", "b", "c"} {
-		said[i] = yes(10)
-		said[i].Result.Node = name
-	}
-	b := New(3)
-	if s := try(&b, asks(), seen(3, 10), said[0], said[1], said[2]); s.Outcome != Granted {
-		t.Errorf("%+v, want a grant", s)
-	}
-}
-
 // One node that is far behind is enough for the next proposal to be a small one.
 func TestOneNodeIsFarBehind(t *testing.T) {
 	b := New(3)
@@ -343,23 +337,5 @@ func TestWhoIsWaitedFor(t *testing.T) {
 		if answers(&b, s, 2, grants(10)); b.Decided() != c.decided {
 			t.Errorf("%s: decided %v", name, b.Decided())
 		}
-	}
-}
-
-// Whose turn it is at the queue node, for a larger fence, asks for that, also when others have
-// the rest: they are about to give it back.
-func TestTurnForALargerFence(t *testing.T) {
-	b := New(3)
-	if s := try(&b, queues(), seenQueue(3, 10, 0), low(20), no, no); s.Outcome != Asking || s.Ask.Proposal != 21 {
-		t.Errorf("%+v, want a round for 21", s)
-	}
-}
-
-// A node that has an earlier fence of ours is not far behind.
-func TestEarlierFenceIsNotFarBehind(t *testing.T) {
-	b, v := New(3), seen(3, 1000)
-	v.Limit = 2000
-	if s := try(&b, asks(), v, yes(900), low(1200), low(5000)); s.Outcome != Asking || s.Ask.Proposal != 1201 {
-		t.Errorf("%+v, want a round for 1201", s)
 	}
 }
