@@ -146,7 +146,9 @@ func TestNothingStaysOfWhatWasKept(t *testing.T) {
 func TestWantedAtTheWrongMoment(t *testing.T) {
 	for _, wanted := range []bool{false, true} { // a turn that one of its cohort may have, who has left since
 		synctest.Test(t, func(t *testing.T) {
-			c := innerClient(t, memdriver.New(), nil)
+			store := memdriver.New()
+			c := innerClient(t, store, nil)
+			store.SetUnreachable(true) // it never heard of the hold, and would end it where it is asked to tell of waiters
 			o := &LockOptions{Cohort: time.Hour, Keep: time.Hour}
 			co := &cohort{all: &c.cohorts, id: cohortID{"k", *o}}
 			h := passingHold(c)
