@@ -34,33 +34,47 @@ type link struct {
 	sent    atomic.Int64  // requests that were handed to it
 	inside  atomic.Int64  // of these, how many it has
 	most    atomic.Int64  // and at most had
+
+	// What comes before such a request; its error is the answer.
+	try     func(context.Context, driver.VoteRequest) error
+	release func(context.Context, driver.WithdrawRequest) error
+	renew   func(context.Context, []driver.RenewRequest) error
 }
 
-func (l *link) stop() {
+// watchHook comes before each Watch of every link; its error is the answer.
+var watchHook func(ctx context.Context, l *link) error
+
+func (l *link) set(f func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.stopped = make(chan struct{})
+	f()
 }
 
-func (l *link) cont() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	close(l.stopped)
-	l.stopped = nil
-}
+func (l *link) stop() { l.set(func() { l.stopped = make(chan struct{}) }) }
+
+func (l *link) cont() { l.set(func() { close(l.stopped); l.stopped = nil }) }
 
 // fail makes every request fail, or none any more.
-func (l *link) fail(err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.away = err
-}
+func (l *link) fail(err error) { l.set(func() { l.away = err }) }
 
 // delay makes every request take so long.
-func (l *link) delay(d time.Duration) {
+func (l *link) delay(d time.Duration) { l.set(func() { l.takes = d }) }
+
+func (l *link) onTry(f func(context.Context, driver.VoteRequest) error) { l.set(func() { l.try = f }) }
+
+func (l *link) onRelease(f func(context.Context, driver.WithdrawRequest) error) {
+	l.set(func() { l.release = f })
+}
+
+// before carries out what a test has come before a request.
+func before[R any](ctx context.Context, l *link, hook *func(context.Context, R) error, r R) error {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.takes = d
+	f := *hook
+	l.mu.Unlock()
+	if f == nil {
+		return nil
+	}
+	return f(ctx, r)
 }
 
 // through carries out f, now or when the link goes on.
@@ -102,15 +116,24 @@ func through[T any](ctx context.Context, l *link, f func(ctx context.Context) (T
 }
 
 func (l *link) Vote(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+	if err := before(ctx, l, &l.try, r); err != nil {
+		return driver.Result{}, err
+	}
 	return through(ctx, l, func(ctx context.Context) (driver.Result, error) { return l.Store.Vote(ctx, r) })
 }
 
 func (l *link) Withdraw(ctx context.Context, r driver.WithdrawRequest) error {
+	if err := before(ctx, l, &l.release, r); err != nil {
+		return err
+	}
 	_, err := through(ctx, l, func(ctx context.Context) (struct{}, error) { return struct{}{}, l.Store.Withdraw(ctx, r) })
 	return err
 }
 
 func (l *link) Renew(ctx context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal)) {
+	if before(ctx, l, &l.renew, rs) != nil {
+		return
+	}
 	answers, err := through(ctx, l, func(ctx context.Context) ([]driver.Renewal, error) {
 		out := make([]driver.Renewal, len(rs))
 		l.Store.Renew(ctx, rs, func(i int, r driver.Renewal) { out[i] = r })
@@ -123,6 +146,15 @@ func (l *link) Renew(ctx context.Context, rs []driver.RenewRequest, done func(in
 			done(i, answers[i])
 		}
 	}
+}
+
+func (l *link) Watch(ctx context.Context, r driver.Claim) (<-chan struct{}, error) {
+	if watchHook != nil {
+		if err := watchHook(ctx, l); err != nil {
+			return nil, err
+		}
+	}
+	return l.Store.Watch(ctx, r)
 }
 
 func (l *link) Record(ctx context.Context) (driver.Record, error) {
@@ -171,7 +203,9 @@ func connect(t testing.TB, stores []*memdriver.Store) (*quorum.Driver, []*link) 
 		links[i] = &link{Store: s}
 		nodes[i] = links[i]
 	}
-	return quorum.New(nodes, nil), links
+	d := quorum.New(nodes, nil)
+	t.Cleanup(func() { _ = d.Close() })
+	return d, links
 }
 
 // client returns a client over stores, and its links.

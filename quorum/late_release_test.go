@@ -30,8 +30,8 @@ func TestReleaseComesAfterTheNextGrant(t *testing.T) {
 	} {
 		bubbled(t, name, func(t *testing.T) {
 			stores := voting(t, 3, memdriver.NodeOptions{Now: func() time.Time { return time.Now().Add(-10 * time.Second) }})
-			other, _ := taps(t, stores)
-			d, ts := taps(t, stores)
+			other, _ := connect(t, stores)
+			d, ts := connect(t, stores)
 			for _, x := range []driver.Driver{other, d} {
 				warm := ask("warm")
 				mustTry(t, x, warm)
@@ -41,17 +41,15 @@ func TestReleaseComesAfterTheNextGrant(t *testing.T) {
 			time.Sleep(time.Millisecond)
 			stores[0].Hold("other", nodeMaxTTL, driver.Label{})() // its fences are the largest
 			var late driver.WithdrawRequest
-			ts[0].hook(func() {
-				ts[0].release = func(ctx context.Context, r driver.WithdrawRequest) error {
-					if late.Owner != "" {
-						return nil
-					}
-					if late = r; between.answered {
-						return nil
-					}
-					<-ctx.Done()
-					return ctx.Err()
+			ts[0].onRelease(func(ctx context.Context, r driver.WithdrawRequest) error {
+				if late.Owner != "" {
+					return nil
 				}
+				if late = r; between.answered {
+					return nil
+				}
+				<-ctx.Done()
+				return ctx.Err()
 			})
 			x := ask("k")
 			x.Mode = driver.Shared
@@ -105,14 +103,12 @@ func TestSecondCopyOfATry(t *testing.T) {
 	} {
 		bubbled(t, name, func(t *testing.T) {
 			stores := voting(t, 3, memdriver.NodeOptions{})
-			d, ts := taps(t, stores)
+			d, ts := connect(t, stores)
 			mustTry(t, d, ask("warm"))
 			synctest.Wait()
 			sent := make([]driver.VoteRequest, len(ts))
 			for i := range ts {
-				ts[i].hook(func() {
-					ts[i].try = func(_ context.Context, r driver.VoteRequest) error { sent[i] = r; return nil }
-				})
+				ts[i].onTry(func(_ context.Context, r driver.VoteRequest) error { sent[i] = r; return nil })
 			}
 			r := ask("k")
 			r.Mode, r.Settled = tc.mode, true
@@ -141,18 +137,16 @@ func TestFirstTryOfAFastClientIsLost(t *testing.T) {
 	for name, carried := range map[string]bool{"the request": false, "the answer": true} {
 		bubbled(t, name, func(t *testing.T) {
 			stores := voting(t, 3, memdriver.NodeOptions{Now: func() time.Time { return time.Now().Add(-10 * time.Second) }})
-			d, ts := taps(t, stores)
+			d, ts := connect(t, stores)
 			mustTry(t, d, ask("warm"))
 			synctest.Wait()
 			for i, s := range ts {
-				s.hook(func() {
-					s.try = func(ctx context.Context, r driver.VoteRequest) error {
-						if carried {
-							_, _ = stores[i].Vote(ctx, r)
-						}
-						<-ctx.Done()
-						return ctx.Err()
+				s.onTry(func(ctx context.Context, r driver.VoteRequest) error {
+					if carried {
+						_, _ = stores[i].Vote(ctx, r)
 					}
+					<-ctx.Done()
+					return ctx.Err()
 				})
 			}
 			x := ask("k")
@@ -160,7 +154,7 @@ func TestFirstTryOfAFastClientIsLost(t *testing.T) {
 				t.Fatalf("no node answers: %+v", res)
 			}
 			for _, s := range ts {
-				s.hook(func() { s.try = nil })
+				s.onTry(nil)
 			}
 			free := stores[1].Hold("k", nodeMaxTTL, driver.Label{})
 			stores[2].Hold("k", nodeMaxTTL, driver.Label{})
@@ -182,7 +176,7 @@ func TestFirstTryOfAFastClientIsLost(t *testing.T) {
 func TestLateAnswerProlongsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stores := voting(t, 3, memdriver.NodeOptions{})
-		d, ts := taps(t, stores)
+		d, ts := connect(t, stores)
 		mustTry(t, d, ask("warm"))
 		synctest.Wait()
 		stores[0].Hold("k", nodeMaxTTL, driver.Label{})
@@ -193,11 +187,9 @@ func TestLateAnswerProlongsNothing(t *testing.T) {
 			t.Fatalf("the queue node was not heeded: %+v", res)
 		}
 		time.Sleep(200 * time.Millisecond)
-		ts[1].hook(func() {
-			ts[1].try = func(ctx context.Context, _ driver.VoteRequest) error { <-ctx.Done(); return ctx.Err() }
-		})
+		ts[1].onTry(func(ctx context.Context, _ driver.VoteRequest) error { <-ctx.Done(); return ctx.Err() })
 		res := mustTry(t, d, x)
-		ts[1].hook(func() { ts[1].try = nil })
+		ts[1].onTry(nil)
 		if left := 500*time.Millisecond - time.Since(begun); res.Granted || res.RetryIn > left {
 			t.Errorf("with two answers, and %v left: %+v", left, res)
 		}
@@ -240,7 +232,7 @@ func TestReleaseIsToldAfterTheTTL(t *testing.T) {
 func TestReleaseLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stores := voting(t, 3, memdriver.NodeOptions{Now: func() time.Time { return time.Now().Add(time.Second) }})
-		d, ts := taps(t, stores)
+		d, ts := connect(t, stores)
 		for range 2 {
 			w := ask("warm")
 			mustTry(t, d, w)
@@ -253,17 +245,15 @@ func TestReleaseLater(t *testing.T) {
 		time.Sleep(100 * time.Millisecond)
 		stores[0].Hold("other", time.Second, driver.Label{})() // its fences go on
 		first := true
-		ts[1].hook(func() {
-			ts[1].try = func(ctx context.Context, r driver.VoteRequest) error {
-				ts[1].mu.Lock()
-				wait := first
-				first = false
-				ts[1].mu.Unlock()
-				if wait {
-					time.Sleep(300 * time.Millisecond)
-				}
-				return nil
+		ts[1].onTry(func(ctx context.Context, r driver.VoteRequest) error {
+			ts[1].mu.Lock()
+			wait := first
+			first = false
+			ts[1].mu.Unlock()
+			if wait {
+				time.Sleep(300 * time.Millisecond)
 			}
+			return nil
 		})
 		free()
 		go func() { // the node is only busy
@@ -291,8 +281,8 @@ func TestReleaseLater(t *testing.T) {
 func TestWaiterKeepsVotes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stores := voting(t, 3, memdriver.NodeOptions{})
-		d, ts := taps(t, stores)
-		d2, _ := taps(t, stores)
+		d, ts := connect(t, stores)
+		d2, _ := connect(t, stores)
 		head := ask("k")
 		mustTry(t, d2, ask("warm"))
 		mustTry(t, d, ask("warm2"))
@@ -300,18 +290,16 @@ func TestWaiterKeepsVotes(t *testing.T) {
 		free := stores[0].Hold("k", nodeMaxTTL, driver.Label{})
 		for _, i := range []int{1, 2} { // one lost packet each
 			lost := false
-			ts[i].hook(func() {
-				ts[i].release = func(ctx context.Context, r driver.WithdrawRequest) error {
-					ts[i].mu.Lock()
-					first := !lost
-					lost = true
-					ts[i].mu.Unlock()
-					if first {
-						<-ctx.Done()
-						return ctx.Err()
-					}
-					return nil
+			ts[i].onRelease(func(ctx context.Context, r driver.WithdrawRequest) error {
+				ts[i].mu.Lock()
+				first := !lost
+				lost = true
+				ts[i].mu.Unlock()
+				if first {
+					<-ctx.Done()
+					return ctx.Err()
 				}
+				return nil
 			})
 		}
 		head.Queue = true

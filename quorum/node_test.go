@@ -281,11 +281,11 @@ func TestNodeTimeoutIsForSubscriptions(t *testing.T) {
 		stores := voting(t, 3, memdriver.NodeOptions{})
 		var nodes []driver.Node
 		for _, s := range stores {
-			nodes = append(nodes, &tap{Store: s})
+			nodes = append(nodes, &link{Store: s})
 		}
 		d := quorum.New(nodes, &quorum.Options{NodeTimeout: 3 * time.Second})
 		defer d.Close()
-		watchHook = func(ctx context.Context, _ *tap) error {
+		watchHook = func(ctx context.Context, _ *link) error {
 			select {
 			case <-time.After(2 * time.Second):
 				return nil
@@ -318,11 +318,11 @@ func TestSubscriptionThatIsNeverConfirmed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var nodes []driver.Node
 		for _, s := range voting(t, 3, memdriver.NodeOptions{}) {
-			nodes = append(nodes, &tap{Store: s})
+			nodes = append(nodes, &link{Store: s})
 		}
 		d := quorum.New(nodes, &quorum.Options{NodeTimeout: time.Minute})
 		defer d.Close()
-		watchHook = func(ctx context.Context, _ *tap) error {
+		watchHook = func(ctx context.Context, _ *link) error {
 			<-ctx.Done()
 			return ctx.Err()
 		}

@@ -218,19 +218,17 @@ func TestWriterUnderAStreamOfReaders(t *testing.T) {
 func TestSharersOfOneInstant(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stores := voting(t, 5, memdriver.NodeOptions{})
-		d, ts := taps(t, stores)
+		d, ts := connect(t, stores)
 		mustTry(t, d, ask("warm"))
 		synctest.Wait()
 		for _, s := range ts[3:] {
-			s.hook(func() {
-				s.try = func(ctx context.Context, _ driver.VoteRequest) error { <-ctx.Done(); return ctx.Err() }
-			})
+			s.onTry(func(ctx context.Context, _ driver.VoteRequest) error { <-ctx.Done(); return ctx.Err() })
 		}
 		a, b := ask("k"), ask("k")
 		a.Mode, b.Mode = driver.Shared, driver.Shared
 		mustTry(t, d, a)
 		for _, s := range ts[3:] {
-			s.hook(func() { s.try = nil })
+			s.onTry(nil)
 		}
 		mustTry(t, d, b)
 		info, err := d.Inspect(t.Context(), "k")

@@ -19,72 +19,6 @@ import (
 	"github.com/hasplock/hasp/quorum"
 )
 
-// tap is a link with hooks.
-type tap struct {
-	*memdriver.Store
-	mu      sync.Mutex
-	try     func(ctx context.Context, r driver.VoteRequest) error     // before
-	release func(ctx context.Context, r driver.WithdrawRequest) error // before
-	renew   func(ctx context.Context) error
-}
-
-func (l *tap) hook(f func()) { l.mu.Lock(); defer l.mu.Unlock(); f() }
-
-func (l *tap) Vote(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
-	l.mu.Lock()
-	h := l.try
-	l.mu.Unlock()
-	if h != nil {
-		if err := h(ctx, r); err != nil {
-			return driver.Result{}, err
-		}
-	}
-	return l.Store.Vote(ctx, r)
-}
-
-func (l *tap) Withdraw(ctx context.Context, r driver.WithdrawRequest) error {
-	l.mu.Lock()
-	h := l.release
-	l.mu.Unlock()
-	if h != nil {
-		if err := h(ctx, r); err != nil {
-			return err
-		}
-	}
-	return l.Store.Withdraw(ctx, r)
-}
-
-func (l *tap) Renew(ctx context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal)) {
-	l.mu.Lock()
-	h := l.renew
-	l.mu.Unlock()
-	if h != nil {
-		if err := h(ctx); err != nil {
-			return
-		}
-	}
-	l.Store.Renew(ctx, rs, done)
-}
-
-func (l *tap) Classify(err error) driver.Class {
-	if err == errAway {
-		return driver.ClassUnreachable
-	}
-	return l.Store.Classify(err)
-}
-
-func taps(t testing.TB, stores []*memdriver.Store) (*quorum.Driver, []*tap) {
-	ts := make([]*tap, len(stores))
-	nodes := make([]driver.Node, len(stores))
-	for i, s := range stores {
-		ts[i] = &tap{Store: s}
-		nodes[i] = ts[i]
-	}
-	d := quorum.New(nodes, nil)
-	t.Cleanup(func() { _ = d.Close() })
-	return d, ts
-}
-
 // voting returns stores that vote, the queue node first.
 func voting(t testing.TB, n int, o memdriver.NodeOptions) []*memdriver.Store {
 	all := make([]*memdriver.Store, n)
@@ -120,8 +54,8 @@ func TestFastClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stores := voting(t, 3, memdriver.NodeOptions{Now: func() time.Time { return time.Now().Add(-10 * time.Second) }})
 		a, b, c := stores[0], stores[1], stores[2]
-		warm, _ := taps(t, stores)
-		d, ts := taps(t, stores)
+		warm, _ := connect(t, stores)
+		d, ts := connect(t, stores)
 		for _, x := range []*quorum.Driver{warm, d} {
 			r := ask("warm")
 			mustTry(t, x, r)
@@ -132,16 +66,14 @@ func TestFastClient(t *testing.T) {
 		late := make(chan struct{})
 		arrived := make(chan struct{})
 		var once sync.Once
-		ts[0].hook(func() {
-			ts[0].release = func(ctx context.Context, r driver.WithdrawRequest) error {
-				go func() { <-late; _ = a.Withdraw(context.Background(), r); once.Do(func() { close(arrived) }) }()
-				<-ctx.Done()
-				return ctx.Err()
-			}
+		ts[0].onRelease(func(ctx context.Context, r driver.WithdrawRequest) error {
+			go func() { <-late; _ = a.Withdraw(context.Background(), r); once.Do(func() { close(arrived) }) }()
+			<-ctx.Done()
+			return ctx.Err()
 		})
 		x := ask("k")
 		stopIf(t, mustTry(t, d, x).Granted, "granted")
-		ts[0].hook(func() { ts[0].release = nil })
+		ts[0].onRelease(nil)
 		time.Sleep(100 * time.Millisecond) // the node is back in service
 		freeB()
 		res := mustTry(t, d, x)
@@ -160,18 +92,16 @@ func TestFastClient(t *testing.T) {
 func TestLostGiveBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stores := voting(t, 3, memdriver.NodeOptions{})
-		d, ts := taps(t, stores)
-		d2, _ := taps(t, stores)
+		d, ts := connect(t, stores)
+		d2, _ := connect(t, stores)
 		freeB := stores[1].Hold("k", nodeMaxTTL, driver.Label{})
 		freeC := stores[2].Hold("k", nodeMaxTTL, driver.Label{})
 		var lost atomic.Bool
-		ts[0].hook(func() {
-			ts[0].release = func(ctx context.Context, r driver.WithdrawRequest) error {
-				if !lost.Swap(true) {
-					return errAway
-				}
-				return nil
+		ts[0].onRelease(func(ctx context.Context, r driver.WithdrawRequest) error {
+			if !lost.Swap(true) {
+				return errAway
 			}
+			return nil
 		})
 		c1, _ := hasp.New(d, nil)
 		c2, _ := hasp.New(d2, nil)
@@ -196,7 +126,7 @@ func TestLostGiveBack(t *testing.T) {
 func TestSlowClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stores := voting(t, 3, memdriver.NodeOptions{Now: func() time.Time { return time.Now().Add(3 * time.Second) }})
-		d, _ := taps(t, stores)
+		d, _ := connect(t, stores)
 		// Somebody with a good clock held the key a moment ago.
 		time.Sleep(time.Millisecond)
 		good := uint64(time.Now().Add(3*time.Second).UnixMicro()) + 10
@@ -225,7 +155,7 @@ func TestSlowClient(t *testing.T) {
 func TestRestoreAfterRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stores := voting(t, 3, memdriver.NodeOptions{})
-		d, ts := taps(t, stores)
+		d, ts := connect(t, stores)
 		var rs []contend.Owner
 		for i := range 17 {
 			r := ask("k" + string(rune('a'+i)))
@@ -237,11 +167,9 @@ func TestRestoreAfterRelease(t *testing.T) {
 		for _, r := range rs {
 			stores[0].Lose(r.Key)
 		}
-		ts[0].hook(func() {
-			ts[0].try = func(ctx context.Context, r driver.VoteRequest) error {
-				time.Sleep(10 * time.Millisecond)
-				return nil
-			}
+		ts[0].onTry(func(ctx context.Context, r driver.VoteRequest) error {
+			time.Sleep(10 * time.Millisecond)
+			return nil
 		})
 		contend.Renew(t.Context(), d, rs, func(i int, r driver.Renewal) {
 			if r.Err != nil {
@@ -266,11 +194,13 @@ func TestRestoreAfterRelease(t *testing.T) {
 func TestHeadRenewHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stores := voting(t, 3, memdriver.NodeOptions{})
-		d, ts := taps(t, stores)
+		d, ts := connect(t, stores)
 		c, _ := hasp.New(d, nil)
 		defer c.Close()
 		l := mustLock(t, c, "k")
-		ts[0].hook(func() { ts[0].renew = func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() } })
+		ts[0].set(func() {
+			ts[0].renew = func(ctx context.Context, _ []driver.RenewRequest) error { <-ctx.Done(); return ctx.Err() }
+		})
 		for range 4000 { // other traffic, for 40 s
 			time.Sleep(10 * time.Millisecond)
 			o := mustLock(t, c, "other")
@@ -299,7 +229,7 @@ func TestFarNode(t *testing.T) {
 			ahead.Restart(nil)
 		}
 		stores[0] = ahead
-		d, _ := taps(t, stores)
+		d, _ := connect(t, stores)
 		c, _ := hasp.New(d, nil)
 		defer c.Close()
 		_ = r
@@ -327,27 +257,16 @@ func TestFarNode(t *testing.T) {
 	})
 }
 
-func (l *tap) Watch(ctx context.Context, r driver.Claim) (<-chan struct{}, error) {
-	if watchHook != nil {
-		if err := watchHook(ctx, l); err != nil {
-			return nil, err
-		}
-	}
-	return l.Store.Watch(ctx, r)
-}
-
-var watchHook func(ctx context.Context, l *tap) error
-
 // Who watches before anything was asked listens where the queue is, and is not sent
 // there later, when its place is already taken.
 func TestFirstWatchKnowsTheLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stores := voting(t, 3, memdriver.NodeOptions{})
 		slices.Reverse(stores)
-		d, ts := taps(t, stores)
+		d, ts := connect(t, stores)
 		var mu sync.Mutex
 		var heard []int
-		watchHook = func(_ context.Context, l *tap) error {
+		watchHook = func(_ context.Context, l *link) error {
 			mu.Lock()
 			defer mu.Unlock()
 			heard = append(heard, slices.Index(ts, l))
@@ -371,13 +290,13 @@ func TestFirstWatchKnowsTheLine(t *testing.T) {
 func TestDeaf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stores := voting(t, 3, memdriver.NodeOptions{})
-		d, ts := taps(t, stores)
+		d, ts := connect(t, stores)
 		c, _ := hasp.New(d, nil)
 		defer c.Close()
 		l := mustLock(t, c, "k")
 		var mu sync.Mutex
 		failed := false
-		watchHook = func(ctx context.Context, l *tap) error {
+		watchHook = func(ctx context.Context, l *link) error {
 			mu.Lock()
 			defer mu.Unlock()
 			if failed || l != ts[0] {
@@ -409,7 +328,7 @@ func TestDeaf(t *testing.T) {
 func TestGoneAndBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stores := voting(t, 3, memdriver.NodeOptions{})
-		d, ts := taps(t, stores)
+		d, ts := connect(t, stores)
 		c, _ := hasp.New(d, nil)
 		defer c.Close()
 		l := mustLock(t, c, "k")
@@ -428,15 +347,13 @@ func TestGoneAndBack(t *testing.T) {
 			}
 		}()
 		var slow atomic.Bool
-		ts[0].hook(func() {
-			ts[0].try = func(ctx context.Context, r driver.VoteRequest) error {
-				if r.Key == "k" && !slow.Swap(true) {
-					time.Sleep(1500 * time.Millisecond)
-				}
-				return nil
+		ts[0].onTry(func(ctx context.Context, r driver.VoteRequest) error {
+			if r.Key == "k" && !slow.Swap(true) {
+				time.Sleep(1500 * time.Millisecond)
 			}
+			return nil
 		})
-		watchHook = func(ctx context.Context, l *tap) error { time.Sleep(990 * time.Millisecond); return nil }
+		watchHook = func(ctx context.Context, l *link) error { time.Sleep(990 * time.Millisecond); return nil }
 		defer func() { watchHook = nil }()
 		got := make(chan time.Time, 1)
 		go func() {

@@ -24,12 +24,12 @@ const freeFor = time.Second
 func TestOldNodeIsHeardWhileTheSubscriptionMoves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stores := voting(t, 3, memdriver.NodeOptions{})
-		holder, _ := taps(t, stores)
+		holder, _ := connect(t, stores)
 		held := ask("k")
 		mustTry(t, holder, held)
-		d, ts := taps(t, stores)
+		d, ts := connect(t, stores)
 		arrive := make(chan struct{})
-		watchHook = func(ctx context.Context, l *tap) error {
+		watchHook = func(ctx context.Context, l *link) error {
 			if l != ts[1] {
 				return nil
 			}
@@ -57,9 +57,9 @@ func TestOldNodeIsHeardWhileTheSubscriptionMoves(t *testing.T) {
 			}
 		}
 		hear()
-		ts[0].hook(func() { ts[0].try = func(context.Context, driver.VoteRequest) error { return errAway } })
+		ts[0].onTry(func(context.Context, driver.VoteRequest) error { return errAway })
 		mustTry(t, d, ask("other"))
-		ts[0].hook(func() { ts[0].try = nil })
+		ts[0].onTry(nil)
 		time.Sleep(100 * time.Millisecond) // the queue goes to the second node, and is back
 		hear()
 		need(t, contend.Release(t.Context(), holder, held))
@@ -75,7 +75,7 @@ func TestOldNodeIsHeardWhileTheSubscriptionMoves(t *testing.T) {
 func TestReleasedIsNotHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stores := voting(t, 3, memdriver.NodeOptions{})
-		d, _ := taps(t, stores)
+		d, _ := connect(t, stores)
 		r := ask("k")
 		_ = contend.Release(t.Context(), stores[0], r) // leaves a tombstone
 		r.Queue = true
@@ -96,7 +96,7 @@ func TestOwnerThatListensIsNotGone(t *testing.T) {
 		stores := voting(t, 3, memdriver.NodeOptions{})
 		d, links := connect(t, stores)
 		defer d.Close()
-		holder, _ := taps(t, stores)
+		holder, _ := connect(t, stores)
 		mustTry(t, d, ask("other"))
 		mustTry(t, holder, ask("k"))
 		links[2].stop()
@@ -192,18 +192,17 @@ func (a *asker) asks(t *testing.T) (granted bool) {
 func TestReadersHeedAWaitingWriter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stores := voting(t, 5, memdriver.NodeOptions{})
-		first, ts := taps(t, stores)
+		first, ts := connect(t, stores)
 		mustTry(t, first, ask("warm"))
-		ts[0].hook(func() { // the queue node does not hear of this reader
-			ts[0].try = func(ctx context.Context, _ driver.VoteRequest) error { <-ctx.Done(); return ctx.Err() }
-		})
+		// The queue node does not hear of this reader.
+		ts[0].onTry(func(ctx context.Context, _ driver.VoteRequest) error { <-ctx.Done(); return ctx.Err() })
 		before := ask("k")
 		before.Mode = driver.Shared
 		if res := mustTry(t, first, before); !res.Granted {
 			t.Fatalf("refused: %+v", res)
 		}
-		wd, _ := taps(t, stores)
-		rd, _ := taps(t, stores)
+		wd, _ := connect(t, stores)
+		rd, _ := connect(t, stores)
 		mustTry(t, wd, ask("warm2"))
 		mustTry(t, rd, ask("warm3"))
 		writer, reader := &asker{d: wd, r: ask("k")}, &asker{d: rd, r: ask("k")}
@@ -224,7 +223,7 @@ func TestReadersHeedAWaitingWriter(t *testing.T) {
 func TestReadersHeedNoDeadWriter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stores := voting(t, 5, memdriver.NodeOptions{})
-		rd, _ := taps(t, stores)
+		rd, _ := connect(t, stores)
 		mustTry(t, rd, ask("warm"))
 		stores[0].Hold("k", nodeMaxTTL, driver.Label{})
 		reader := &asker{d: rd, r: ask("k")}
@@ -241,8 +240,8 @@ func TestReadersHeedNoDeadWriter(t *testing.T) {
 func TestReaderHearsOfAConversion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stores := voting(t, 3, memdriver.NodeOptions{})
-		hd, ts := taps(t, stores)
-		rd, _ := taps(t, stores)
+		hd, ts := connect(t, stores)
+		rd, _ := connect(t, stores)
 		mustTry(t, rd, ask("warm"))
 		writer, reader := ask("k"), &asker{d: rd, r: ask("k")}
 		mustTry(t, hd, writer)
@@ -251,9 +250,7 @@ func TestReaderHearsOfAConversion(t *testing.T) {
 		hints, err := contend.Watch(t.Context(), rd, reader.r)
 		need(t, err)
 		stopIf(t, reader.asks(t), "a reader beside a writer")
-		ts[0].hook(func() {
-			ts[0].try = func(ctx context.Context, _ driver.VoteRequest) error { <-ctx.Done(); return ctx.Err() }
-		})
+		ts[0].onTry(func(ctx context.Context, _ driver.VoteRequest) error { <-ctx.Done(); return ctx.Err() })
 		writer.Mode, writer.Convert = driver.Shared, true
 		if res := mustTry(t, hd, writer); !res.Granted {
 			t.Fatalf("not converted: %+v", res)
