@@ -34,10 +34,7 @@ type client struct {
 	away   time.Duration
 
 	late struct{ out, in atomic.Int64 } // of a story: how much longer its messages take, in ns
-	had  struct {                       // of a story: its latest lease
-		lease *hasp.Lease
-		hold  *hold
-	}
+	had  *hold                          // of a story: the latest
 }
 
 // process is one run of a client, until it ends or crashes. It has a hasp.Client of its
@@ -59,10 +56,6 @@ type process struct {
 
 // String names the process.
 func (p *process) String() string { return fmt.Sprintf("client %d.%d", p.c.index, p.life) }
-
-func newClient(w *world, i int) *client {
-	return &client{w: w, index: i, ttl: w.plan.TTLs[i], skew: w.plan.Skews[i]}
-}
 
 // start starts a process.
 func (c *client) start(life int) *process {
@@ -200,7 +193,7 @@ func (p *process) upTo(d time.Duration) time.Duration { return rand64(p.rng, d) 
 
 // work acquires the key again and again until the faults are over.
 func (p *process) work() {
-	for !p.c.w.over() {
+	for !p.c.w.over.Load() {
 		pause := p.upTo(200 * time.Millisecond)
 		if p.keep > 0 && p.rng.IntN(3) > 0 { // before others ask
 			pause /= 40
@@ -234,11 +227,11 @@ func (p *process) turn() error {
 	if try {
 		which += 2
 	}
-	lease, err := p.acquire(locks[which], limit)
+	h, err := p.take(locks[which], limit)
 	if err != nil {
 		return p.awake()
 	}
-	return p.hold(lease)
+	return p.hold(h)
 }
 
 type locker func(ctx context.Context) (*hasp.Lease, error)
@@ -252,8 +245,7 @@ func (p *process) acquire(lock locker, limit time.Duration) (*hasp.Lease, error)
 }
 
 // hold uses a lease and releases it.
-func (p *process) hold(lease *hasp.Lease) error {
-	h := p.acquired(lease)
+func (p *process) hold(h *hold) error {
 	length := p.upTo(300 * time.Millisecond)
 	if p.rng.IntN(3) == 0 {
 		length = p.upTo(3 * p.c.ttl)
@@ -267,12 +259,12 @@ func (p *process) hold(lease *hasp.Lease) error {
 	for i := range steps {
 		if i == lower {
 			reads = true
-			p.downgrade(h, lease)
+			p.downgrade(h)
 		}
 		if err := p.spend(length / time.Duration(steps)); err != nil {
 			return err
 		}
-		if careful && lease.Err() != nil {
+		if careful && h.lease.Err() != nil {
 			break
 		}
 		if p.rng.IntN(4) == 0 { // a delay between the check and the use
@@ -282,16 +274,15 @@ func (p *process) hold(lease *hasp.Lease) error {
 		}
 		h.use(reads, p.upTo(5*time.Millisecond))
 	}
-	h.released()
-	_ = lease.Release() // a lost lease is already recorded
+	h.release()
 	return p.awake()
 }
 
 // downgrade makes the client only read from now on, whatever Downgrade returns.
-func (p *process) downgrade(h *hold, lease *hasp.Lease) {
+func (p *process) downgrade(h *hold) {
 	p.c.w.history.Downgraded(h.Hold)
 	p.c.w.trace.add("%v %s DOWNGRADES", p, h.Owner)
-	_, err := p.acquire(func(ctx context.Context) (*hasp.Lease, error) { return lease, lease.Downgrade(ctx) }, p.c.ttl)
+	_, err := p.acquire(func(ctx context.Context) (*hasp.Lease, error) { return h.lease, h.lease.Downgrade(ctx) }, p.c.ttl)
 	p.c.w.trace.add("  %v shares: %v", p, err)
 }
 
@@ -305,15 +296,13 @@ func (p *process) lastTurn() {
 		lock = m.RLock
 	}
 	for w.now() < end && !p.crashed() {
-		lease, err := p.acquire(lock, end-w.now())
+		h, err := p.take(lock, end-w.now())
 		if err == nil {
 			w.mu.Lock()
 			w.waited = max(w.waited, w.now()-w.plan.FaultsEnd)
 			w.mu.Unlock()
-			h := p.acquired(lease)
 			_ = p.sleep(10 * time.Millisecond)
-			h.released()
-			_ = lease.Release()
+			h.release()
 			return
 		}
 		w.trace.add("  %v acquires nothing: %v", p, err)

@@ -47,14 +47,13 @@ func (w *world) gaps() {
 				k, limit = k|1, w.plan.turnLimit()
 			}
 			lock := []locker{m.TryLock, m.Lock, m.TryRLock, m.RLock}[k]
-			lease, err := p.acquire(lock, limit)
+			h, err := p.take(lock, limit)
 			if err != nil {
 				w.find(Progress, "after %v in which nobody used the key, client %d is granted nothing (its %s, %s): %v",
 					gap, c.index, how, []string{"TryLock", "Lock", "TryRLock", "RLock"}[k], err)
 				continue
 			}
-			p.acquired(lease).released()
-			_ = lease.Release()
+			h.release()
 			time.Sleep(answersBy) // what is still under way is not in the way
 		}
 	}

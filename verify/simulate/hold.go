@@ -59,16 +59,21 @@ func (p *process) waitsFor(wt waiter) {
 type hold struct {
 	*history.Hold
 	p       *process
+	lease   *hasp.Lease
 	entered bool // it began with a message, without a Try
 }
 
-// acquired records that a process just learned of its lease.
-func (p *process) acquired(lease *hasp.Lease) *hold {
+// take acquires the key, and records that the process learned of its lease.
+func (p *process) take(lock locker, limit time.Duration) (*hold, error) {
+	lease, err := p.acquire(lock, limit)
+	if err != nil {
+		return nil, err
+	}
 	w := p.c.w
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	t := p.tries[lease.Owner()]
-	h := &hold{p: p, entered: !t.granted}
+	h := &hold{p: p, lease: lease, entered: !t.granted}
 	h.Hold = w.history.Acquired(history.Hold{
 		Key: key, Owner: p.String() + ", owner " + short(lease.Owner()), Fence: broken.Shift(lease.Fence(), p.c.skew),
 		Shared: lease.Mode() == hasp.Shared, Abandoned: lease.Abandoned(), Asked: t.began,
@@ -77,8 +82,9 @@ func (p *process) acquired(lease *hasp.Lease) *hold {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.holds = append(w.holds, h)
-	w.trace.add("%v HOLDS, entered %v, until %.6f, shared %v, fence %d", h.Owner, h.entered, h.To.Sub(w.began).Seconds(), h.Shared, h.Fence)
-	return h
+	w.trace.add("%v HOLDS, entered %v, until %.6f, shared %v, fence %d",
+		h.Owner, h.entered, h.To.Sub(w.began).Seconds(), h.Shared, h.Fence)
+	return h, nil
 }
 
 // saw records an event of the process's hasp.Client.
@@ -99,10 +105,11 @@ func (p *process) saw(e hasp.Event) {
 	}
 }
 
-// released records that the holder is about to release it.
-func (h *hold) released() {
+// release releases the lease; if it is lost, that is already recorded.
+func (h *hold) release() {
 	h.p.c.w.history.Released(h.Hold)
 	h.p.c.w.trace.add("%v RELEASES", h.Owner)
+	_ = h.lease.Release()
 }
 
 // dies records that the process ends.

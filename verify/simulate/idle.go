@@ -44,7 +44,6 @@ type idle struct {
 	apart   map[way]time.Duration    // when each client last did not reach each node
 	excused map[string]time.Duration // for how long each owner in the queue has been behind one that is cut off
 	longest time.Duration
-	over    chan struct{}
 }
 
 // way is the way from a client to a node.
@@ -53,21 +52,11 @@ type way struct {
 	n *node
 }
 
-func newIdle(w *world) *idle {
-	return &idle{w: w, since: map[string]time.Duration{}, asked: map[string]*client{}, apart: map[way]time.Duration{}, excused: map[string]time.Duration{}, over: make(chan struct{})}
-}
-
 // watch inspects the nodes until the run is over.
-func (i *idle) watch() {
-	tick := time.NewTicker(lookStep)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-			i.look()
-		case <-i.over:
-			return
-		}
+func (i *idle) watch(ctx context.Context) {
+	for ctx.Err() == nil {
+		time.Sleep(lookStep)
+		i.look()
 	}
 }
 

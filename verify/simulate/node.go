@@ -4,6 +4,7 @@
 package simulate
 
 import (
+	"context"
 	"errors"
 	"math/rand/v2"
 	"sync"
@@ -60,6 +61,9 @@ func newNode(w *world, i int) *node {
 	n := &node{w: w, index: i, clock: &clock{at: w.began, wall: w.began.Add(w.plan.Offsets[i]), rate: w.plan.Rates[i]}}
 	n.store = n.newStore()
 	n.serves = broken.New(n.store, w.variant.node)
+	if rec, err := n.store.Record(context.Background()); w.plan.Admitted && err == nil && !rec.Voting { // by an operator
+		_ = n.store.Admit(context.Background(), rec, w.plan.MaxTTL) // the record was read just now
+	}
 	return n
 }
 

@@ -69,7 +69,7 @@ type Promise int
 // The promises.
 const (
 	Exclusion Promise = iota // no two clients rely on the key at one instant, unless both only read
-	Fences                   // are above those granted before the request was sent; those of readers have no order among themselves
+	Fences                   // are above those granted before; those of readers have no order among themselves
 	Register                 // that compares fences refuses no holder whose lease is valid
 	Told                     // a writer is, of one before it that did not finish; by one store alone
 	Progress                 // every client acquires the key
@@ -139,8 +139,8 @@ func (p *Plan) tolerate() {
 			c.apply(f)
 		}
 		c.drift(p.FaultsEnd)
-		wrong = max(wrong, c.worst)
-		if c.worst > clockError {
+		wrong = max(wrong, c.lag, c.lead)
+		if max(c.lag, c.lead) > clockError {
 			off++
 		}
 		back[n], lags[n], leads[n] = c.back, c.lag, c.lead
@@ -163,10 +163,10 @@ func (p *Plan) tolerate() {
 		return
 	}
 	apart := time.Duration(0) // how far one node's clock may be ahead of another's
-	for n := range leads {
-		for m := range lags {
+	for n, lead := range leads {
+		for m, lag := range lags {
 			if n != m {
-				apart = max(apart, leads[n]+lags[m])
+				apart = max(apart, lead+lag)
 			}
 		}
 	}
@@ -197,7 +197,6 @@ type course struct {
 	fastest float64       // the largest rate so far
 	ahead   time.Duration // the sum of all steps forward while it may vote
 	back    time.Duration // the sum of all steps back
-	worst   time.Duration // the largest error
 	lag     time.Duration // the largest error backward
 	lead    time.Duration // and forward
 }
@@ -225,7 +224,7 @@ func (c *course) apply(f Fault) {
 }
 
 func (c *course) note() {
-	c.worst, c.lag, c.lead = max(c.worst, c.offset.Abs()), max(c.lag, -c.offset), max(c.lead, c.offset)
+	c.lag, c.lead = max(c.lag, -c.offset), max(c.lead, c.offset)
 }
 
 // early says why leases may expire on the node before their holders' deadlines, or "".

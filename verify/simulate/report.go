@@ -5,6 +5,7 @@ package simulate
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -62,95 +63,47 @@ func (w *world) judge() *Report {
 func (r *Report) String() string {
 	p := *r.Plan
 	p.Faults = nil // they are in the trace
-	return fmt.Sprintf("%+v\n%d holds, %d of them entered, %d lost, %d messages, %d writes refused; ", p, r.Holds, r.Entered, r.Lost, r.Messages, r.Refused) +
+	return fmt.Sprintf("%+v\n%d holds, %d of them entered, %d lost, %d messages, %d writes refused; ",
+		p, r.Holds, r.Entered, r.Lost, r.Messages, r.Refused) +
 		fmt.Sprintf("the last turn came %v after the faults; free beside a waiter for %v\n%s", r.Waited, r.Free, strings.Join(r.Violations, "\n"))
 }
 
-// columns are the columns of the table.
-var columns = []struct {
-	head string
-	of   func(all []*Report) any
-}{
-	{"runs", func(all []*Report) any { return len(all) }},
-	{"exclusion must hold", must(Exclusion)},
-	{"broke where it may", broke(Exclusion)},
-	{"fences must rise", must(Fences)},
-	{"fell where they may", broke(Fences)},
-	{"holds", sum(func(r *Report) int { return r.Holds })},
-	{"entered", sum(func(r *Report) int { return r.Entered })},
-	{"lost", sum(func(r *Report) int { return r.Lost })},
-	{"messages", sum(func(r *Report) int { return r.Messages })},
-	{"late writes refused", sum(func(r *Report) int { return r.Refused })},
-	{"longest wait after the faults", most(func(r *Report) time.Duration { return r.Waited.Round(10 * time.Millisecond) })},
-	{"longest free beside a waiter", most(func(r *Report) time.Duration {
-		if r.Plan.May[Free] != "" {
-			return 0
-		}
-		return r.Free
-	})},
-	{"violations", sum(func(r *Report) int { return min(len(r.Violations), 1) })},
-}
-
-func sum(of func(*Report) int) func([]*Report) any {
-	return func(all []*Report) any {
-		n := 0
-		for _, r := range all {
-			n += of(r)
-		}
-		return n
+// counts says, for a table, whether a promise must hold, may be broken, and was where it may.
+func (r *Report) counts(p Promise) (must, may, broke int) {
+	if r.Plan.May[p] == "" {
+		return 1, 0, 0
 	}
-}
-
-func most(of func(*Report) time.Duration) func([]*Report) any {
-	return func(all []*Report) any {
-		var most time.Duration
-		for _, r := range all {
-			most = max(most, of(r))
-		}
-		return most
-	}
-}
-
-func must(p Promise) func([]*Report) any {
-	return sum(func(r *Report) int {
-		if r.Plan.May[p] == "" {
-			return 1
-		}
-		return 0
-	})
-}
-
-func broke(p Promise) func([]*Report) any {
-	broken := sum(func(r *Report) int {
-		if r.Plan.May[p] == "" {
-			return 0
-		}
-		return min(len(r.Found[p]), 1)
-	})
-	return func(all []*Report) any { return fmt.Sprintf("%v of %v", broken(all), len(all)-must(p)(all).(int)) }
+	return 0, 1, min(len(r.Found[p]), 1)
 }
 
 // Table summarizes many runs in Markdown, with a row for each scenario.
 func Table(all []*Report) string {
-	rows := map[string][]*Report{}
-	for _, r := range all {
-		rows[r.Plan.Scenario] = append(rows[r.Plan.Scenario], r)
-	}
-	var b strings.Builder
-	b.WriteString("| faults |")
-	for _, c := range columns {
-		b.WriteString(" " + c.head + " |")
-	}
-	b.WriteString("\n|" + strings.Repeat("---|", len(columns)+1) + "\n")
-	for _, name := range Scenarios() {
-		if rows[name] == nil {
-			continue
+	b := strings.Builder{}
+	b.WriteString("| faults | runs | exclusion must hold | broke where it may | fences must rise | fell where they may " +
+		"| holds | entered | lost | messages | late writes refused | longest wait after the faults | longest free beside a waiter | violations |\n")
+	b.WriteString("|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n")
+	for _, s := range slices.Concat(scenarios, lones) {
+		var n [13]int
+		var waited, free time.Duration
+		for _, r := range all {
+			if r.Plan.Scenario != s.name {
+				continue
+			}
+			holds, may, overlap := r.counts(Exclusion)
+			rise, mayFall, fell := r.counts(Fences)
+			for i, add := range []int{1, holds, overlap, may, rise, fell, mayFall, r.Holds, r.Entered, r.Lost, r.Messages, r.Refused,
+				min(len(r.Violations), 1)} {
+				n[i] += add
+			}
+			waited = max(waited, r.Waited)
+			if r.Plan.May[Free] == "" {
+				free = max(free, r.Free)
+			}
 		}
-		fmt.Fprintf(&b, "| %s |", name)
-		for _, c := range columns {
-			fmt.Fprintf(&b, " %v |", c.of(rows[name]))
+		if n[0] > 0 {
+			fmt.Fprintf(&b, "| %s | %d | %d | %d of %d | %d | %d of %d | %d | %d | %d | %d | %d | %v | %v | %d |\n",
+				s.name, n[0], n[1], n[2], n[3], n[4], n[5], n[6], n[7], n[8], n[9], n[10], n[11], waited.Round(10*time.Millisecond), free, n[12])
 		}
-		b.WriteString("\n")
 	}
 	return b.String()
 }

@@ -51,15 +51,6 @@ var lones = []scenario{
 	{"lone, restarts", 2, func(g *generator) { g.mixed(); g.some(4, g.restart) }},
 }
 
-// Scenarios returns the names of the scenarios.
-func Scenarios() []string {
-	var names []string
-	for _, s := range slices.Concat(scenarios, lones) {
-		names = append(names, s.name)
-	}
-	return names
-}
-
 // NewPlan generates the schedule of a seed. With an empty name the seed chooses the scenario: one
 // in six is of one store alone, by numbers of its own, so that the others do not depend on them.
 func NewPlan(seed uint64, name string) *Plan {

@@ -79,13 +79,13 @@ func (w *world) step(words []string) (err error) {
 		for n := range w.nodes {
 			w.inject(Fault{Kind: Rate, Node: n, Rate: rate})
 		}
-	case "empty":
+	case "empty", "flush":
 		n, err = strconv.Atoi(words[1])
-		w.inject(Fault{Kind: RestartEmpty, Node: n})
-	case "flush":
-		n, err = strconv.Atoi(words[1])
-		w.inject(Fault{Kind: Flush, Node: n})
+		w.inject(Fault{Kind: map[string]FaultKind{"empty": RestartEmpty, "flush": Flush}[words[0]], Node: n})
 	default:
+		if len(words) < 2 || !strings.Contains("abc", words[0]) {
+			return errors.New("there is no such step")
+		}
 		err = w.clients[words[0][0]-'a'].act(words[1], words[2:])
 	}
 	return err
@@ -125,10 +125,9 @@ func (c *client) act(verb string, more []string) (err error) {
 		}
 	case "renews":
 		err = c.had.lease.Extend(context.Background(), storyTTL)
-		c.w.history.Extended(c.had.hold.Hold, c.had.lease.Deadline())
+		c.w.history.Extended(c.had.Hold, c.had.lease.Deadline())
 	case "releases":
-		c.had.hold.released()
-		_ = c.had.lease.Release() // late, it finds the lease lost
+		c.had.release() // late, it finds the lease lost
 	case "reaches":
 		for n := range c.w.nodes {
 			if !strings.Contains(more[0], strconv.Itoa(n)) {
@@ -150,14 +149,14 @@ var errGranted = errors.New("the key was granted")
 
 // attempt asks for the key; a grant must rest on a majority of the nodes.
 func (c *client) attempt(lock locker) error {
-	lease, err := c.cur.acquire(lock, time.Minute)
+	h, err := c.cur.take(lock, time.Minute)
 	if err != nil {
 		return err
 	}
-	c.had.lease, c.had.hold = lease, c.cur.acquired(lease)
+	c.had = h
 	votes := 0
 	for _, n := range c.w.nodes {
-		if slices.Contains(n.holders(), lease.Owner()) {
+		if slices.Contains(n.holders(), h.lease.Owner()) {
 			votes++
 		}
 	}

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/internal/history"
-	"github.com/hasplock/hasp/memdriver"
 )
 
 // world is the state of one run of a plan.
@@ -26,11 +25,11 @@ type world struct {
 	history        history.Log
 	lost, messages atomic.Int64 // leases that were lost, and messages that arrived at nodes
 
-	faultsOver chan struct{} // closed when the faults are over
-	running    sync.WaitGroup
+	over    atomic.Bool // the faults
+	running sync.WaitGroup
 
 	mu       sync.Mutex
-	cuts     map[cutID]int
+	cuts     map[cutID]time.Duration // until when
 	holds    []*hold
 	register history.Register
 	refused  []use              // by the register
@@ -50,18 +49,15 @@ func Play(p *Plan, v *Variant) *Report {
 	if v == nil {
 		v = &Variant{}
 	}
-	w := &world{plan: p, variant: v, began: time.Now(), faultsOver: make(chan struct{}), cuts: map[cutID]int{}}
-	w.trace, w.idle = &trace{w: w}, newIdle(w)
+	w := &world{plan: p, variant: v, began: time.Now(), cuts: map[cutID]time.Duration{}}
+	w.trace = &trace{w: w}
+	w.idle = &idle{w: w, since: map[string]time.Duration{}, asked: map[string]*client{}, apart: map[way]time.Duration{},
+		excused: map[string]time.Duration{}}
 	for i := range p.Nodes {
 		w.nodes = append(w.nodes, newNode(w, i))
 	}
-	if p.Admitted {
-		for _, n := range w.nodes {
-			admit(n.store, p.MaxTTL)
-		}
-	}
-	for i := range p.TTLs {
-		w.clients = append(w.clients, newClient(w, i))
+	for i, ttl := range p.TTLs {
+		w.clients = append(w.clients, &client{w: w, index: i, ttl: ttl, skew: p.Skews[i]})
 	}
 	if p.Story != "" {
 		w.tell()
@@ -80,40 +76,23 @@ func (w *world) explore() {
 	for _, c := range w.clients {
 		w.running.Go(c.run)
 	}
-	looks := make(chan struct{})
-	go func() { w.idle.watch(); close(looks) }()
+	ctx, end := context.WithCancel(context.Background())
+	var looks sync.WaitGroup
+	looks.Go(func() { w.idle.watch(ctx) })
 	w.faults()
 	w.running.Wait()
-	close(w.idle.over)
-	<-looks
+	end()
+	looks.Wait()
 	if w.plan.May[Progress] == "" {
 		w.gaps()
-	}
-}
-
-// admit admits the node on behalf of the operator.
-func admit(s *memdriver.Store, maxTTL time.Duration) {
-	rec, err := s.Record(context.Background())
-	if err == nil && !rec.Voting {
-		_ = s.Admit(context.Background(), rec, maxTTL) // the record was read just now
 	}
 }
 
 // now returns the time since the run began.
 func (w *world) now() time.Duration { return time.Since(w.began) }
 
-// over reports whether the faults have ended.
-func (w *world) over() bool {
-	select {
-	case <-w.faultsOver:
-		return true
-	default:
-		return false
-	}
-}
-
 func (w *world) network() Network {
-	if w.over() {
+	if w.over.Load() {
 		return Network{}
 	}
 	return w.plan.Network
@@ -132,45 +111,41 @@ func (w *world) faults() {
 		n.clock.set(0, 0)
 	}
 	w.trace.add("THE FAULTS ARE OVER")
-	close(w.faultsOver)
+	w.over.Store(true)
 }
 
 func (w *world) inject(f Fault) {
+	n, c := w.nodes[f.Node], w.clients[f.Client]
 	switch f.Kind {
 	case Save:
-		w.nodes[f.Node].save()
+		n.save()
 	case RestartEmpty, RestartSaved, RestartKept:
-		w.nodes[f.Node].restart(f)
+		n.restart(f)
 	case Flush:
-		w.nodes[f.Node].store.Flush()
+		n.store.Flush()
 	case Stop:
-		w.nodes[f.Node].stop(f.For)
+		n.stop(f.For)
 	case Step:
-		w.nodes[f.Node].clock.set(f.By, w.nodes[f.Node].clock.rate)
+		n.clock.set(f.By, n.clock.rate)
 	case Rate:
-		w.nodes[f.Node].clock.set(0, f.Rate)
+		n.clock.set(0, f.Rate)
 	case CutOut, CutIn, Reject:
+		w.mu.Lock()
+		defer w.mu.Unlock()
 		id := cutID{f.Kind, f.Client, f.Node}
-		w.cutBy(id, 1)
-		time.AfterFunc(f.For, func() { w.cutBy(id, -1) })
+		w.cuts[id] = max(w.cuts[id], w.now()+f.For)
 	case Pause:
-		w.clients[f.Client].pause(f.For)
+		c.pause(f.For)
 	case Crash:
-		w.clients[f.Client].crash(f.For)
+		c.crash(f.For)
 	}
-}
-
-func (w *world) cutBy(id cutID, n int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.cuts[id] += n
 }
 
 // cut reports whether a direction of a link is cut now.
 func (w *world) cut(kind FaultKind, c *client, n *node) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.cuts[cutID{kind, c.index, n.index}] > 0
+	return w.now() < w.cuts[cutID{kind, c.index, n.index}]
 }
 
 // find records that a promise was broken.
