@@ -27,53 +27,75 @@ import (
 // are nine. An owner asks on the first client, or on another one in a step that is "elsewhere", a new one each; "elsewhere=r1",
 // that of r1; "spread", the first and two others by turns: for this step, but from then on if it is the owner's first.
 // "here" is the first client for such an owner. An owner that is "fresh" is another one from then on.
-// "queue?" before a verb: a step for engines that have a queue.
+// "elsewhere=1" is the same other client in all rounds, "spread=8" is over so many.
+// "queue?" before a verb: a step for engines that have a queue. Steps with "&" between them happen at once: see races.
 // "20 times" in front: the rest is played so often, by fresh owners; "100/1000 times": more often with a fake clock.
 type step struct {
 	text, given, verb string
 	owners            []string
 	says              map[string]string // words, and what is behind their "="
+	with              []step            // happens at once
 }
 
 var (
 	ownerName  = regexp.MustCompile(`^([a-z])\d*(?:/(\d+))?(?:@(\S+))?$`)
 	ownerRange = regexp.MustCompile(`^([a-z])(\d+)\.\.[a-z](\d+)(\S*)$`)
-	given      = map[string]Need{"queue": needQueue, "noqueue": needNoQueue, "handoff": needHandoff, "slots": needSlots, "fencing": needFencing, "hints": needHints}
+	given      = map[string]func(*env) bool{
+		"queue": needQueue.of, "noqueue": needNoQueue.of, "handoff": needHandoff.of, "slots": needSlots.of, "fencing": needFencing.of,
+		"hints": needHints.of, "shared": needShared.of, "noshared": needNoShare.of, "node": needNode.of,
+		"restart": func(e *env) bool { return e.store.Restart != nil },
+		"reload":  func(e *env) bool { return e.store.Reload != nil },
+		"flush":   func(e *env) bool { return e.store.Flush != nil },
+	}
 )
+
+func (n Need) of(e *env) bool { return n.Met(e.d) }
 
 func parse(trace string) (steps []step) {
 	for text := range strings.SplitSeq(trace, ";") {
 		if strings.TrimSpace(text) == "" {
 			continue
 		}
-		s := step{text: strings.Join(strings.Fields(text), " "), says: make(map[string]string)}
-		for _, f := range strings.Fields(text) {
-			word, value, _ := strings.Cut(f, "=")
-			switch m := ownerRange.FindStringSubmatch(f); {
-			case s.verb == "" && strings.HasSuffix(f, "?"):
-				s.given = strings.TrimSuffix(f, "?")
-			case s.verb == "":
-				s.verb = f
-			case ownerName.MatchString(f):
-				s.owners = append(s.owners, f)
-			case m != nil:
-				from, _ := strconv.Atoi(m[2])
-				to, _ := strconv.Atoi(m[3])
-				for i := min(from, to); i <= max(from, to); i++ {
-					s.owners = append(s.owners, m[1]+strconv.Itoa(i)+m[4])
-				}
-				if from > to {
-					slices.Reverse(s.owners)
-				}
-			case asks[word] == nil && answers[word] == nil && !slices.Contains(others, word):
-				panic(fmt.Sprintf("the step %q: what is %q?", s.text, f))
-			default:
-				s.says[word] = value
+		var s step
+		for i, part := range strings.Split(text, "&") {
+			if i == 0 {
+				s = parseStep(part)
+			} else {
+				s.with = append(s.with, parseStep(part))
 			}
 		}
 		steps = append(steps, s)
 	}
 	return steps
+}
+
+func parseStep(text string) step {
+	s := step{text: strings.Join(strings.Fields(text), " "), says: make(map[string]string)}
+	for _, f := range strings.Fields(text) {
+		word, value, _ := strings.Cut(f, "=")
+		switch m := ownerRange.FindStringSubmatch(f); {
+		case s.verb == "" && strings.HasSuffix(f, "?"):
+			s.given = strings.TrimSuffix(f, "?")
+		case s.verb == "":
+			s.verb = f
+		case ownerName.MatchString(f):
+			s.owners = append(s.owners, f)
+		case m != nil:
+			from, _ := strconv.Atoi(m[2])
+			to, _ := strconv.Atoi(m[3])
+			for i := min(from, to); i <= max(from, to); i++ {
+				s.owners = append(s.owners, m[1]+strconv.Itoa(i)+m[4])
+			}
+			if from > to {
+				slices.Reverse(s.owners)
+			}
+		case asks[word] == nil && answers[word] == nil && !slices.Contains(others, word):
+			panic(fmt.Sprintf("the step %q: what is %q?", s.text, f))
+		default:
+			s.says[word] = value
+		}
+	}
+	return s
 }
 
 // fence returns the fence of an owner, or the fence that a step named, and perhaps some more or less: "a", "a+1000", "x-1"; or a number.
@@ -132,8 +154,9 @@ func rounds(n int) (numbers []string) {
 type player struct {
 	*env
 	judged  bool // an answer was compared with what the step says
+	start   time.Time
 	owners  map[string]contend.Owner
-	pool    []driver.Driver          // the first client, and two more
+	pool    []driver.Driver          // the first client, and others
 	calls   int                      // how many owners were spread over these
 	clients map[string]driver.Driver // of owners that asked elsewhere
 	ears    map[string]*listener
@@ -143,10 +166,23 @@ type player struct {
 	outage  *outage
 	news    map[string]*news
 	handed  map[string]driver.Handover
-	ends    map[string]func()   // of watches
-	fences  map[string]uint64   // of owners that were granted a key, and what steps name
+	ends    map[string]func()          // of watches
+	fences  map[string]uint64          // of owners that were granted a key, and what steps name
+	terms   map[string]term            // of owners that were granted a key
+	minted  term                       // of the first of them
+	left    time.Duration              // what the owner had left that the last step found to be the holder
+	came    map[string][]driver.Result // of steps that happened at once
+	won     []string                   // owners that were granted the key at once
+	records map[string]driver.Record
 	newest  map[string]uint64   // the largest fence of a key
 	queues  map[string][]string // those in the queue of a key, in order
+}
+
+// term is a lease from before it was asked for.
+type term struct {
+	from  time.Time
+	ttl   time.Duration
+	fence uint64
 }
 
 // play plays a trace, up to the first step that does not hold.
@@ -166,10 +202,14 @@ func (e *env) play(trace string) {
 		p.fences, p.queues, p.ends = make(map[string]uint64), make(map[string][]string), make(map[string]func())
 		p.hasps, p.leases, p.waits = make(map[string]*hasp.Client), make(map[string]*hasp.Lease), make(map[string]*waiting)
 		p.news, p.handed = make(map[string]*news), make(map[string]driver.Handover)
+		p.terms, p.records = make(map[string]term), make(map[string]driver.Record)
 		for i, s := range steps {
 			*e.at = fmt.Sprintf("step %d of the trace, %q", i+1, s.text)
-			if s.given != "" && !given[s.given].Met(e.d) {
+			if s.given != "" && !given[s.given](e) {
 				continue
+			}
+			if s.verb == "end" {
+				break
 			}
 			p.judged = false
 			if p.does(s); e.Failed() || e.void.Load() {
@@ -186,6 +226,10 @@ func (e *env) play(trace string) {
 }
 
 func (p *player) does(s step) {
+	if s.with != nil {
+		p.race(append([]step{s}, s.with...))
+		return
+	}
 	if all := verbs[s.verb]; all != nil {
 		all(p, s)
 		return
@@ -198,45 +242,65 @@ func (p *player) does(s step) {
 		panic(fmt.Sprintf("the step %q: what does it do?", s.text))
 	}
 	for _, name := range s.owners {
-		if _, fresh := s.says["fresh"]; fresh {
-			delete(p.owners, name)
-			delete(p.clients, name)
-		}
-		own := p.clients[name]
-		_, known := p.owners[name]
-		p.moves(s, name)
-		if one(p, s, name, p.request(s, name)); known {
-			p.clients[name] = own
-		}
+		p.as(s, name, func(_ driver.Driver, r contend.Owner) { one(p, s, name, r) })
+	}
+}
+
+// as lets an owner act on the client of a step.
+func (p *player) as(s step, name string, act func(driver.Driver, contend.Owner)) {
+	if _, fresh := s.says["fresh"]; fresh {
+		delete(p.owners, name)
+		delete(p.clients, name)
+	}
+	own := p.clients[name]
+	_, known := p.owners[name]
+	p.moves(s, name)
+	r := p.request(s, name)
+	p.start = time.Now()
+	if act(p.client(name), r); known {
+		p.clients[name] = own
 	}
 }
 
 // moves lets an owner use the client of a step.
 func (p *player) moves(s step, name string) {
 	beside, elsewhere := s.says["elsewhere"]
-	_, spread := s.says["spread"]
+	over, spread := s.says["spread"]
 	_, here := s.says["here"]
-	switch {
+	switch n, err := strconv.Atoi(beside); {
+	case err == nil:
+		p.clients[name] = p.pooled(n)
 	case beside != "":
 		p.clients[name] = p.client(beside)
 	case elsewhere:
 		p.clients[name] = p.open()
 	case spread:
-		if p.pool == nil {
-			p.pool = []driver.Driver{p.d, p.open(), p.open()}
-		}
-		p.clients[name] = p.pool[p.calls%len(p.pool)]
+		p.clients[name] = p.pooled(p.calls % number(cmp.Or(over, "3")))
 		p.calls++
 	case here:
 		p.clients[name] = p.d
 	}
 }
 
+// pooled is a client that all rounds of a trace have, the first or another one.
+func (p *player) pooled(i int) driver.Driver {
+	if p.pool == nil {
+		p.pool = []driver.Driver{p.d}
+	}
+	for len(p.pool) <= i {
+		p.pool = append(p.pool, p.open())
+	}
+	return p.pool[i]
+}
+
 func (p *player) client(name string) driver.Driver { return cmp.Or(p.clients[name], p.d) }
 
-// key is that of an owner, or of "@other".
+// key is that of an owner, or of "@other"; "@hostile3" is one of the hostile keys.
 func (p *player) key(name string) string {
 	_, key, _ := strings.Cut(name, "@")
+	if i, ok := strings.CutPrefix(key, "hostile"); ok {
+		return hostileKeys[number(i)]
+	}
 	if key == "odd" {
 		return "a\x00}\xff"
 	}
@@ -258,11 +322,16 @@ func (p *player) owner(name string) contend.Owner {
 }
 
 func (p *player) request(s step, name string) contend.Owner {
+	_, known := p.owners[name]
 	r := p.owner(name)
 	for _, word := range slices.Sorted(maps.Keys(s.says)) {
 		if ask := asks[word]; ask != nil {
 			ask(p, &r, s.says[word])
 		}
+	}
+	if own := p.owners[name]; !known { // a label is for good
+		own.Label = r.Label
+		p.owners[name] = own
 	}
 	return r
 }
@@ -275,9 +344,12 @@ func (p *player) all(s step) (rs []contend.Owner) {
 	return rs
 }
 
-// limit is a time that a trace names.
+// limit is a time that a trace names: with an owner, how long its lease was granted for; "left", what the holder had left.
 func (p *player) limit(in string) time.Duration {
-	return map[string]time.Duration{"": 0, "ttl": p.ttl, "3ttl": 3 * p.ttl, "quarter": p.long / 4, "half": p.long / 2, "long": p.long}[in]
+	if t, ok := p.terms[in]; ok {
+		return t.ttl
+	}
+	return map[string]time.Duration{"": 0, "ttl": p.ttl, "3ttl": 3 * p.ttl, "quarter": p.long / 4, "half": p.long / 2, "long": p.long, "left": p.left}[in]
 }
 
 // is fails unless an answer is what the step says.
@@ -300,6 +372,10 @@ func (p *player) granted(s step, name string, res driver.Result) {
 	p.is(s, name, res)
 	p.served(name)
 	p.fences[name] = res.Fence
+	p.terms[name] = term{p.start, res.TTL, res.Fence}
+	if p.minted.from.IsZero() {
+		p.minted = term{from: time.Now(), fence: res.Fence}
+	}
 	p.newest[p.key(name)] = max(p.newest[p.key(name)], res.Fence)
 }
 

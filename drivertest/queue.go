@@ -4,11 +4,16 @@
 package drivertest
 
 import (
-	"cmp"
+	"context"
 	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 )
 
 var queueing = []Need{needQueue}
@@ -33,7 +38,8 @@ var queueCases = []Case{
 		play: "grant a; join d brief; join b; until waiters=1; release a; turn b; held b; refuse d brief queued ahead=0"},
 	{Name: "ManyDeadPlacesAreSkipped",
 		Rule:  "However many dead places are in front, the first live one is served.",
-		Needs: queueing, run: manyDeadPlaces},
+		Needs: queueing, // nothing is inspected meanwhile: the engine has to clean up by itself
+		play:  "grant a; refuse d1..d150 queued brief; listen b; refuse b queued; pause; release a; enter b; held b"},
 	{Name: "PatienceIsEachPlacesOwn",
 		Rule:  "Each place lasts for its own patience, whatever other places are in the queue.",
 		Needs: queueing, timely: true,
@@ -54,10 +60,12 @@ var queueCases = []Case{
 			waits b1 b3; release a; turn b1; release b1; turn b3; release b3; free`},
 	{Name: "FirstInTheQueueKnowsWhenToAsk", // failure case 14
 		Rule:  "The first in the queue learns when the holder's lease ends, and asking then, without any hint, is enough.",
-		Needs: queueing, timely: true, run: firstKnowsWhen},
+		Needs: queueing, timely: true,
+		play: "grant a brief; await b elsewhere deaf wakes=a; enter b in=a after=a; held b"},
 	{Name: "WhoBecomesFirstKnowsWhenToAsk",
 		Rule:  "The next sign of life of a place that became the first in the queue is answered with a RetryIn at the holder's expiry.",
-		Needs: queueing, run: whoBecomesFirst},
+		Needs: queueing,
+		play:  "grant a; join b c; release b; held a; renew c queued wakes=left"},
 	{Name: "SignOfLifeTellsTheTurn",
 		Rule:  "A sign of life of the first in the queue says that its turn has come, by ErrNotHeld or a RetryIn, so that asking then, without any hint, is enough.",
 		Needs: queueing, claims: true, run: signOfLifeTellsTheTurn},
@@ -70,59 +78,6 @@ var queueCases = []Case{
 		Rule:  "A key released between a refusal and Watch is granted to the Try that follows Watch.",
 		Needs: queueing,
 		play:  "grant a; refuse b elsewhere; release a; watch b; grant b queued"},
-}
-
-// manyDeadPlaces inspects nothing between the joining and the release, so that the
-// engine has to clean up by itself.
-func manyDeadPlaces(e *env) {
-	a := e.ask("k")
-	e.grant(e.d, a)
-	for range 150 {
-		e.refuse(e.d, queued(e.brief(e.ask("k"))))
-	}
-	b := e.ask("k")
-	ch := e.watch(e.d, b)
-	e.refuse(e.d, queued(b))
-	time.Sleep(e.ttl + e.ttl/4) // time must pass
-	e.release(e.d, a)
-	e.woken(ch, e.d, b, driver.Result{})
-	e.heldBy(b)
-}
-
-func firstKnowsWhen(e *env) {
-	gone, b := e.brief(e.ask("k")), e.ask("k")
-	start := time.Now()
-	first := e.grant(e.d, gone)
-	res := e.join(e.open(), b, 0)
-	if res.RetryIn <= 0 || res.RetryIn > first.TTL {
-		e.Fatalf("RetryIn is %v, want more than 0 and no more than the holder's %v: %+v", res.RetryIn, first.TTL, res)
-	}
-	for !res.Granted {
-		if res.RetryIn <= 0 {
-			e.Fatalf("the first in the queue does not learn when to ask: %+v", res)
-		}
-		if time.Since(start) > first.TTL+e.slack+e.lost() {
-			e.Fatalf("not granted after %v, the holder's TTL was %v", time.Since(start), first.TTL)
-		}
-		time.Sleep(res.RetryIn)
-		res = e.try(e.d, queued(b))
-	}
-	if took := time.Since(start); took < sure(first.TTL) {
-		e.Errorf("granted after %v, within the TTL of %v", took, first.TTL)
-	}
-	e.heldBy(b)
-}
-
-func whoBecomesFirst(e *env) {
-	a, b, c := e.ask("k"), e.ask("k"), e.ask("k")
-	e.grant(e.d, a)
-	e.join(e.d, b, 0)
-	e.join(e.d, c, 1)
-	e.release(e.d, b)
-	left := cmp.Or(e.heldBy(a).Left, e.long)
-	if res := e.renewed(e.d, queued(c)); res.RetryIn <= 0 || res.RetryIn > left {
-		e.Errorf("RetryIn is %v, want more than 0 and no more than the %v that the holder has left", res.RetryIn, left)
-	}
 }
 
 // signOfLifeTellsTheTurn: a waiter whose hints are lost has only its signs of life.
@@ -144,4 +99,303 @@ func signOfLifeTellsTheTurn(e *env) {
 		return e.try(e.d, queued(b)).Granted
 	})
 	e.refuse(e.d, queued(c))
+}
+
+var handoff = []Need{needHandoff}
+
+var handoffCases = []Case{
+	{Name: "HandoffIsAtOnce",
+		Rule:  "A Release makes the next in the queue the owner at once, before it asks, and the claim keeps the fence and takes the full TTL.",
+		Needs: handoff, claims: true, run: handoffIsAtOnce},
+	{Name: "HandedOffPlaceIsNoPlace",
+		Rule:  "Renew of a place that was handed the key is ErrNotHeld, so that its owner claims it.",
+		Needs: handoff, claims: true,
+		play: "grant a; join b c; release a; renew b queued gone; renew c queued; grant b queued"},
+	{Name: "ReleaseOfAHandedOffKeyHandsItOn",
+		Rule:  "A waiter that gives up after it was handed the key hands it off to the next.",
+		Needs: handoff, claims: true,
+		play: "grant a; join b c; release a b; held c; refuse b queued; grant c queued; release c; free"},
+	{Name: "UnclaimedKeyGoesOn",
+		Rule:  "A key that was handed to a waiter that never claims it goes to the next in the queue, within a bounded time.",
+		Needs: handoff, timely: true,
+		play: "grant a; join d brief; join b; release a; held d; turn b in=3ttl; held b"},
+	{Name: "UnclaimedKeyGoesFree",
+		Rule:  "A key that was handed to the only waiter, which never claims it, is free within a bounded time.",
+		Needs: handoff, timely: true,
+		play: "grant a; join d brief; release a; held d; inherit b in=3ttl"},
+	{Name: "LapsedClaimKeepsThePlaceOnce",
+		Rule:  "A waiter that did not claim the key once is still before later ones.",
+		Needs: handoff,
+		play:  "grant a; join d b c; release a; turn b in=long; join d; release b; turn d; release d; turn c"},
+	{Name: "UnclaimedKeyWakesTheNext",
+		Rule:  "When a waiter that was handed the key does not claim it, the next in the queue gets a hint once the claim time has passed, so that asking only then is enough.",
+		Needs: handoff, timely: true,
+		play: "grant a; join d mortal; await w elsewhere; release a; held d; enter w in=long; held w"},
+	{Name: "ExpiryAfterAHandoffWakesTheFirst",
+		Rule:  "A waiter that became the first in the queue by a handoff gets a hint when the lease of the one that claimed the key expires, so that asking only then is enough.",
+		Needs: queueing, timely: true,
+		play: "grant a; join d mortal; await w elsewhere; release a; turn d mortal; enter w in=ttl; held w"},
+	{Name: "ExpiryAfterAnExpiryWakesTheFirst",
+		Rule:  "A waiter that became the first in the queue because the one before it was granted a key that expired gets a hint when that lease expires, so that asking only then is enough.",
+		Needs: queueing, timely: true,
+		play: "grant a brief; join d mortal; await w elsewhere; turn d mortal in=ttl; enter w in=ttl; held w"},
+	{Name: "StoppedWaitersDelayForTheirClaims",
+		Rule:  "However many waiters before it do not claim the key, a waiter whose sign of life finds the key free gets a hint, and another after each claim time, also if it asks again meanwhile.",
+		Needs: handoff, timely: true, run: stoppedWaiters},
+	{Name: "DeadHolderHandsOn",
+		Rule:  "A lease that expires goes to the first in the queue, and to nobody else, as if it had been released.",
+		Needs: queueing, timely: true,
+		play: "grant a brief; join b; join c elsewhere; inherit b queued over=c; held b"},
+}
+
+func handoffIsAtOnce(e *env) {
+	a, b := e.ask("k"), e.ask("k")
+	a.TTL = e.long / 8 // less than the claim has in the end, and more than a busy machine takes
+	first := e.grant(e.d, a)
+	e.join(e.open(), b, 0)
+	start := time.Now()
+	e.release(e.d, a)
+	info := e.heldBy(b)
+	if info.Waiters != 0 {
+		e.Errorf("%d still wait", info.Waiters)
+	}
+	res := e.grant(e.open(), queued(b))
+	if e.traits.Fencing && (res.Fence <= first.Fence || info.Fence != 0 && info.Fence != res.Fence) {
+		e.Fatalf("the fence is %d after a holder with %d, and was %d when it was handed off", res.Fence, first.Fence, info.Fence)
+	}
+	if res.Abandoned {
+		e.Fatalf("Abandoned, but the holder before released")
+	}
+	if most := time.Since(start) + 5*time.Millisecond; first.Handoff != 0 || res.Handoff < 0 || res.Handoff > most { // of whole milliseconds, by another clock
+		e.Fatalf("it came %v after the release, and that was at most %v ago; a free key was handed over for %v", res.Handoff, most, first.Handoff)
+	}
+	if again := e.grant(e.open(), queued(b)); again.Handoff != 0 {
+		e.Fatalf("asked again, it was handed the key for %v", again.Handoff)
+	}
+	if info := e.heldBy(b); !plausible(info.Left, e.long/2) {
+		e.Fatalf("the claim of a lease of %v left %v", b.TTL, info.Left)
+	}
+}
+
+func stoppedWaiters(e *env) {
+	const n = 3
+	a := e.ask("k")
+	e.grant(e.d, a)
+	for i := range n {
+		stopped := e.ask("k")
+		stopped.TTL = e.ttl
+		e.join(e.open(), stopped, i) // each in its own process
+	}
+	w := e.listen(e.open(), e.ask("k"))
+	e.see(w, e.join(w.d, w.r, n))
+	e.release(e.d, a)
+	e.eventually(e.long, "a sign of life finds the key free", func() bool {
+		got := e.renew(w.d, queued(w.r))[0]
+		return w.now() || got.Err != nil || got.RetryIn > 0
+	})
+	if res := e.try(w.d, queued(w.r)); !res.Granted { // and this answer is lost
+		e.see(w, e.try(w.d, queued(w.r)))
+		e.enterIn(e.long, w)
+	}
+	e.heldBy(w.r)
+}
+
+var hinted = []Need{needQueue, needHints}
+
+var watchCases = []Case{
+	{Name: "HintReachesTheNext",
+		Rule:  "A Release gives a hint to the next in the queue, if its Watch was confirmed before.",
+		Needs: hinted,
+		play:  "20 times; grant a; hear b elsewhere; join b; release a; hinted b; grant b queued; release b"},
+	{Name: "HintWakesNobodyElse",
+		Rule:  "A Release gives a hint to the next in the queue and to nobody behind it.",
+		Needs: hinted,
+		play: "grant a;" + each(rounds(5), "hear w#; join w#") + `release a; hinted w0; grant w0 queued; silent w2..w4; release w0;
+			hinted w1; grant w1 queued; silent w3 w4; release w1; hinted w2; grant w2 queued; silent w4; release w2;
+			hinted w3; grant w3 queued; release w3; hinted w4; grant w4 queued; release w4`},
+	{Name: "HintAfterAPlaceWasGivenUp",
+		Rule:  "When a waiter gives up a key that it was just handed, the next one gets a hint.",
+		Needs: hinted,
+		play:  "grant a; hear b c; join b c; release a; hinted b; release b; heed c"},
+	{Name: "WatchersAreIndependent",
+		Rule:  "The end of one Watch does not affect the hints of others.",
+		Needs: hinted,
+		play:  "grant a; watch b; hear c; join c; unwatch b; release a; hinted c; grant c queued"},
+	{Name: "WatchAfterTheJoin",
+		Rule:  "A Watch gives a hint for what happened to its owner's place since the owner joined.",
+		Needs: []Need{needQueue, needHints, needJoinFirst},
+		play: `grant a; join b elsewhere; hear b; release a; hinted b; grant b queued; join c; release b; hear c; hinted c;
+			grant c queued`},
+	{Name: "WatcherThatIsGone",
+		Rule:  "A key whose next waiter no longer watches is handed off to the one behind it, within a bounded time.",
+		Needs: queueing, timely: true,
+		play: "grant a; watch d brief; watch b; join d brief; join b; unwatch d; release a; turn b in=3ttl; held b"},
+}
+
+// watch returns the hints for r until the case ends. nil: this engine polls.
+func (e *env) watch(d driver.Driver, r contend.Owner) <-chan struct{} {
+	e.Helper()
+	ctx, cancel := context.WithCancel(e.ctx)
+	e.Cleanup(cancel)
+	return e.watchUntil(ctx, d, r)
+}
+
+func (e *env) watchUntil(ctx context.Context, d driver.Driver, r contend.Owner) <-chan struct{} {
+	e.Helper()
+	ch, err := contend.Watch(ctx, d, r)
+	if err != nil {
+		e.Fatalf("Watch of %q: %v", r.Key, err)
+	}
+	if !e.traits.Hints { // what may come is of other waiters, not of the key
+		return nil
+	}
+	return ch
+}
+
+// hints is watch of an engine that promises them.
+func (e *env) hints(d driver.Driver, r contend.Owner) <-chan struct{} {
+	e.Helper()
+	ch := e.watch(d, r)
+	if ch == nil {
+		e.Fatalf("Watch of %q gave no channel, and the engine promises hints", r.Key)
+	}
+	return ch
+}
+
+// hinted waits for a hint.
+func (e *env) hinted(ch <-chan struct{}) {
+	e.Helper()
+	e.comes(ch, e.slack, "no hint")
+}
+
+// listener is a waiter that asks only on a hint, or at the time of its refusal's RetryIn.
+type listener struct {
+	d  driver.Driver
+	r  contend.Owner
+	ch <-chan struct{} // nil: it polls
+	at time.Time       // when to ask without a hint; zero: never
+}
+
+// listen watches for r.
+func (e *env) listen(d driver.Driver, r contend.Owner) *listener {
+	e.Helper()
+	return &listener{d: d, r: r, ch: e.watch(d, r)}
+}
+
+func (e *env) see(w *listener, refused driver.Result) {
+	w.at = time.Time{}
+	if refused.RetryIn > 0 {
+		w.at = time.Now().Add(refused.RetryIn)
+	}
+}
+
+// now reports whether it is time to ask.
+func (w *listener) now() bool {
+	select {
+	case <-w.ch:
+		return true
+	default:
+		return w.ch == nil || !w.at.IsZero() && !time.Now().Before(w.at)
+	}
+}
+
+// enterIn is enter with a limit on the wait. What their requests take does not count: many take long on a busy machine.
+func (e *env) enterIn(limit time.Duration, ws ...*listener) {
+	e.Helper()
+	ws = slices.Clone(ws)
+	start, asking := time.Now(), time.Duration(0)
+	for {
+		ws = slices.DeleteFunc(ws, func(w *listener) bool {
+			if !w.now() {
+				return false
+			}
+			begun := time.Now()
+			res := e.try(w.d, queued(w.r))
+			asking += time.Since(begun)
+			e.see(w, res)
+			return res.Granted
+		})
+		if len(ws) == 0 {
+			return
+		}
+		if waited := time.Since(start) - asking; waited > limit+e.slack+e.lost() {
+			e.TB.Fatalf("after %v: %d who wait got no hint, or are not granted the key", waited.Round(time.Millisecond), len(ws))
+		}
+		e.pause()
+	}
+}
+
+// quiet fails if a listener that must still wait got a hint from a store that hands keys
+// off. If the queue is on one of several stores it may move, with a hint for all.
+func (e *env) quiet(ws ...*listener) {
+	e.Helper()
+	for _, w := range ws {
+		select {
+		case <-w.ch:
+			if e.traits.Queue != driver.QueueHandoff {
+				break
+			}
+			e.Errorf("%s got a hint, but has to wait", w.r.Owner)
+		default:
+		}
+		e.refuse(w.d, queued(w.r))
+	}
+}
+
+var raceCases = []Case{
+	{Name: "OneOwnerAskingAtOnce", // failure case 13
+		Rule: "Copies of one request that arrive at once, on several connections, are one grant.",
+		play: `10 times; ask a queued & ask a & ask a elsewhere=1 & ask a queued elsewhere=2; won a; release a; free`},
+	{Name: "JoinRacesWithRelease", // failure case 15
+		Rule:  "An owner that joins the queue while the key is released is granted it, or gets a hint to ask again: no hint is lost.",
+		Needs: queueing,
+		play:  "50 times; grant a; listen b elsewhere=1; release a & ask b queued; come b; release b; free"},
+	{Name: "GivingUpRacesWithRelease",
+		Rule:  "When the next in the queue gives up while the key is released, the one behind it is granted the key, or gets a hint.",
+		Needs: queueing,
+		play: `50 times; grant a; join b; await c elsewhere=1; release a & release b elsewhere=1; enter c; refuse b queued; release c;
+			free`},
+	{Name: "NotSentIsTrue", // nobody would release it
+		Rule: "A Try whose error says that it was not sent leaves nothing in the store, neither then nor later.",
+		run:  notSentIsTrue},
+}
+
+// raceRounds is how often a race is run.
+const raceRounds = 50
+
+// atOnce runs all the functions at once.
+func atOnce(fs ...func()) {
+	var wg sync.WaitGroup
+	start := make(chan struct{})
+	// The goroutine that is started last tends to run first.
+	rand.Shuffle(len(fs), func(i, j int) { fs[i], fs[j] = fs[j], fs[i] })
+	for _, f := range fs {
+		wg.Go(func() { <-start; f() })
+	}
+	close(start)
+	wg.Wait()
+}
+
+func notSentIsTrue(e *env) {
+	ds := []driver.Driver{e.d, e.open(), e.open()}
+	notSent := make([]contend.Owner, 4*raceRounds)
+	var tries sync.WaitGroup
+	for i := range notSent {
+		tries.Go(func() {
+			ctx, cancel := context.WithTimeout(e.ctx, rand.N(4*time.Millisecond))
+			defer cancel()
+			r := e.ask(fmt.Sprintf("k%d", i))
+			r.TTL = 20 * e.ttl
+			if _, err := contend.Try(ctx, ds[i%len(ds)], r); driver.IsNotSent(err) {
+				notSent[i] = r
+			}
+		})
+	}
+	tries.Wait()
+	time.Sleep(e.ttl / 2) // time must pass: some requests may be late
+	for _, r := range notSent {
+		if r.Key != "" {
+			e.free(r.Key)
+		}
+	}
 }

@@ -18,11 +18,17 @@ import (
 
 // asks are words about a request.
 var asks = map[string]func(p *player, r *contend.Owner, value string){
-	"brief":      func(p *player, r *contend.Owner, _ string) { *r = p.brief(*r) }, // a TTL and a patience whose end the case waits for
-	"mortal":     func(p *player, r *contend.Owner, _ string) { r.TTL = p.ttl },    // such a TTL only
-	"half":       func(p *player, r *contend.Owner, _ string) { r.TTL = p.long / 2 },
-	"quarter":    func(p *player, r *contend.Owner, _ string) { r.TTL = p.long / 4 },
-	"longer":     func(p *player, r *contend.Owner, _ string) { r.TTL = 2 * p.long },
+	"brief":   func(p *player, r *contend.Owner, _ string) { *r = p.brief(*r) }, // a TTL and a patience whose end the case waits for
+	"mortal":  func(p *player, r *contend.Owner, _ string) { r.TTL = p.ttl },    // such a TTL only
+	"half":    func(p *player, r *contend.Owner, _ string) { r.TTL = p.long / 2 },
+	"quarter": func(p *player, r *contend.Owner, _ string) { r.TTL = p.long / 4 },
+	"longer":  func(p *player, r *contend.Owner, _ string) { r.TTL = 2 * p.long },
+	"endless": func(p *player, r *contend.Owner, _ string) { r.TTL = p.endless() },
+	"ttl": func(p *player, r *contend.Owner, value string) {
+		if r.TTL = p.traits.MinTTL; value != "min" {
+			r.TTL = time.Duration(number(value))
+		}
+	},
 	"queued":     func(_ *player, r *contend.Owner, _ string) { r.Queue = true },
 	"settled":    func(_ *player, r *contend.Owner, _ string) { r.Settled = true },
 	"unused":     func(_ *player, r *contend.Owner, _ string) { r.End = driver.Unused },
@@ -39,10 +45,13 @@ var asks = map[string]func(p *player, r *contend.Owner, value string){
 	"keeping":    func(_ *player, r *contend.Owner, _ string) { r.Keeps = true },
 	"entering":   func(_ *player, r *contend.Owner, _ string) { *r = entering(*r) },
 	"label": func(p *player, r *contend.Owner, value string) {
-		switch value {
-		case "long":
+		i, hostile := strings.CutPrefix(value, "hostile")
+		switch {
+		case hostile:
+			r.Label = hostileLabels[number(i)]
+		case value == "long":
 			r.Label += " "
-		case "short":
+		case value == "short":
 			r.Label = r.Label[:len(r.Label)-1]
 		default:
 			r.Label = cmp.Or(p.owners[value].Label, value) // another's
@@ -72,10 +81,18 @@ var answers = map[string]func(p *player, name, want string, res driver.Result) b
 	"left": func(p *player, _, want string, res driver.Result) bool {
 		return plausible(res.Left, 0) && (want == "" || res.Left <= p.limit(want))
 	},
-	"most":  func(p *player, _, want string, res driver.Result) bool { return res.TTL == p.limit(want) },
-	"usual": func(p *player, _, _ string, res driver.Result) bool { return res.Left <= p.long },
-	"clean": func(_ *player, _, _ string, res driver.Result) bool { return !res.Abandoned },
-	"full":  func(p *player, _, _ string, res driver.Result) bool { return plausible(res.Left, p.long/2) },
+	"after": func(p *player, _, want string, _ driver.Result) bool { // not before that lease has ended
+		return time.Since(p.terms[want].from) >= sure(p.terms[want].ttl)
+	},
+	"lasts": func(p *player, _, _ string, res driver.Result) bool { // nearly as long as a lease can
+		most := p.endless()
+		return plausible(res.Left, most-most/10) && plausible(res.TTL, most-most/10) && res.RetryIn >= 0
+	},
+	"someday": func(_ *player, _, _ string, res driver.Result) bool { return res.RetryIn >= 0 },
+	"most":    func(p *player, _, want string, res driver.Result) bool { return res.TTL == p.limit(want) },
+	"usual":   func(p *player, _, _ string, res driver.Result) bool { return res.Left <= p.long },
+	"clean":   func(_ *player, _, _ string, res driver.Result) bool { return !res.Abandoned },
+	"full":    func(p *player, _, _ string, res driver.Result) bool { return plausible(res.Left, p.long/2) },
 	"longer": func(p *player, _, _ string, res driver.Result) bool {
 		return !res.Granted || res.TTL > p.long
 	},
@@ -112,7 +129,8 @@ var answers = map[string]func(p *player, name, want string, res driver.Result) b
 
 // others are words that a verb itself looks at.
 var others = []string{"elsewhere", "spread", "here", "fresh", "names", "times", "in", "gone", "wanted", "unwanted", "waiters", "holds",
-	"from", "shown", "perhaps", "over", "on", "twice", "faulty", "short", "alone", "for", "unsure", "quietly", "via"}
+	"from", "shown", "perhaps", "over", "on", "twice", "faulty", "short", "alone", "for", "unsure", "quietly", "via",
+	"won", "deaf", "renewing", "claim", "text", "unread", "lossy", "forgetful", "unsupported"}
 
 // ownersVerbs are done by each owner of a step.
 var ownersVerbs = map[string]func(p *player, s step, name string, r contend.Owner){
@@ -131,9 +149,12 @@ var ownersVerbs = map[string]func(p *player, s step, name string, r contend.Owne
 	"turn": func(p *player, s step, name string, r contend.Owner) { // asks with the queue until it is granted
 		p.granted(s, name, p.turn(p.client(name), r, p.limit(s.says["in"])))
 	},
-	"inherit": func(p *player, s step, name string, r contend.Owner) { // asks until a lease has expired
+	"inherit": func(p *player, s step, name string, r contend.Owner) { // asks until a lease has expired, while another is renewed
 		var res driver.Result
 		p.eventually(cmp.Or(p.limit(s.says["in"]), p.ttl), s.text, func() bool {
+			if other := s.says["renewing"]; other != "" {
+				p.renewed(p.client(other), p.brief(p.owner(other)))
+			}
 			if over := s.says["over"]; over != "" { // neither a newcomer nor this one, that is behind it, is granted the key
 				behind := p.owner(over)
 				newcomer := p.ask(behind.Key)
@@ -214,8 +235,23 @@ var ownersVerbs = map[string]func(p *player, s step, name string, r contend.Owne
 	"dally": func(p *player, _ step, name string, _ contend.Owner) { // for longer than what it was handed lasts
 		time.Sleep(p.handed[name].TTL * 3 / 2)
 	},
-	"await": func(p *player, _ step, name string, r contend.Owner) { // joins, and asks again only on a hint
-		p.ears[name] = p.await(p.client(name), r, p.ahead(name))
+	"listen": func(p *player, _ step, name string, r contend.Owner) { p.ears[name] = p.listen(p.client(name), r) },
+	"await": func(p *player, s step, name string, r contend.Owner) { // joins, and asks again only on a hint; "deaf": gets none
+		w := &listener{d: p.client(name), r: r, ch: make(chan struct{})}
+		if _, deaf := s.says["deaf"]; !deaf {
+			w = p.listen(w.d, r)
+		}
+		p.ears[name] = w
+		res := p.join(w.d, r, p.ahead(name))
+		p.see(w, res)
+		p.is(s, name, res)
+	},
+	"cannot": func(p *player, s step, name string, r contend.Owner) { // the engine does not know how, or must not
+		_, unsupported := s.says["unsupported"]
+		res, err := contend.Try(p.ctx, p.client(name), r)
+		if err == nil || unsupported && !errors.Is(err, driver.ErrUnsupported) {
+			p.Fatalf("%s: %+v, %v, want an error", s.text, res, err)
+		}
 	},
 	"watch": func(p *player, _ step, name string, r contend.Owner) {
 		ctx, cancel := context.WithCancel(p.ctx)
@@ -231,6 +267,9 @@ var ownersVerbs = map[string]func(p *player, s step, name string, r contend.Owne
 			return
 		case gone:
 			p.releaseNothing(p.client(name), r)
+			return
+		}
+		if _, won := s.says["won"]; won && !slices.Contains(p.won, name) {
 			return
 		}
 		_, perhaps := s.says["perhaps"]
@@ -297,7 +336,8 @@ var verbs = map[string]func(p *player, s step){
 	},
 	"held": func(p *player, s step) {
 		r := p.owner(s.owners[0])
-		if info := p.heldBy(r); p.traits.Shared && (info.Holds != 1 || info.Holder.Mode != r.Mode) {
+		info := p.heldBy(r)
+		if p.left = cmp.Or(info.Left, p.long); p.traits.Shared && (info.Holds != 1 || info.Holder.Mode != r.Mode) {
 			p.Fatalf("%q is not held by one in the mode %v: %+v", r.Key, r.Mode, info)
 		}
 	},
@@ -316,6 +356,45 @@ var verbs = map[string]func(p *player, s step){
 		p.enterIn(p.limit(s.says["in"]), p.listeners(s)...)
 		for _, name := range s.owners {
 			p.served(name)
+			p.is(s, name, driver.Result{Granted: true})
+		}
+	},
+	"come": func(p *player, s step) { // those that were refused at once enter, and the others have the key
+		var refused []*listener
+		for _, name := range s.owners {
+			if res := p.came[name][0]; !res.Granted {
+				p.see(p.ears[name], res)
+				refused = append(refused, p.ears[name])
+			}
+			p.served(name)
+		}
+		p.enterIn(0, refused...)
+	},
+	"won": func(p *player, s step) { // at once: one alone or, of those that share the key, as many as may be
+		p.won = nil
+		limit, slots := p.owner(s.owners[0]).Limit, make(map[int]bool) // by number: whether there may be such a slot
+		for _, name := range s.owners {
+			all := p.came[name]
+			for _, res := range all[1:] {
+				if !all[0].Granted || !res.Granted || res.Fence != all[0].Fence {
+					p.Fatalf("copies of one request: %+v", all)
+				}
+			}
+			if res := all[0]; res.Granted {
+				p.granted(s, name, res)
+				p.won = append(p.won, name)
+				slots[res.Slot] = slots[res.Slot] || res.Slot >= 0 && res.Slot < max(limit, 1)
+			}
+		}
+		ok := len(p.won) > 0 && (limit == 0 || len(p.won) == limit && len(slots) == limit)
+		for _, name := range p.won {
+			ok = ok && (p.owner(name).Mode == driver.Shared || len(p.won) == 1)
+		}
+		for _, valid := range slots {
+			ok = ok && valid
+		}
+		if !ok {
+			p.Fatalf("at once the key was granted to %v, with the slots %v", p.won, slots)
 		}
 	},
 	"serve": func(p *player, s step) { // each after all behind it asked
@@ -363,13 +442,18 @@ var verbs = map[string]func(p *player, s step){
 		time.Sleep(2 * p.ttl)
 	},
 	"expires": func(p *player, s step) { p.expires(p.keyOf(s)) },
-	"live": func(p *player, s step) { // places, with signs of life for three times their patience
+	"live": func(p *player, s step) { // leases or places, with signs of life for three times their TTL or patience
 		sign := func() {
 			for _, name := range s.owners {
-				if r := queued(p.request(s, name)); s.says["via"] == "renew" {
-					p.renewed(p.client(name), r)
-				} else {
-					p.refuse(p.client(name), r)
+				switch r := p.request(s, name); s.says["via"] {
+				case "lease":
+					if a := p.renewed(p.client(name), r); a.TTL <= 0 {
+						p.Fatalf("%s was renewed for %v", name, a.TTL)
+					}
+				case "renew":
+					p.renewed(p.client(name), queued(r))
+				default:
+					p.refuse(p.client(name), queued(r))
 				}
 			}
 		}
@@ -378,11 +462,109 @@ var verbs = map[string]func(p *player, s step){
 		}
 		sign()
 	},
-	"until": func(p *player, s step) { // so many wait or hold, in the time of a lease
-		p.eventually(p.ttl, s.text, func() bool {
+	"pause": func(p *player, _ step) { time.Sleep(p.ttl + p.ttl/4) },
+	"until": func(p *player, s step) { // so many wait or hold, in the time of a lease; or the key is an owner's to claim
+		p.eventually(cmp.Or(p.limit(s.says["in"]), p.ttl), s.text, func() bool {
 			info := p.inspect(p.keyOf(s))
+			if name := s.says["claim"]; name != "" {
+				return !info.Held && info.Waiters <= 1 || info.Holder.Owner == p.owner(name).Owner
+			}
 			return strconv.Itoa(info.Waiters) == cmp.Or(s.says["waiters"], strconv.Itoa(info.Waiters)) &&
 				strconv.Itoa(info.Holds) == cmp.Or(s.says["holds"], strconv.Itoa(info.Holds))
 		})
+		p.is(s, "", driver.Result{})
 	},
+	"listed": func(p *player, s step) { // those that hold the key in the order of their grants, as Inspect and List show them
+		info := p.inspect(p.keyOf(s))
+		all := p.list("")
+		in, shown := all[info.Key]
+		ok := info.Holds == len(s.owners) && len(info.Holders) == info.Holds && shown == info.Held && in.Holds == info.Holds && in.Held == info.Held &&
+			in.Holder.Mode == info.Holder.Mode && in.Waiters == info.Waiters && info.Key == p.keyOf(s)
+		if len(s.owners) == 0 {
+			ok = ok && !info.Held && info.Holder.Owner == "" && len(info.Queue) == 0 && len(all) == 0
+		} else {
+			ok = ok && info.Holder == info.Holders[0].Holder && info.Fence == info.Holders[0].Fence
+		}
+		for i, name := range s.owners {
+			r := p.owner(name)
+			ok = ok && sameOwner(r)(info.Holders[i]) && info.Holders[i].Holder.Mode == r.Mode && plausible(info.Holders[i].Left, 0) &&
+				(info.Holders[i].Fence == 0 || info.Holders[i].Fence == p.fences[name])
+		}
+		if !ok {
+			p.Fatalf("want %v, Inspect says %+v and List %+v", s.owners, info, in)
+		}
+		p.is(s, "", driver.Result{Granted: true, TTL: in.Left})
+	},
+}
+
+// races are verbs of steps that happen at once: the answers are as the verbs and the words of the steps say, after which "won" and
+// "come" are of those owners.
+var races = map[string]func(p *player, name string, d driver.Driver, r contend.Owner) (driver.Result, error){
+	"ask": func(p *player, _ string, d driver.Driver, r contend.Owner) (driver.Result, error) {
+		return contend.Try(p.ctx, d, r)
+	},
+	"refuse": func(p *player, _ string, d driver.Driver, r contend.Owner) (driver.Result, error) {
+		return contend.Try(p.ctx, d, r)
+	},
+	"convert": func(p *player, _ string, d driver.Driver, r contend.Owner) (driver.Result, error) {
+		return contend.Try(p.ctx, d, converting(r))
+	},
+	"release": func(p *player, _ string, d driver.Driver, r contend.Owner) (driver.Result, error) {
+		return driver.Result{}, contend.Release(p.ctx, d, r)
+	},
+	"asks": func(p *player, name string, d driver.Driver, r contend.Owner) (_ driver.Result, err error) {
+		r.Wanted = p.news[name].tell
+		contend.Renew(p.ctx, d, []contend.Owner{r}, func(_ int, a driver.Renewal) {
+			if err = a.Err; a.Wanted {
+				r.Wanted()
+			}
+		})
+		return driver.Result{}, err
+	},
+}
+
+// race carries out steps at once.
+func (p *player) race(steps []step) {
+	p.Helper()
+	p.came = make(map[string][]driver.Result)
+	var at, requests []func()
+	for _, s := range steps {
+		for _, name := range s.owners {
+			p.as(s, name, func(d driver.Driver, r contend.Owner) {
+				var res driver.Result
+				var err error
+				if s.verb == "asks" {
+					p.news[name] = newNews()
+				}
+				requests = append(requests, func() { res, err = races[s.verb](p, name, d, r) })
+				at = append(at, func() {
+					if err != nil {
+						p.Fatalf("%s of %s: %v", s.verb, name, err)
+					}
+					p.raced(s, name, res)
+				})
+			})
+		}
+	}
+	atOnce(requests...)
+	for _, judge := range at {
+		judge()
+	}
+}
+
+// raced judges an answer of a step that happened beside others.
+func (p *player) raced(s step, name string, res driver.Result) {
+	p.Helper()
+	p.came[name] = append(p.came[name], res)
+	switch {
+	case s.verb == "release":
+		p.served(name)
+	case s.verb == "convert" && res.Granted && res.Fence == p.fences[name]:
+		o := p.owners[name]
+		o.Mode = driver.Shared
+		p.owners[name] = o
+	case s.verb == "convert" || s.verb == "refuse" && res.Granted:
+		p.Fatalf("%s: %+v", s.text, res)
+	}
+	p.is(s, name, res)
 }
