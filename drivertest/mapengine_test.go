@@ -4,14 +4,13 @@
 package drivertest_test
 
 import (
-	"bufio"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"net"
-	"strconv"
+	"net/rpc"
 	"strings"
 	"sync"
 	"testing"
@@ -21,11 +20,11 @@ import (
 	"github.com/hasplock/hasp/drivertest"
 )
 
-// The walk "a new engine" of CONTRIBUTING, followed once: a map behind a TCP port, in which
-// requests and answers are lines of quoted words. It has no queue and shares nothing.
+// The walk "a new engine" of CONTRIBUTING, followed once: a map behind a TCP port, which is asked with net/rpc. It has no queue and
+// shares nothing.
 
-// mapServer is the store.
-type mapServer struct {
+// mapStore is the store. Its methods are what it can be asked.
+type mapStore struct {
 	mu     sync.Mutex
 	keys   map[string]*mapKey
 	gone   map[driver.ID]bool // owners that were released
@@ -42,13 +41,16 @@ type mapKey struct {
 	abandoned    bool // the next one is
 }
 
-// newMapServer returns the address of an empty store.
-func newMapServer(t testing.TB) (addr string) {
+// newMapStore returns the address of an empty store.
+func newMapStore(t testing.TB) (addr string) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &mapServer{keys: map[string]*mapKey{}, gone: map[driver.ID]bool{}}
+	server := rpc.NewServer()
+	if err := server.RegisterName("Map", &mapStore{keys: map[string]*mapKey{}, gone: map[driver.ID]bool{}}); err != nil {
+		t.Fatal(err)
+	}
 	var all sync.WaitGroup
 	all.Go(func() {
 		for {
@@ -56,155 +58,122 @@ func newMapServer(t testing.TB) (addr string) {
 			if err != nil {
 				return
 			}
-			all.Go(func() { s.serve(conn) })
+			all.Go(func() { server.ServeConn(conn) })
 		}
 	})
 	t.Cleanup(func() { _ = l.Close(); all.Wait() }) // its clients close their connections
 	return l.Addr().String()
 }
 
-func (s *mapServer) serve(conn net.Conn) {
-	defer conn.Close()
-	in := bufio.NewReader(conn)
-	for {
-		text, err := in.ReadString('\n')
-		if err != nil {
-			return
-		}
-		if _, err := conn.Write([]byte(s.answer(words(text)))); err != nil {
-			return
-		}
-	}
-}
-
-func (s *mapServer) answer(w []string) string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now := time.Now()
-	switch w[0] {
-	case "list":
-		var all strings.Builder
-		for key := range s.keys {
-			if k := s.key(key, now); k.held && strings.HasPrefix(key, w[1]) {
-				all.WriteString(k.info(now))
-			}
-		}
-		return all.String() + line("end")
-	case "inspect":
-		if k := s.key(w[1], now); k.held {
-			return k.info(now)
-		}
-		return line("free")
-	}
-	id := driver.ID{Key: w[1], Owner: w[2], Label: w[3]}
-	k, until := s.key(id.Key, now), now.Add(time.Duration(number(w[4])))
-	mine := k.held && k.id == id
-	switch {
-	case w[0] == "try":
-		return s.try(k, id, now, until, number(w[5]))
-	case w[0] == "renew" && mine:
-		k.last(until)
-		return line("granted", k.fence, k.until.Sub(now), k.marked)
-	case w[0] == "release":
-		return s.release(k, id, w)
-	}
-	return line("not held")
-}
-
 // key returns a key as it is now.
-func (s *mapServer) key(key string, now time.Time) *mapKey {
+func (s *mapStore) key(key string) *mapKey {
 	k := s.keys[key]
 	if k == nil {
 		k = &mapKey{}
 		s.keys[key] = k
 	}
-	if k.held && !k.until.After(now) {
+	if k.held && !k.until.After(time.Now()) {
 		k.held, k.abandoned = false, true
 	}
 	return k
 }
 
-func (s *mapServer) try(k *mapKey, id driver.ID, now, until time.Time, fences int64) string {
-	n := int64(1)
-	switch {
-	case s.gone[id]:
-		return line("released")
-	case k.held && k.id != id:
-		return k.info(now)
-	case !k.held:
-		n = max(fences, 1)
-		s.newest = max(s.newest+1, uint64(now.UnixMicro())) + uint64(n-1)
-		*k = mapKey{held: true, id: id, fence: s.newest, since: now, marked: k.abandoned}
-	}
-	k.last(until)
-	return line("granted", k.fence, k.until.Sub(now), k.marked, n)
-}
-
-// last moves the end of a lease, never to an earlier moment.
-func (k *mapKey) last(until time.Time) {
-	if until.After(k.until) {
+// last moves the end of a lease, never to an earlier moment, and returns what is left.
+func (k *mapKey) last(ttl time.Duration) time.Duration {
+	if until := time.Now().Add(ttl); until.After(k.until) {
 		k.until = until
 	}
+	return time.Until(k.until)
 }
 
-func (s *mapServer) release(k *mapKey, id driver.ID, w []string) string {
-	if settled := w[6] == "true"; !settled {
+func (k *mapKey) info(key string) driver.Info {
+	if !k.held {
+		return driver.Info{Key: key}
+	}
+	l := driver.Lease{Holder: driver.Holder{Owner: k.id.Owner, Label: k.id.Label, Since: k.since}, Fence: k.fence, Left: time.Until(k.until)}
+	return driver.Info{Key: key, Held: true, Holds: 1, Holder: l.Holder, Fence: l.Fence, Left: l.Left, Holders: []driver.Lease{l}}
+}
+
+func (s *mapStore) Try(r driver.TryRequest, res *driver.Result) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k, id := s.key(r.Key), r.ID()
+	switch {
+	case s.gone[id]:
+		*res = driver.Result{Why: driver.Released, RetryIn: time.Second}
+		return nil
+	case k.held && k.id != id:
+		info := k.info(r.Key)
+		*res = driver.Result{Holder: info.Holder, Left: info.Left, RetryIn: max(min(info.Left, 20*time.Millisecond), 1)}
+		return nil
+	case !k.held:
+		res.Fences = max(r.Fences, 1)
+		s.newest = max(s.newest+1, uint64(time.Now().UnixMicro())) + uint64(res.Fences-1)
+		*k = mapKey{held: true, id: id, fence: s.newest, since: time.Now(), marked: k.abandoned}
+	}
+	res.Granted, res.Fence, res.TTL, res.Abandoned = true, k.fence, k.last(r.TTL), k.marked
+	return nil
+}
+
+// Renew answers with how long each lease lasts, 0 if it is not held.
+func (s *mapStore) Renew(rs []driver.RenewRequest, lasts *[]time.Duration) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range rs {
+		var left time.Duration
+		if k := s.key(r.Key); k.held && k.id == r.ID() && !r.Queue { // there are no places
+			left = k.last(r.TTL)
+		}
+		*lasts = append(*lasts, left)
+	}
+	return nil
+}
+
+func (s *mapStore) Release(r driver.ReleaseRequest, held *bool) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k, id := s.key(r.Key), r.ID()
+	if !r.Settled {
 		s.gone[id] = true
-		time.AfterFunc(10*time.Second, func() {
+		time.AfterFunc(driver.LateRequest, func() {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			delete(s.gone, id)
 		})
 	}
-	if !k.held || k.id != id {
-		return line("not held")
+	if *held = k.held && k.id == id; *held {
+		*k = mapKey{abandoned: r.End == driver.Unfinished || r.End == driver.Unused && k.marked}
 	}
-	end := driver.End(number(w[5]))
-	*k = mapKey{abandoned: end == driver.Unfinished || end == driver.Unused && k.marked}
-	return line("ok")
+	return nil
 }
 
-func (k *mapKey) info(now time.Time) string {
-	return line("held", k.id.Key, k.id.Owner, k.id.Label, k.fence, k.since.UnixNano(), k.until.Sub(now).Nanoseconds())
+func (s *mapStore) Inspect(key string, info *driver.Info) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	*info = s.key(key).info(key)
+	return nil
 }
 
-func line(fields ...any) string {
-	quoted := make([]string, len(fields))
-	for i, f := range fields {
-		if d, ok := f.(time.Duration); ok {
-			f = int64(d)
+func (s *mapStore) List(prefix string, all *[]driver.Info) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key := range s.keys {
+		if info := s.key(key).info(key); info.Held && strings.HasPrefix(key, prefix) {
+			*all = append(*all, info)
 		}
-		quoted[i] = strconv.Quote(fmt.Sprint(f))
 	}
-	return strings.Join(quoted, " ") + "\n"
-}
-
-func words(text string) (all []string) {
-	for {
-		text = strings.TrimSpace(text)
-		quoted, err := strconv.QuotedPrefix(text)
-		if err != nil {
-			return append(all, "", "", "", "", "", "", "") // missing words are empty
-		}
-		word, _ := strconv.Unquote(quoted)
-		all, text = append(all, word), text[len(quoted):]
-	}
-}
-
-func number(s string) int64 {
-	n, _ := strconv.ParseInt(s, 10, 64)
-	return n
+	return nil
 }
 
 // mapDriver is the engine.
 type mapDriver struct {
 	addr string
-	idle chan net.Conn
+	idle chan *rpc.Client
 }
 
 var _ driver.Driver = (*mapDriver)(nil)
 
-func openMap(addr string) *mapDriver { return &mapDriver{addr: addr, idle: make(chan net.Conn, 8)} }
+func openMap(addr string) *mapDriver { return &mapDriver{addr: addr, idle: make(chan *rpc.Client, 8)} }
 
 func (d *mapDriver) Traits() driver.Traits {
 	return driver.Traits{Engine: "map", Fencing: true, Abandons: true, AbandonedOnce: true, MinTTL: 50 * time.Millisecond}
@@ -213,116 +182,85 @@ func (d *mapDriver) Traits() driver.Traits {
 func (d *mapDriver) Close() error {
 	for {
 		select {
-		case conn := <-d.idle:
-			_ = conn.Close()
+		case c := <-d.idle:
+			_ = c.Close()
 		default:
 			return nil
 		}
 	}
 }
 
-// connect returns a connection that nobody else uses.
-func (d *mapDriver) connect(ctx context.Context) (net.Conn, error) {
+// connect returns a connection that no other call uses.
+func (d *mapDriver) connect(ctx context.Context) (*rpc.Client, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	select {
-	case conn := <-d.idle:
-		return conn, nil
+	case c := <-d.idle:
+		return c, nil
 	default:
-		return (&net.Dialer{}).DialContext(ctx, "tcp", d.addr)
 	}
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", d.addr)
+	if err != nil {
+		return nil, err
+	}
+	return rpc.NewClient(conn), nil
 }
 
-// ask sends some requests, and reads the lines of each answer until more is false.
-func (d *mapDriver) ask(ctx context.Context, requests []string, answer func(i int, w []string) (more bool)) error {
-	conn, err := d.connect(ctx)
+// ask sends a request, and throws the connection away if the context ends before the answer.
+func (d *mapDriver) ask(ctx context.Context, method string, request, answer any) error {
+	c, err := d.connect(ctx)
 	if err != nil {
 		return driver.NotSent(err)
 	}
-	stop := context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
-	sent := make(chan error, 1)
-	go func() {
-		_, err := conn.Write([]byte(strings.Join(requests, "")))
-		sent <- err
-	}()
-	in := bufio.NewReader(conn)
-	for i := 0; i < len(requests) && err == nil; {
-		var text string
-		if text, err = in.ReadString('\n'); err == nil && !answer(i, words(text)) {
-			i++
-		}
+	stop := context.AfterFunc(ctx, func() { _ = c.Close() })
+	if err = c.Call("Map."+method, request, answer); !stop() {
+		return ctx.Err()
 	}
-	if err != nil {
-		_ = conn.Close()
-	}
-	if err = cmp.Or(err, <-sent); err == nil && stop() {
+	if err == nil {
 		select {
-		case d.idle <- conn:
+		case d.idle <- c:
 			return nil
 		default:
 		}
 	}
-	_ = conn.Close()
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
+	_ = c.Close()
 	return err
 }
 
-func (d *mapDriver) one(ctx context.Context, fields ...any) (w []string, err error) {
-	err = d.ask(ctx, []string{line(fields...)}, func(_ int, got []string) bool { w = got; return false })
-	return w, err
-}
-
-func (d *mapDriver) Try(ctx context.Context, r driver.TryRequest) (driver.Result, error) {
+func (d *mapDriver) Try(ctx context.Context, r driver.TryRequest) (res driver.Result, err error) {
 	switch err := r.Check(); {
 	case err != nil:
-		return driver.Result{}, err
+		return res, err
 	case r.Mode != driver.Exclusive:
-		return driver.Result{}, fmt.Errorf("a map shares no keys: %w", driver.ErrUnsupported)
+		return res, fmt.Errorf("a map shares no keys: %w", driver.ErrUnsupported)
 	}
-	w, err := d.one(ctx, "try", r.Key, r.Owner, r.Label, r.TTL, r.Fences)
-	if err != nil {
+	if err := d.ask(ctx, "Try", r, &res); err != nil {
 		return driver.Result{}, err
 	}
-	switch w[0] {
-	case "granted":
-		return driver.Result{Granted: true, Fence: uint64(number(w[1])), TTL: time.Duration(number(w[2])),
-			Abandoned: w[3] == "true", Fences: int(number(w[4]))}, nil
-	case "held":
-		info := infoOf(w)
-		return driver.Result{Holder: info.Holder, Left: info.Left, RetryIn: max(min(info.Left, 20*time.Millisecond), 1)}, nil
-	case "released":
-		return driver.Result{Why: driver.Released, RetryIn: time.Second}, nil
-	}
-	return driver.Result{}, errAnswer
+	return res, nil
 }
 
 func (d *mapDriver) Renew(ctx context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal)) {
-	requests := make([]string, len(rs))
-	for i, r := range rs {
-		requests[i] = line("renew", r.Key, r.Owner, r.Label, r.TTL)
-	}
-	answered := 0
-	err := d.ask(ctx, requests, func(i int, w []string) bool {
-		switch answered++; {
-		case w[0] == "granted" && !rs[i].Queue:
-			done(i, driver.Renewal{TTL: time.Duration(number(w[2]))})
-		default: // there are no places
+	var lasts []time.Duration
+	err := d.ask(ctx, "Renew", rs, &lasts)
+	for i := range rs {
+		switch {
+		case err != nil:
+			done(i, driver.Renewal{Err: err})
+		case lasts[i] <= 0:
 			done(i, driver.Renewal{Err: driver.ErrNotHeld})
+		default:
+			done(i, driver.Renewal{TTL: lasts[i]})
 		}
-		return false
-	})
-	for i := answered; i < len(rs); i++ {
-		done(i, driver.Renewal{Err: err})
 	}
 }
 
 func (d *mapDriver) Release(ctx context.Context, r driver.ReleaseRequest) error {
-	w, err := d.one(ctx, "release", r.Key, r.Owner, r.Label, r.TTL, int(r.End), r.Settled)
-	if err == nil && w[0] != "ok" {
-		err = driver.ErrNotHeld
+	var held bool
+	err := d.ask(ctx, "Release", r, &held)
+	if err == nil && !held {
+		return driver.ErrNotHeld
 	}
 	return err
 }
@@ -332,50 +270,33 @@ func (d *mapDriver) Watch(ctx context.Context, _ driver.Claim) (<-chan struct{},
 	return nil, ctx.Err()
 }
 
-func (d *mapDriver) Inspect(ctx context.Context, key string) (driver.Info, error) {
+func (d *mapDriver) Inspect(ctx context.Context, key string) (info driver.Info, err error) {
 	if err := driver.CheckKey(key); err != nil {
-		return driver.Info{}, err
+		return info, err
 	}
-	w, err := d.one(ctx, "inspect", key)
-	if err != nil || w[0] != "held" {
-		return driver.Info{Key: key}, err
-	}
-	info := infoOf(w)
-	info.Holders = []driver.Lease{{Holder: info.Holder, Fence: info.Fence, Left: info.Left}}
-	return info, nil
-}
-
-func infoOf(w []string) driver.Info {
-	return driver.Info{Key: w[1], Held: true, Holds: 1, Fence: uint64(number(w[4])), Left: time.Duration(number(w[6])),
-		Holder: driver.Holder{Owner: w[2], Label: w[3], Since: time.Unix(0, number(w[5]))}}
+	err = d.ask(ctx, "Inspect", key, &info)
+	return info, err
 }
 
 func (d *mapDriver) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, error] {
 	return func(yield func(driver.Info, error) bool) {
 		var all []driver.Info
-		err := d.ask(ctx, []string{line("list", prefix)}, func(_ int, w []string) (more bool) {
-			if more = w[0] == "held"; more {
-				all = append(all, infoOf(w))
-			}
-			return more
-		})
+		if err := d.ask(ctx, "List", prefix, &all); err != nil {
+			yield(driver.Info{}, err)
+			return
+		}
 		for _, info := range all {
 			if !yield(info, nil) {
 				return
 			}
 		}
-		if err != nil {
-			yield(driver.Info{}, err)
-		}
 	}
 }
-
-var errAnswer = errors.New("the store gave an unknown answer")
 
 func (d *mapDriver) Classify(err error) driver.Class {
 	var away net.Error
 	switch {
-	case errors.As(err, &away), errors.Is(err, net.ErrClosed):
+	case errors.As(err, &away), errors.Is(err, net.ErrClosed), errors.Is(err, rpc.ErrShutdown), errors.Is(err, io.ErrUnexpectedEOF):
 		return driver.ClassUnreachable
 	case errors.Is(err, driver.ErrUnsupported):
 		return driver.ClassImpossible
@@ -399,7 +320,7 @@ func TestMapEngine(t *testing.T) {
 			defer mu.Unlock()
 			delete(cases, t.Name())
 		})
-		addr := newMapServer(t)
+		addr := newMapStore(t)
 		return drivertest.Store{Open: func() driver.Driver { return openMap(addr) }}
 	}})
 	if most < 2 || most > atOnce {
