@@ -32,14 +32,14 @@ var nodeCases = []Case{
 			waits d@ended; expires c@ended; heldback d@ended; admit; turn d@ended`},
 	{Name: "HeldBackNodeProlongsNothing",
 		Rule: "A store whose process was replaced prolongs no lease that it still has until it is admitted: a renewal is an error that does not say whether the owner still has it.",
-		play: `node; grant a brief; reload; renew a unsure; has a perhaps left=ttl; noted; renew a unsure; has a perhaps left=ttl; noted;
+		play: `node; grant a brief; reload; renew a unsure; has a perhaps left=ttl; record x waits; renew a unsure; has a perhaps left=ttl; record x waits;
 			expires; renew a unsure; admit; renew a gone`},
 }
 
 // isHeldBack is what two clients find once the store forgot what a holds and b waits for.
 const isHeldBack = `heldback a b here; heldback c; heldback d@unseen; renew a here unsure; renew e@unseen unsure;
 	heldback a b elsewhere=o; heldback f elsewhere=o; heldback g@unseen elsewhere=o; renew a elsewhere=o unsure;
-	renew h@unseen elsewhere=o unsure; noted; heldback a elsewhere=o; renew a elsewhere=o unsure;
+	renew h@unseen elsewhere=o unsure; record x waits; heldback a elsewhere=o; renew a elsewhere=o unsure;
 	renew b queued elsewhere=o gone; release a b here quietly; free; admit; renew a here gone; refuse a here; grant i`
 
 // heldBack fails unless the store refuses every kind of Try for the key, and
@@ -95,16 +95,22 @@ func newNodeIsHeldBack(e *env) {
 var recordCases = []Case{
 	{Name: "AdmitComparesTheRecord",
 		Rule: "Admit makes a store vote only with exactly the record with which it is held back: with any other it is ErrNotHeld and changes nothing.",
-		run:  admitCompares},
+		play: "node; record v; unadmitted v z; flush; record s waits; unadmitted v; flush; unadmitted s unread; unadmitted s; record w waits;" +
+			each([]string{"", "long", "short", "s"}, "unadmitted w text=#") + "heldback a; admit; unadmitted w; grant a"},
 	{Name: "RecordOfAnotherRun",
 		Rule: "Admit with a record of the process before this one is ErrNotHeld and changes nothing.",
-		run:  recordOfAnotherLife},
+		play: `node; record v; restart; record s waits; unadmitted v; restart; unadmitted s unread; unadmitted s; heldback a;
+			reload? record w waits; reload? reload; reload? unadmitted w unread; reload? heldback a; admit; grant a`},
 	{Name: "RecordsAreNew",
 		Rule: "Each time that a store loses its record it is held back with a new one, which it shows to every client.",
-		run:  recordsAreNew},
+		play: "node; record v;" + each(rounds(3), "flush; record r waits new") +
+			each([]string{"restart", "restart", "reload", "reload"}, "#? #; #? record r waits new")},
 	{Name: "FencesRiseOverDataLoss",
 		Rule:  "The fences of a store that lost its data are above its clock once it is admitted, and so above earlier proposals up to the clock.",
-		Needs: fencing, run: fencesRiseOverForgetting},
+		Needs: fencing,
+		play: `node; grant n; release n; node? grant p at=n+1000; node? release p; node? passes p; node? forget; node? admit;
+			node? refuse q at=p why=low least=p; node? refuse q@unseen at=p why=low least=p; node? refuse q at=1 names=x;
+			node? exact n fresh at=x+1; passes n; forget; admit; grant z rises`},
 	{Name: "TTLAboveTheRecord",
 		Rule: "A TTL above the one that the store was admitted for is refused with TTLTooLong and that one; a renewal with it is an error and prolongs nothing.",
 		play: `node; forget; admit for=half; refuse b why=toolong most=half; free; refuse b queued why=toolong most=half; free;
@@ -112,7 +118,8 @@ var recordCases = []Case{
 			renew a half; release a`},
 	{Name: "ResultsNameTheRun",
 		Rule: "Every answer to every client names the current run of the store: the same after a flush, another after a restart.",
-		run:  resultsNameTheLife},
+		play: `node; run a b; run b elsewhere; flush? flush; run a b; run b elsewhere; restart; run b new; run b elsewhere;
+			admit; run b; run b elsewhere`},
 }
 
 // recorded returns d if it keeps a node record, or nil.
@@ -177,14 +184,57 @@ func (e *env) record(n driver.Recorded) driver.Record {
 	return rec
 }
 
-// waits returns the record of a store that is held back.
-func (e *env) waits(n driver.Recorded) driver.Record {
-	e.Helper()
-	rec := e.record(n)
-	if rec.Voting || rec.Text == "" || rec.Node == "" {
-		e.Fatalf("the record is %+v, want one that waits", rec)
+// noted notes the record of the store: with "waits" it must be held back, to every client; with "new", with another record than ever.
+func (p *player) noted(s step, name string) {
+	p.Helper()
+	rec := p.record(p.node())
+	_, waits := s.says["waits"]
+	if again := p.record(recorded(p.ctx, p.open())); again != rec || waits && (rec.Voting || rec.Text == "" || rec.Node == "") {
+		p.Fatalf("the record is %+v, and %+v to another client, want one that waits: %v", rec, again, waits)
 	}
-	return rec
+	if _, fresh := s.says["new"]; fresh && p.seen[rec.Text] {
+		p.Fatalf("the store waits with the earlier record %q", rec.Text)
+	}
+	p.records[name], p.seen[rec.Text] = rec, true
+}
+
+// unadmitted admits the store with a noted record, which must be refused and change nothing. An "unread" store has no record yet.
+func (p *player) unadmitted(s step, name string) {
+	p.Helper()
+	n, rec := p.node(), p.records[name]
+	switch text, other := s.says["text"]; {
+	case text == "long":
+		rec.Text += " "
+	case text == "short":
+		rec.Text = rec.Text[:len(rec.Text)-1]
+	case other:
+		rec.Text = p.records[text].Text
+	}
+	var before driver.Record
+	_, unread := s.says["unread"]
+	if !unread {
+		before = p.record(n)
+	}
+	if err := n.Admit(p.ctx, rec, p.traits.MaxTTL); !errors.Is(err, driver.ErrNotHeld) {
+		p.Fatalf("Admit with %q: %v, want ErrNotHeld; the record is %q", rec.Text, err, before.Text)
+	}
+	if now := p.record(n); !unread && now != before {
+		p.Fatalf("the record was %+v, is %+v after an Admit that was refused", before, now)
+	}
+}
+
+// runs asks, whatever comes of it: the answer names the store's run, which is the one before unless it is "new".
+func (p *player) runs(s step, name string, r contend.Owner) {
+	p.Helper()
+	res, rec := p.try(p.client(name), r), p.record(p.node())
+	if _, fresh := s.says["new"]; p.run == "" || fresh && res.Node != p.run {
+		p.run = res.Node
+	} else if fresh {
+		p.run = ""
+	}
+	if p.run == "" || res.Node != p.run || rec.Node != p.run {
+		p.Fatalf("the store's run is %q, and %q to its record, want %q or, if that is new, another: %+v", res.Node, rec.Node, p.run, res)
+	}
 }
 
 // admitted admits a store, as if everything that it may have lost had expired. It may
@@ -201,150 +251,4 @@ func (e *env) admitted(n driver.Recorded, maxTTL time.Duration) {
 	if now := e.record(n); !now.Voting || now.MaxTTL != maxTTL || now.Node != rec.Node {
 		e.Fatalf("the record is %+v after Admit for %v", now, maxTTL)
 	}
-}
-
-// notAdmitted calls Admit with a record, which must change nothing.
-func (e *env) notAdmitted(n driver.Recorded, rec driver.Record) {
-	e.Helper()
-	before := e.record(n)
-	if err := n.Admit(e.ctx, rec, e.traits.MaxTTL); !errors.Is(err, driver.ErrNotHeld) {
-		e.Fatalf("Admit with %q: %v, want ErrNotHeld; the record is %q", rec.Text, err, before.Text)
-	}
-	if now := e.record(n); now != before {
-		e.Fatalf("the record was %+v, is %+v after an Admit that was refused", before, now)
-	}
-}
-
-func admitCompares(e *env) {
-	flush, n := e.flush(), e.node()
-	voting := e.record(n)
-	e.notAdmitted(n, voting)
-	e.notAdmitted(n, driver.Record{})
-	flush()
-	stale := e.waits(n)
-	e.notAdmitted(n, voting)
-	flush()
-	if err := n.Admit(e.ctx, stale, e.traits.MaxTTL); !errors.Is(err, driver.ErrNotHeld) { // there is none
-		e.Fatalf("Admit without a record: %v, want ErrNotHeld", err)
-	}
-	e.notAdmitted(n, stale)
-	rec := e.waits(n)
-	for _, text := range []string{"", rec.Text + " ", rec.Text[:len(rec.Text)-1], stale.Text} {
-		wrong := rec
-		wrong.Text = text
-		e.notAdmitted(n, wrong)
-	}
-	e.heldBack(e.d, e.ask("k"))
-	e.admitted(n, e.traits.MaxTTL)
-	e.notAdmitted(n, rec) // once
-	e.grant(e.d, e.ask("k"))
-}
-
-func recordOfAnotherLife(e *env) {
-	restart, n := e.restart(), e.node()
-	voting := e.record(n)
-	restart()
-	first := e.waits(n)
-	e.notAdmitted(n, voting)
-	restart()
-	if err := n.Admit(e.ctx, first, e.traits.MaxTTL); !errors.Is(err, driver.ErrNotHeld) {
-		e.Fatalf("Admit without a record: %v, want ErrNotHeld", err)
-	}
-	e.notAdmitted(n, first)
-	e.heldBack(e.d, e.ask("k"))
-	if e.store.Reload != nil {
-		waits := e.waits(n)
-		e.reload()() // it has the record of another run
-		if err := n.Admit(e.ctx, waits, e.traits.MaxTTL); !errors.Is(err, driver.ErrNotHeld) {
-			e.Fatalf("Admit with a record of another run, which the store has: %v, want ErrNotHeld", err)
-		}
-		e.heldBack(e.d, e.ask("k"))
-	}
-	e.admitted(n, e.traits.MaxTTL)
-	e.grant(e.d, e.ask("k"))
-}
-
-func recordsAreNew(e *env) {
-	flush, n := e.flush(), e.node()
-	ways := []func(){flush, flush, flush}
-	if e.store.Restart != nil {
-		ways = append(ways, e.restart(), e.restart())
-	}
-	if e.store.Reload != nil {
-		ways = append(ways, e.reload(), e.reload())
-	}
-	seen := map[string]bool{e.record(n).Text: true}
-	for _, forget := range ways {
-		forget()
-		rec := e.waits(n)
-		if seen[rec.Text] {
-			e.Fatalf("the store waits with the earlier record %q", rec.Text)
-		}
-		seen[rec.Text] = true
-		for _, d := range []driver.Driver{e.d, e.open()} {
-			if again := e.waits(recorded(e.ctx, d)); again != rec {
-				e.Fatalf("the record is %+v to one, %+v to another", rec, again)
-			}
-		}
-	}
-}
-
-func fencesRiseOverForgetting(e *env) {
-	forget, n := e.anyWay(), e.node()
-	newest := e.newest("k") // by the store's clock
-	start := time.Now()
-	passes := func(fence uint64) {
-		e.Helper()
-		e.eventually(time.Minute, "the store's clock has passed a fence", func() bool {
-			return newest+uint64(time.Since(start).Microseconds()) > fence
-		})
-	}
-	fence := newest
-	if needNode.Met(e.d) {
-		fence += 1000
-		e.grantAndRelease(propose(e.ask("k"), fence))
-		passes(fence)
-		forget()
-		e.admitted(n, e.traits.MaxTTL)
-		for _, key := range []string{"k", "unseen"} {
-			e.refuseFence(propose(e.ask(key), fence), fence)
-		}
-		res := e.refuse(e.d, propose(e.ask("k"), 1))
-		fence = res.Fence + 1
-		e.grantExactly(propose(e.ask("k"), fence), fence)
-	}
-	passes(fence)
-	forget()
-	e.admitted(n, e.traits.MaxTTL)
-	e.rises(fence, e.grant(e.d, e.ask("k")))
-}
-
-func resultsNameTheLife(e *env) {
-	restart, n := e.restart(), e.node()
-	a := e.ask("k")
-	life := e.grant(e.d, a).Node
-	same := func() {
-		e.Helper()
-		for _, d := range []driver.Driver{e.d, e.open()} {
-			if res := e.try(d, e.ask("k")); res.Node != life || e.record(n).Node != life {
-				e.Fatalf("the store's run is %q, %q and %q (%+v)", life, res.Node, e.record(n).Node, res)
-			}
-		}
-	}
-	same()
-	if life == "" {
-		e.Fatal("a grant does not name the store's run")
-	}
-	if e.store.Flush != nil {
-		e.flush()()
-		same() // held back
-	}
-	restart()
-	before := life
-	if life = e.try(e.d, e.ask("k")).Node; life == "" || life == before {
-		e.Fatalf("the store's run was %q, is %q after a restart", before, life)
-	}
-	same()
-	e.admitted(n, e.traits.MaxTTL)
-	same()
 }

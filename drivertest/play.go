@@ -174,6 +174,8 @@ type player struct {
 	came    map[string][]driver.Result // of steps that happened at once
 	won     []string                   // owners that were granted the key at once
 	records map[string]driver.Record
+	seen    map[string]bool     // the texts of all records that were noted
+	run     string              // of the store
 	newest  map[string]uint64   // the largest fence of a key
 	queues  map[string][]string // those in the queue of a key, in order
 }
@@ -187,7 +189,7 @@ type term struct {
 
 // play plays a trace, up to the first step that does not hold.
 func (e *env) play(trace string) {
-	p := &player{env: e, newest: make(map[string]uint64), outage: newOutage()}
+	p := &player{env: e, newest: make(map[string]uint64), outage: newOutage(), seen: make(map[string]bool)}
 	steps, times := parse(trace), 1
 	if _, ok := steps[0].says["times"]; ok {
 		few, many, _ := strings.Cut(steps[0].verb, "/")

@@ -130,7 +130,7 @@ var answers = map[string]func(p *player, name, want string, res driver.Result) b
 // others are words that a verb itself looks at.
 var others = []string{"elsewhere", "spread", "here", "fresh", "names", "times", "in", "gone", "wanted", "unwanted", "waiters", "holds",
 	"from", "shown", "perhaps", "over", "on", "twice", "faulty", "short", "alone", "for", "unsure", "quietly", "via",
-	"won", "deaf", "renewing", "claim", "text", "unread", "lossy", "forgetful", "unsupported"}
+	"won", "deaf", "renewing", "claim", "text", "unread", "waits", "new", "lossy", "forgetful", "unsupported"}
 
 // ownersVerbs are done by each owner of a step.
 var ownersVerbs = map[string]func(p *player, s step, name string, r contend.Owner){
@@ -219,6 +219,14 @@ var ownersVerbs = map[string]func(p *player, s step, name string, r contend.Owne
 		if n := p.news[name].n.Load(); n != 1 {
 			p.Fatalf("%s was told %d times, want once", name, n)
 		}
+	},
+	"record":     func(p *player, s step, name string, _ contend.Owner) { p.noted(s, name) },
+	"unadmitted": func(p *player, s step, name string, _ contend.Owner) { p.unadmitted(s, name) },
+	"run":        func(p *player, s step, name string, r contend.Owner) { p.runs(s, name, r) },
+	"passes": func(p *player, s step, name string, _ contend.Owner) { // the store's clock a fence
+		p.eventually(time.Minute, s.text, func() bool {
+			return p.minted.fence+uint64(time.Since(p.minted.from).Microseconds()) > p.fences[name]
+		})
 	},
 	"hand": func(p *player, s step, name string, r contend.Owner) { // "from" releases, and this one is told its lease
 		from := s.says["from"]
@@ -426,7 +434,6 @@ var verbs = map[string]func(p *player, s step){
 	"reload":  func(p *player, _ step) { p.reload()() },
 	"flush":   func(p *player, _ step) { p.flush()() },
 	"forget":  func(p *player, _ step) { p.anyWay()() },
-	"noted":   func(p *player, _ step) { p.env.waits(p.node()) },
 	"admit":   func(p *player, s step) { p.admitted(p.node(), cmp.Or(p.limit(s.says["for"]), p.traits.MaxTTL)) },
 	"unheld": func(p *player, s step) {
 		if info := p.inspect(p.keyOf(s)); info.Held {
