@@ -4,8 +4,6 @@
 package drivertest
 
 import (
-	"errors"
-
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/contend"
 )
@@ -82,8 +80,6 @@ var (
 	marksSharedQueue = []Need{needMarks, needShared, needQueue}
 	marksSlots       = []Need{needMarks, needShared, needSlots}
 )
-
-func isUnsupported(err error) bool { return errors.Is(err, driver.ErrUnsupported) }
 
 func ending(r contend.Owner, end driver.End) contend.Owner {
 	r.End = end

@@ -9,6 +9,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"runtime/pprof"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -44,13 +45,14 @@ var coreCases = []Case{
 		run:  cancelAtAnyMoment},
 	{Name: "ReleaseNeedsNoContext", // promise 5, failure cases 12 and 19
 		Rule:   "The context of Lock bounds only the wait: the lease outlives it, and Release works after it has ended.",
-		timely: true, run: releaseNeedsNoContext},
+		timely: true,
+		play:   "lock a short; stands a; unlock a; free"},
 	{Name: "ClientCloseLeavesNothing", // promise 6, failure case 12
 		Rule: "Close ends waits, releases what is held, and leaves nothing in the store.",
 		run:  clientClose},
 	{Name: "VanishedHolderDelaysForItsTTL", // failure case 14
 		Rule: "A waiting Lock is granted the key of a holder that vanished right after its grant within little more than the TTL.",
-		run:  vanishedHolder},
+		play: "grant a brief; lock b after=a; unlock b; free"},
 	{Name: "VanishedWaiterDelaysForItsPatience", // promise 4
 		Rule:  "A waiter that vanished delays those behind it for its patience and its claim, and no longer.",
 		Needs: queueing, timely: true,
@@ -70,7 +72,8 @@ var coreCases = []Case{
 		play:   "lock a short; begin b short faulty; stands b; outage; unlock a; comes b in=3ttl; unlock b; gone in=ttl"},
 	{Name: "LostRepliesDoNoHarm", // failure case 13
 		Rule:   "When the reply to an acquire, a renewal or a release is lost, asking again has the outcome of the first.",
-		timely: true, run: lostReplies},
+		timely: true,
+		play:   "lock a short lossy soon; stands a; unlock a; free; lock b; begin c forgetful; unlock b; comes c in=ttl; unlock c; free"},
 	{Name: "DuplicatedRequestsDoNothing", // failure case 13
 		Rule: "Requests that reach the store twice have the outcome of one.",
 		play: "lock b0 twice; begin b1 twice; unlock b0; comes b1 later=b0;" +
@@ -220,16 +223,38 @@ func (p *player) locks(s step, name string) *hasp.Client {
 		p.calls++
 	}
 	if p.hasps[at] == nil {
-		var faults fault.Script
-		if _, twice := s.says["twice"]; twice {
-			faults = func(fault.Call) fault.Fault { return fault.Fault{Twice: true} }
-		} else if _, faulty := s.says["faulty"]; faulty {
-			faults = p.outage.script
-		}
-		p.hasps[at] = p.env.client(faults)
+		p.hasps[at] = p.env.client(p.faults(s))
 	}
 	p.hasps[name] = p.hasps[at]
 	return p.hasps[name]
+}
+
+// faults are those of the client of a step: requests that arrive "twice", or a store that is away in an outage ("faulty"). No
+// reply comes, if it is "lossy", to the first request of each kind, and if "forgetful", to the second of two for the key.
+func (p *player) faults(s step) fault.Script {
+	var converted atomic.Bool
+	for word, script := range map[string]fault.Script{
+		"twice":  func(fault.Call) fault.Fault { return fault.Fault{Twice: true} },
+		"faulty": p.outage.script,
+		"lossy": func(c fault.Call) fault.Fault {
+			if c.N == 1 && slices.Contains([]fault.Op{fault.Try, fault.Renew, fault.Release}, c.Op) ||
+				c.Op == fault.Try && c.Try.Convert && converted.CompareAndSwap(false, true) {
+				return fault.Fault{Lost: fault.ErrLink}
+			}
+			return fault.Fault{}
+		},
+		"forgetful": func(c fault.Call) fault.Fault {
+			if c.Op == fault.Try && c.N%2 == 0 {
+				return fault.Fault{Lost: fault.ErrLink}
+			}
+			return fault.Fault{}
+		},
+	} {
+		if _, ok := s.says[word]; ok {
+			return script
+		}
+	}
+	return nil
 }
 
 // locker is what an owner locks with, as its name says: w is a writer among readers.
@@ -270,7 +295,17 @@ func (p *player) leased(s step, name string, lease *hasp.Lease, err error) {
 var lockVerbs = map[string]func(p *player, s step, name string, r contend.Owner){
 	"lock": func(p *player, s step, name string, _ contend.Owner) {
 		lock, _ := p.locker(s, name)
-		lease, err := lock(p.ctx)
+		start := time.Now()
+		ctx, cancel := context.WithCancel(p.ctx) // which a lease outlives
+		lease, err := lock(ctx)
+		cancel()
+		took, most := time.Since(start), p.ttl/2+p.lost()
+		if of := s.says["after"]; of != "" && took > p.terms[of].ttl+p.slack+most {
+			p.Fatalf("%s was granted %v after the lease of %v was", name, took, p.terms[of].ttl)
+		}
+		if _, soon := s.says["soon"]; soon && took > most {
+			p.Fatalf("%s was granted after %v", name, took)
+		}
 		p.leased(s, name, lease, err)
 	},
 	"trylock": func(p *player, s step, name string, _ contend.Owner) {
@@ -390,22 +425,6 @@ func cancelAtAnyMoment(e *env) {
 	}
 }
 
-func releaseNeedsNoContext(e *env) {
-	ctx, cancel := context.WithCancel(e.ctx)
-	lease, err := e.client(nil).Mutex("k", e.short()).Lock(ctx)
-	if err != nil {
-		e.Fatalf("Lock: %v", err)
-	}
-	cancel()
-	select {
-	case <-lease.Done():
-		e.Fatalf("the lease ended with the wait's context: %v", lease.Err())
-	case <-time.After(2 * e.ttl): // time must pass
-	}
-	e.unlock(lease)
-	e.free("k")
-}
-
 func clientClose(e *env) {
 	c, other := e.client(nil), e.client(nil)
 	holder := e.lock(c, e.lasting())
@@ -449,7 +468,9 @@ var coreModeCases = []Case{
 			unlock w2; free`},
 	{Name: "LostReplyOfADowngrade", // failure case 13
 		Rule:  "When the reply to a Downgrade is lost, or the request reaches the store twice, asking again has the outcome of the first.",
-		Needs: shared, run: lostDowngrade},
+		Needs: shared,
+		play: `lock w1 lossy; downgrade w1; trylock r1; shares w1 same; unlock w1 r1; free;
+			lock w2 twice; downgrade w2; trylock r2; shares w2 same; unlock w2 r2; free`},
 	{Name: "SemaphoreNumbersItsSlots",
 		Rule:  "The leases of a semaphore have different slots below n, and a waiter is granted the one that was released.",
 		Needs: slotsQueue,
@@ -580,30 +601,6 @@ func (e *env) over(wg *sync.WaitGroup, not string) {
 	done := make(chan struct{})
 	go func() { wg.Wait(); close(done) }()
 	e.comes(done, time.Minute, not)
-}
-
-func lostDowngrade(e *env) {
-	for _, f := range []fault.Fault{{Lost: fault.ErrLink}, {Twice: true}} {
-		var once atomic.Bool
-		c := e.client(func(call fault.Call) fault.Fault {
-			if call.Op == fault.Try && call.Try.Convert && once.CompareAndSwap(false, true) {
-				return f
-			}
-			return fault.Fault{}
-		})
-		lease := e.must(c.RWMutex("k", e.lasting()).TryLock(e.ctx))
-		fence := lease.Fence()
-		if err := lease.Downgrade(e.ctx); err != nil {
-			e.Fatalf("Downgrade: %v", err)
-		}
-		reads := e.must(e.client(nil).RWMutex("k", e.lasting()).TryRLock(e.ctx))
-		if err := lease.Err(); err != nil || lease.Fence() != fence {
-			e.Errorf("downgraded: fence %d after %d, %v", lease.Fence(), fence, err)
-		}
-		e.unlock(lease)
-		e.unlock(reads)
-		e.free("k")
-	}
 }
 
 func lockAllInAnyOrder(e *env) {
@@ -751,19 +748,6 @@ func keptKey(e *env) {
 	e.goneFrom(0)
 }
 
-func vanishedHolder(e *env) {
-	gone := e.brief(e.ask("k"))
-	start := time.Now()
-	res := e.grant(e.d, gone)
-	lease := e.lock(e.client(nil), e.lasting())
-	took := time.Since(start)
-	if took < sure(res.TTL) || took > res.TTL+e.ttl/2+e.slack+e.lost() {
-		e.Errorf("granted after %v, want soon after the TTL of %v", took, res.TTL)
-	}
-	e.unlock(lease)
-	e.free("k")
-}
-
 // link is a script that can cut a client off: its requests are dropped.
 type link struct{ cut atomic.Bool }
 
@@ -842,47 +826,6 @@ func (o *outage) script(fault.Call) fault.Fault {
 		return fault.Fault{Err: fault.ErrLink}
 	}
 	return fault.Fault{}
-}
-
-// firstOf applies f to the first call of each of the ops.
-func firstOf(f fault.Fault, ops ...fault.Op) fault.Script {
-	return func(c fault.Call) fault.Fault {
-		for _, op := range ops {
-			if c.Op == op && c.N == 1 {
-				return f
-			}
-		}
-		return fault.Fault{}
-	}
-}
-
-func lostReplies(e *env) {
-	c := e.client(firstOf(fault.Fault{Lost: fault.ErrLink}, fault.Try, fault.Renew, fault.Release))
-	start := time.Now()
-	lease := e.lock(c, e.short())
-	if took := time.Since(start); took > e.ttl/2+e.lost() {
-		e.Errorf("a grant whose reply was lost was found again after %v", took)
-	}
-	select {
-	case <-lease.Done():
-		e.Fatalf("lost: %v", lease.Err())
-	case <-time.After(2 * e.ttl): // time for renewals
-	}
-	e.unlock(lease)
-	e.free("k")
-
-	// The same for a waiter: the replies to its joining and its claim.
-	holder := e.lock(e.client(nil), e.lasting())
-	tries := func(c fault.Call) fault.Fault {
-		if c.Op == fault.Try && c.N%2 == 0 {
-			return fault.Fault{Lost: fault.ErrLink}
-		}
-		return fault.Fault{}
-	}
-	w := e.begin(e.client(tries), e.lasting())
-	e.unlock(holder)
-	e.unlock(w.granted(e.ttl))
-	e.free("k")
 }
 
 func breakOwner(e *env) {

@@ -4,7 +4,6 @@
 package drivertest
 
 import (
-	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/contend"
 )
 
@@ -32,15 +31,6 @@ var fenceCases = []Case{
 		Needs: fencing,
 		play: `grant z; release z; grant a fences=5 row=5/z; grant a elsewhere fences=5 same once; queue? join b fences=5; release a;
 			turn b fences=5 row=5/a; release b; grant c rises`},
-}
-
-// rises fails unless a grant's fence is above the one before, and returns it.
-func (e *env) rises(before uint64, res driver.Result) uint64 {
-	e.Helper()
-	if res.Fence <= before {
-		e.Fatalf("the fence is %d after a holder with %d", res.Fence, before)
-	}
-	return res.Fence
 }
 
 var proposable = []Need{needNode}
@@ -133,51 +123,6 @@ var proposeCases = []Case{
 		Needs: []Need{needNode},
 		play: "grant n; release n; exact a at=n+1000; release a settled upto=n+999 gone; held a; release a settled upto=n+1000; free; exact a at=n+1001;" +
 			each(ends, "release a # upto=n+1000 gone; held a; exact a at=n+1001") + "release a settled upto=n+1000 gone; held a"},
-}
-
-// propose returns r with a proposed fence.
-func propose(r contend.Owner, fence uint64) contend.Owner {
-	r.Fence = fence
-	return r
-}
-
-// newest returns a fence that the store minted for a key, which is free again.
-// It is near the store's clock.
-func (e *env) newest(key string) uint64 {
-	e.Helper()
-	r := e.ask(key)
-	fence := e.grant(e.d, r).Fence
-	e.release(e.d, r)
-	return fence
-}
-
-// grantExactly must be granted the fence, and the store must say so.
-func (e *env) grantExactly(r contend.Owner, fence uint64) driver.Result {
-	e.Helper()
-	res := e.grant(e.d, r)
-	if res.Fence != fence {
-		e.Fatalf("proposed %d, granted the fence %d, want %d", r.Fence, res.Fence, fence)
-	}
-	if info := e.heldBy(r); info.Fence != 0 && info.Fence != fence {
-		e.Fatalf("the fence is %d, and %d to Inspect", fence, info.Fence)
-	}
-	return res
-}
-
-// refuseFence must be refused with FenceTooLow, and a fence from least on.
-func (e *env) refuseFence(r contend.Owner, least uint64) driver.Result {
-	e.Helper()
-	res := e.refuse(e.d, r)
-	if res.Why != driver.FenceTooLow || res.Fence == 0 || res.Fence < least {
-		e.Fatalf("proposed %d: %+v, want FenceTooLow and a fence from %d on", r.Fence, res, least)
-	}
-	return res
-}
-
-func (e *env) grantAndRelease(r contend.Owner) {
-	e.Helper()
-	e.grant(e.d, r)
-	e.release(e.d, r)
 }
 
 // ends lists the ways in which a lease may end: a release without an answer is sent again, and arrives late.

@@ -130,7 +130,7 @@ var answers = map[string]func(p *player, name, want string, res driver.Result) b
 // others are words that a verb itself looks at.
 var others = []string{"elsewhere", "spread", "here", "fresh", "names", "times", "in", "gone", "wanted", "unwanted", "waiters", "holds",
 	"from", "shown", "perhaps", "over", "on", "twice", "faulty", "short", "alone", "for", "unsure", "quietly", "via",
-	"won", "deaf", "renewing", "claim", "text", "unread", "waits", "new", "lossy", "forgetful", "unsupported"}
+	"won", "deaf", "renewing", "claim", "text", "unread", "waits", "new", "lossy", "forgetful", "soon", "unsupported"}
 
 // ownersVerbs are done by each owner of a step.
 var ownersVerbs = map[string]func(p *player, s step, name string, r contend.Owner){
