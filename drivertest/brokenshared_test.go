@@ -134,12 +134,8 @@ var brokenShares = []brokenEngine{
 				}
 			}
 		})},
-	{"shares are listed in the order of their expiry", "SharersAreListed", one(func(s *memdriver.Store, p *patched) {
-		p.inspect = func(ctx context.Context, key string) (driver.Info, error) {
-			info, err := s.Inspect(ctx, key)
-			slices.SortStableFunc(info.Holders, func(a, b driver.Lease) int { return int(a.Left - b.Left) })
-			return info, err
-		}
+	{"shares are listed in the order of their expiry", "SharersAreListed", relook(func(_ *memdriver.Store, info *driver.Info) {
+		slices.SortStableFunc(info.Holders, func(a, b driver.Lease) int { return int(a.Left - b.Left) })
 	})},
 	{"only shares are listed", "OneHolderIsListed", relook(func(_ *memdriver.Store, info *driver.Info) {
 		if info.Holder.Mode == driver.Exclusive {
@@ -211,5 +207,88 @@ var brokenConverts = []brokenEngine{
 		if r.Convert {
 			r.Limit = 0
 		}
+	})},
+}
+
+var brokenSlots = []brokenEngine{
+	{"limits are not counted, and not refused", "NoLimitWithoutSlots", traits(func(t *driver.Traits) { t.Slots = false })},
+	{"one more than the limit", "LimitIsKept LimitIsKeptAtOnce SmallestLimitCounts LimitOfOne",
+		reask(func(_ *memdriver.Store, r *driver.VoteRequest) {
+			if r.Limit > 0 {
+				r.Limit++
+			}
+		})},
+	{"only the limit of the request counts", "SmallestLimitCounts", reply(func(s *memdriver.Store, r driver.VoteRequest, res *driver.Result) {
+		info := looked(s, r.Key)
+		if !res.Granted && r.Mode == driver.Shared && info.Holder.Mode == driver.Shared && (r.Limit == 0 || info.Holds < r.Limit) {
+			*res = letIn(r)
+		}
+	})},
+	{"slots are counted up", "SlotIsTheSmallestThatIsFree SlotOfADeadHolderComesBack SemaphoreNumbersItsSlots", remembering(func(n *memo[string, int]) engine { // of owners, and what the keys have counted
+		return reply(func(_ *memdriver.Store, r driver.VoteRequest, res *driver.Result) {
+			if res.Granted && r.Limit > 0 {
+				if n.get(r.Owner) == 0 {
+					n.set(r.Key, n.get(r.Key)+1)
+					n.set(r.Owner, n.get(r.Key))
+				}
+				res.Slot = n.get(r.Owner) - 1
+			}
+		})
+	})},
+	{"a slot is a rank", "SlotIsKept", reply(func(s *memdriver.Store, r driver.VoteRequest, res *driver.Result) {
+		res.Slot = max(0, slices.IndexFunc(looked(s, r.Key).Holders, func(l driver.Lease) bool { return l.Holder.Owner == r.Owner }))
+	})},
+	{"no limit is a large one", "ReaderHasNoSlot ReadersAbandonNothing ConvertFinishes",
+		reask(func(_ *memdriver.Store, r *driver.VoteRequest) {
+			if r.Mode == driver.Shared && r.Limit == 0 {
+				r.Limit = 1 << 20
+			}
+		})},
+}
+
+var brokenMarks = []brokenEngine{
+	{"no key is ever abandoned", "ExpiryAbandons UnfinishedAbandons AbandonedOverTheQueue AbandonedIsRepeated ReadersLeaveTheMark VanishedHolderAbandons",
+		reply(func(_ *memdriver.Store, _ driver.VoteRequest, res *driver.Result) { res.Abandoned = false })},
+	{"an abandoned key stays abandoned", "ExpiryAbandons UnfinishedAbandons", remembering(func(marked *memo[string, bool]) engine {
+		return reply(func(_ *memdriver.Store, r driver.VoteRequest, res *driver.Result) {
+			marked.set(r.Key, marked.get(r.Key) || res.Abandoned)
+			res.Abandoned = marked.get(r.Key)
+		})
+	})},
+	{"the end of a lease is ignored", "UnfinishedAbandons", rewithdraw(func(_ *memdriver.Store, r *driver.WithdrawRequest) { r.End = driver.Finished })},
+	{"waiters do not see the mark", "AbandonedOverTheQueue QueuedReadersSeeTheMark",
+		reply(func(_ *memdriver.Store, r driver.VoteRequest, res *driver.Result) {
+			res.Abandoned = res.Abandoned && !r.Queue
+		})},
+	{"the mark is reported once", "AbandonedIsRepeated", remembering(func(seen *memo[string, bool]) engine {
+		return reply(func(_ *memdriver.Store, r driver.VoteRequest, res *driver.Result) {
+			res.Abandoned = res.Abandoned && !seen.get(r.Owner)
+			seen.set(r.Owner, res.Granted)
+		})
+	})},
+	{"any holder has repaired the key", "UnusedPutsTheMarkBack", rewithdraw(func(_ *memdriver.Store, r *driver.WithdrawRequest) {
+		if r.End == driver.Unused {
+			r.End = driver.Finished
+		}
+	})},
+	{"a claim that lapses abandons the key", "UnclaimedKeyStaysAbandoned", withdrawing(func(ctx context.Context, s *memdriver.Store, r driver.WithdrawRequest) error {
+		err := s.Withdraw(ctx, r)
+		if info := looked(s, r.Key); handedOff(info) {
+			_, _ = s.Try(ctx, driver.TryRequest{Claim: as(r.Claim, info.Holder), TTL: time.Second})
+		}
+		return err
+	})},
+	{"a reader takes the mark", "ReadersLeaveTheMark QueuedReadersSeeTheMark", remembering(func(taken *memo[string, string]) engine {
+		return reply(func(_ *memdriver.Store, r driver.VoteRequest, res *driver.Result) {
+			if by := taken.get(r.Key); by != "" && by != r.Owner {
+				res.Abandoned = false
+			}
+			if res.Abandoned && r.Mode == driver.Shared && r.Limit == 0 {
+				taken.set(r.Key, r.Owner)
+			}
+		})
+	})},
+	{"those with a limit abandon nothing", "LimitedHoldersAbandon", reply(func(_ *memdriver.Store, r driver.VoteRequest, res *driver.Result) {
+		res.Abandoned = res.Abandoned && r.Limit == 0
 	})},
 }

@@ -21,7 +21,7 @@ type patched struct {
 	traits  func(driver.Traits) driver.Traits
 	try     func(ctx context.Context, r driver.VoteRequest) (driver.Result, error)
 	renew   func(ctx context.Context, r driver.RenewRequest) driver.Renewal // of each
-	batch   func(rs []driver.RenewRequest, answers []driver.Renewal) (first, end int)
+	batch   func(rs []driver.RenewRequest, answers []driver.Renewal) (reported int)
 	release func(ctx context.Context, r driver.WithdrawRequest) error
 	watch   func(ctx context.Context, c driver.Claim) (<-chan struct{}, error)
 	handed  func(c driver.Claim) (driver.Handover, bool)
@@ -34,38 +34,34 @@ type patched struct {
 	admit   func(ctx context.Context, r driver.Record, maxTTL time.Duration) error
 }
 
-func (p *patched) Traits() driver.Traits {
-	if p.traits != nil {
-		return p.traits(p.Store.Traits())
+// patch returns the reference engine with nothing replaced.
+func patch(s *memdriver.Store) *patched {
+	return &patched{Store: s,
+		traits: func(t driver.Traits) driver.Traits { return t },
+		try:    s.Vote, release: s.Withdraw, watch: s.Watch, handed: s.Handed, inspect: s.Inspect, list: s.List,
+		sweep: s.ListLeftovers, remove: s.RemoveLeftover, record: s.Record, admit: s.Admit,
+		renew: func(ctx context.Context, r driver.RenewRequest) driver.Renewal { return renewOne(ctx, s, r) },
+		batch: func(rs []driver.RenewRequest, _ []driver.Renewal) int { return len(rs) },
+		close: func() error { return nil },
 	}
-	return p.Store.Traits()
 }
 
+func (p *patched) Traits() driver.Traits { return p.traits(p.Store.Traits()) }
+
 func (p *patched) Try(ctx context.Context, r driver.TryRequest) (driver.Result, error) {
-	return p.Vote(ctx, driver.VoteRequest{TryRequest: r})
+	return p.try(ctx, driver.VoteRequest{TryRequest: r})
 }
 
 func (p *patched) Vote(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
-	if p.try != nil {
-		return p.try(ctx, r)
-	}
-	return p.Store.Vote(ctx, r)
+	return p.try(ctx, r)
 }
 
 func (p *patched) Renew(ctx context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal)) {
 	answers := make([]driver.Renewal, len(rs))
 	for i, r := range rs {
-		if p.renew != nil {
-			answers[i] = p.renew(ctx, r)
-		} else {
-			answers[i] = renewOne(ctx, p.Store, r)
-		}
+		answers[i] = p.renew(ctx, r)
 	}
-	first, end := 0, len(rs)
-	if p.batch != nil {
-		first, end = p.batch(rs, answers)
-	}
-	for i := first; i < end; i++ {
+	for i := range p.batch(rs, answers) {
 		if i < len(answers) {
 			done(i, answers[i])
 		} else {
@@ -75,89 +71,69 @@ func (p *patched) Renew(ctx context.Context, rs []driver.RenewRequest, done func
 }
 
 func (p *patched) Release(ctx context.Context, r driver.ReleaseRequest) error {
-	return p.Withdraw(ctx, driver.WithdrawRequest{ReleaseRequest: r})
+	return p.release(ctx, driver.WithdrawRequest{ReleaseRequest: r})
 }
 
 func (p *patched) Withdraw(ctx context.Context, r driver.WithdrawRequest) error {
-	if p.release != nil {
-		return p.release(ctx, r)
-	}
-	return p.Store.Withdraw(ctx, r)
+	return p.release(ctx, r)
 }
 
 func (p *patched) Watch(ctx context.Context, c driver.Claim) (<-chan struct{}, error) {
-	if p.watch != nil {
-		return p.watch(ctx, c)
-	}
-	return p.Store.Watch(ctx, c)
+	return p.watch(ctx, c)
 }
 
-func (p *patched) Handed(c driver.Claim) (driver.Handover, bool) {
-	if p.handed != nil {
-		return p.handed(c)
-	}
-	return p.Store.Handed(c)
-}
+func (p *patched) Handed(c driver.Claim) (driver.Handover, bool) { return p.handed(c) }
 
 func (p *patched) Inspect(ctx context.Context, key string) (driver.Info, error) {
-	if p.inspect != nil {
-		return p.inspect(ctx, key)
-	}
-	return p.Store.Inspect(ctx, key)
+	return p.inspect(ctx, key)
 }
 
 func (p *patched) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, error] {
-	if p.list != nil {
-		return p.list(ctx, prefix)
-	}
-	return p.Store.List(ctx, prefix)
+	return p.list(ctx, prefix)
 }
 
 func (p *patched) ListLeftovers(ctx context.Context, prefix string, held func(driver.Info)) iter.Seq2[driver.Leftover, error] {
-	if p.sweep != nil {
-		return p.sweep(ctx, prefix, held)
-	}
-	return p.Store.ListLeftovers(ctx, prefix, held)
+	return p.sweep(ctx, prefix, held)
 }
 
 func (p *patched) RemoveLeftover(ctx context.Context, l driver.Leftover) (time.Duration, error) {
-	if p.remove != nil {
-		return p.remove(ctx, l)
-	}
-	return p.Store.RemoveLeftover(ctx, l)
+	return p.remove(ctx, l)
 }
 
-func (p *patched) Close() error {
-	if p.close != nil {
-		return p.close()
-	}
-	return nil
-}
-
-func (p *patched) Record(ctx context.Context) (driver.Record, error) {
-	if p.record != nil {
-		return p.record(ctx)
-	}
-	return p.Store.Record(ctx)
-}
+func (p *patched) Record(ctx context.Context) (driver.Record, error) { return p.record(ctx) }
 
 func (p *patched) Admit(ctx context.Context, r driver.Record, maxTTL time.Duration) error {
-	if p.admit != nil {
-		return p.admit(ctx, r, maxTTL)
-	}
-	return p.Store.Admit(ctx, r, maxTTL)
+	return p.admit(ctx, r, maxTTL)
 }
+
+func (p *patched) Close() error { return p.close() }
 
 // engine makes the clients of a broken engine. It is called once for each store, and its result for each client.
 type engine func(s *memdriver.Store) func() driver.Driver
 
 // one is an engine whose clients are all the same.
-func one(patch func(s *memdriver.Store, p *patched)) engine {
+func one(change func(s *memdriver.Store, p *patched)) engine {
 	return func(s *memdriver.Store) func() driver.Driver {
-		p := &patched{Store: s}
-		patch(s, p)
+		p := patch(s)
+		change(s, p)
 		return func() driver.Driver { return p }
 	}
+}
+
+// each is an engine whose clients differ.
+func each(change func(s *memdriver.Store, p *patched)) engine {
+	return func(s *memdriver.Store) func() driver.Driver {
+		return func() driver.Driver {
+			p := patch(s)
+			change(s, p)
+			return p
+		}
+	}
+}
+
+// remembering is an engine with a memory of its own.
+func remembering[M any](f func(m *M) engine) engine {
+	return func(s *memdriver.Store) func() driver.Driver { return f(new(M))(s) }
 }
 
 func traits(f func(t *driver.Traits)) engine {
@@ -250,12 +226,13 @@ func looked(s *memdriver.Store, key string) driver.Info {
 	return info
 }
 
-// noFences removes all fences from an answer of Inspect.
-func noFences(info *driver.Info) {
+// unfenced removes all fences from an answer of Inspect.
+func unfenced(info driver.Info) driver.Info {
 	info.Fence = 0
 	for i := range info.Holders {
 		info.Holders[i].Fence = 0
 	}
+	return info
 }
 
 // another is an owner that no case uses.
@@ -306,16 +283,17 @@ type ownQueue struct {
 	pick   func(n int) int
 }
 
-func newOwnQueue(s *memdriver.Store, pick func(n int) int) *ownQueue {
-	o := &ownQueue{patched: &patched{Store: s}, queues: make(map[string][]driver.Claim), pick: pick}
-	o.try, o.release, o.inspect = o.ask, o.leave, o.look
-	o.renew = func(ctx context.Context, r driver.RenewRequest) driver.Renewal {
-		if r.Queue {
-			return driver.Renewal{}
+func ownQueued(pick func(n int) int) engine {
+	return one(func(s *memdriver.Store, p *patched) {
+		o := &ownQueue{patched: p, queues: make(map[string][]driver.Claim), pick: pick}
+		p.try, p.release, p.inspect = o.ask, o.leave, o.look
+		p.renew = func(ctx context.Context, r driver.RenewRequest) driver.Renewal {
+			if r.Queue {
+				return driver.Renewal{}
+			}
+			return renewOne(ctx, s, r)
 		}
-		return renewOne(ctx, s, r)
-	}
-	return o
+	})
 }
 
 func (o *ownQueue) ask(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
