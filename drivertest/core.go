@@ -28,13 +28,11 @@ var coreCases = []Case{
 	{Name: "LockWaitsItsTurn", // promise 4
 		Rule: "Lock waits while another client holds the key, and returns soon after its release.",
 		play: "lock a; begin b; stands b for=half; unlock a; comes b later=a; unlock b; free"},
-	{Name: "LockIsFirstComeFirstServed", // promise 4, failure case 24
-		Rule:  "Locks on several clients are granted in the order in which they began to wait.",
-		Needs: queueing,
-		play:  "lock b0 spread; begin b1..b9 spread;" + each(rounds(9), "unlock b#; comes b#+1 alone") + "unlock b9; free"},
-	{Name: "LockOutlivesManyTTLs", // promises 3 and 4
-		Rule:  "A lease is renewed for as long as it is held, and a waiter keeps its place for as long as it waits.",
-		Needs: queueing, timely: true,
+	{Name: "LockIsFirstComeFirstServed", Needs: queueing, // promise 4, failure case 24
+		Rule: "Locks on several clients are granted in the order in which they began to wait.",
+		play: "lock b0 spread; begin b1..b9 spread;" + each(rounds(9), "unlock b#; comes b#+1 alone") + "unlock b9; free"},
+	{Name: "LockOutlivesManyTTLs", Needs: queueing, timely: true, // promises 3 and 4
+		Rule: "A lease is renewed for as long as it is held, and a waiter keeps its place for as long as it waits.",
 		play: `lock a short; begin b short; begin c short; stands a b c; unlock a; comes b in=ttl later=a; stands b c; unlock b;
 			comes c in=ttl later=b; unlock c; gone`},
 	{Name: "CancelledLockLeavesNothing", // promises 4 and 6, failure cases 11 and 18
@@ -43,37 +41,32 @@ var coreCases = []Case{
 	{Name: "CancelAtAnyMoment", // promise 6, failure case 11
 		Rule: "Whenever the context of a Lock ends, either it returns a lease or the store soon has nothing of it.",
 		run:  cancelAtAnyMoment},
-	{Name: "ReleaseNeedsNoContext", // promise 5, failure cases 12 and 19
-		Rule:   "The context of Lock bounds only the wait: the lease outlives it, and Release works after it has ended.",
-		timely: true,
-		play:   "lock a short; stands a; unlock a; free"},
+	{Name: "ReleaseNeedsNoContext", timely: true, // promise 5, failure cases 12 and 19
+		Rule: "The context of Lock bounds only the wait: the lease outlives it, and Release works after it has ended.",
+		play: "lock a short; stands a; unlock a; free"},
 	{Name: "ClientCloseLeavesNothing", // promise 6, failure case 12
 		Rule: "Close ends waits, releases what is held, and leaves nothing in the store.",
 		run:  clientClose},
 	{Name: "VanishedHolderDelaysForItsTTL", // failure case 14
 		Rule: "A waiting Lock is granted the key of a holder that vanished right after its grant within little more than the TTL.",
 		play: "grant a brief; lock b after=a; unlock b; free"},
-	{Name: "VanishedWaiterDelaysForItsPatience", // promise 4
-		Rule:  "A waiter that vanished delays those behind it for its patience and its claim, and no longer.",
-		Needs: queueing, timely: true,
+	{Name: "VanishedWaiterDelaysForItsPatience", Needs: queueing, timely: true, // promise 4
+		Rule: "A waiter that vanished delays those behind it for its patience and its claim, and no longer.",
 		play: "lock a; join d brief; begin b; unlock a; comes b in=3ttl; unlock b; gone in=ttl"},
 	{Name: "LossIsKnownBeforeTheNextGrant", // promises 1 and 2, failure case 1
 		Rule:   "A holder that is cut off right after a renewal learns of its loss before a waiter elsewhere has the key.",
 		timely: true, run: func(e *env) {
 			lossBeforeGrant(e, func(c *hasp.Client) *hasp.Lease { return e.lock(c, e.short()) })
 		}},
-	{Name: "LockOutlivesAShortOutage", // promise 7, failure case 16
-		Rule:   "A store that is unreachable for less than the TTL fails neither a waiting Lock nor a held lease.",
-		timely: true,
-		play:   "lock a short faulty; begin b short faulty; outage; stands a b; unlock a; comes b in=ttl; unlock b; gone in=ttl"},
-	{Name: "OutageAtTheTurn", // promise 7, failure case 16
-		Rule:   "A waiter whose turn comes while the store is unreachable for less than the TTL is granted the key afterwards.",
-		timely: true,
-		play:   "lock a short; begin b short faulty; stands b; outage; unlock a; comes b in=3ttl; unlock b; gone in=ttl"},
-	{Name: "LostRepliesDoNoHarm", // failure case 13
-		Rule:   "When the reply to an acquire, a renewal or a release is lost, asking again has the outcome of the first.",
-		timely: true,
-		play:   "lock a short lossy soon; stands a; unlock a; free; lock b; begin c forgetful; unlock b; comes c in=ttl; unlock c; free"},
+	{Name: "LockOutlivesAShortOutage", timely: true, // promise 7, failure case 16
+		Rule: "A store that is unreachable for less than the TTL fails neither a waiting Lock nor a held lease.",
+		play: "lock a short faulty; begin b short faulty; outage; stands a b; unlock a; comes b in=ttl; unlock b; gone in=ttl"},
+	{Name: "OutageAtTheTurn", timely: true, // promise 7, failure case 16
+		Rule: "A waiter whose turn comes while the store is unreachable for less than the TTL is granted the key afterwards.",
+		play: "lock a short; begin b short faulty; stands b; outage; unlock a; comes b in=3ttl; unlock b; gone in=ttl"},
+	{Name: "LostRepliesDoNoHarm", timely: true, // failure case 13
+		Rule: "When the reply to an acquire, a renewal or a release is lost, asking again has the outcome of the first.",
+		play: "lock a short lossy soon; stands a; unlock a; free; lock b; begin c forgetful; unlock b; comes c in=ttl; unlock c; free"},
 	{Name: "DuplicatedRequestsDoNothing", // failure case 13
 		Rule: "Requests that reach the store twice have the outcome of one.",
 		play: "lock b0 twice; begin b1 twice; unlock b0; comes b1 later=b0;" +
@@ -81,10 +74,9 @@ var coreCases = []Case{
 	{Name: "BreakEndsExactlyOneOwner",
 		Rule:   "Break takes the key from the named owner, whose lease is lost, and from nobody else.",
 		timely: true, run: breakOwner},
-	{Name: "AdoptedLeaseGoesOn",
-		Rule:   "A lease that another client adopts keeps its fence and is renewed there.",
-		timely: true,
-		play:   "grant a brief; adopt b short from=a; stands b; held a; unlock b; free"},
+	{Name: "AdoptedLeaseGoesOn", timely: true,
+		Rule: "A lease that another client adopts keeps its fence and is renewed there.",
+		play: "grant a brief; adopt b short from=a; stands b; held a; unlock b; free"},
 	{Name: "KeptKeyGoesToWhoWaits",
 		Rule:  "A client that keeps a key takes it again with rising fences, and gives it back once its renewal says that somebody waits.",
 		Needs: queueing, timely: true, run: keptKey},
@@ -443,17 +435,15 @@ func clientClose(e *env) {
 
 // The cases of this file use package hasp, with other types of lock than Mutex.
 var coreModeCases = []Case{
-	{Name: "RLocksHoldTogether",
-		Rule:  "Several clients hold read leases together, a Lock waits for all of them, and a later RLock waits for the Lock.",
-		Needs: sharedQueue,
+	{Name: "RLocksHoldTogether", Needs: sharedQueue,
+		Rule: "Several clients hold read leases together, a Lock waits for all of them, and a later RLock waits for the Lock.",
 		play: `trylock r1; trylock r2; begin w; begin r3 on=r1; begin r4 on=r2; unlock r1; still w; unlock r2; comes w; still r3;
 			unlock w; comes r3 later=w; comes r4 later=w; unlock r3 r4; free`},
 	{Name: "WriterIsNotStarved",
 		Rule:  "Under a stream of readers, of which some hold the key at any time, a Lock is granted before every reader that began to wait after it, that is, after one reader's hold.",
 		Needs: sharedQueue, claims: true, run: writerIsNotStarved},
-	{Name: "ReadersOutliveManyTTLs",
-		Rule:  "Each read lease is renewed for as long as it is held, and a writer keeps its place for as long as it waits.",
-		Needs: sharedQueue, timely: true,
+	{Name: "ReadersOutliveManyTTLs", Needs: sharedQueue, timely: true,
+		Rule: "Each read lease is renewed for as long as it is held, and a writer keeps its place for as long as it waits.",
 		play: `trylock r1 short; trylock r2 short; begin w short; stands r1 r2 w; unlock r1; stands r2 w; unlock r2;
 			comes w in=ttl; unlock w; gone`},
 	{Name: "LossOfAReaderIsKnownBeforeTheWriter",
@@ -461,19 +451,16 @@ var coreModeCases = []Case{
 		Needs: shared, timely: true, run: func(e *env) {
 			lossBeforeGrant(e, func(c *hasp.Client) *hasp.Lease { return e.must(c.RWMutex("k", e.short()).TryRLock(e.ctx)) })
 		}},
-	{Name: "DowngradeLetsReadersEnter",
-		Rule:  "Downgrade keeps the lease and its fence, and waiting readers are granted the key at once, while a writer behind them waits until all are gone.",
-		Needs: sharedQueue,
+	{Name: "DowngradeLetsReadersEnter", Needs: sharedQueue,
+		Rule: "Downgrade keeps the lease and its fence, and waiting readers are granted the key at once, while a writer behind them waits until all are gone.",
 		play: `trylock w1; begin r1; begin w2; downgrade w1; comes r1; shares w1 same; unlock w1; still w2; unlock r1; comes w2;
 			unlock w2; free`},
-	{Name: "LostReplyOfADowngrade", // failure case 13
-		Rule:  "When the reply to a Downgrade is lost, or the request reaches the store twice, asking again has the outcome of the first.",
-		Needs: shared,
+	{Name: "LostReplyOfADowngrade", Needs: shared, // failure case 13
+		Rule: "When the reply to a Downgrade is lost, or the request reaches the store twice, asking again has the outcome of the first.",
 		play: `lock w1 lossy; downgrade w1; trylock r1; shares w1 same; unlock w1 r1; free;
 			lock w2 twice; downgrade w2; trylock r2; shares w2 same; unlock w2 r2; free`},
-	{Name: "SemaphoreNumbersItsSlots",
-		Rule:  "The leases of a semaphore have different slots below n, and a waiter is granted the one that was released.",
-		Needs: slotsQueue,
+	{Name: "SemaphoreNumbersItsSlots", Needs: slotsQueue,
+		Rule: "The leases of a semaphore have different slots below n, and a waiter is granted the one that was released.",
 		play: `trylock s0/3 slot=0; trylock s1/3 slot=1; trylock s2/3 on=s0/3 slot=2; busy s3/3 on=s0/3;
 			begin s4/3 on=s1/3; unlock s1/3; comes s4/3 slot=1; begin s5/3 on=s0/3; unlock s0/3; comes s5/3 slot=0;
 			begin s6/3 on=s0/3; unlock s2/3; comes s6/3 slot=2; begin s7/3 on=s1/3; unlock s4/3; comes s7/3 slot=1;
@@ -484,10 +471,9 @@ var coreModeCases = []Case{
 	{Name: "LostPartEndsAll",
 		Rule:   "When one of the keys of a LockAll is lost all its contexts end, and Release releases the others.",
 		timely: true, run: lostPartEndsAll},
-	{Name: "VanishedHolderAbandons", // VMS's invalid value block
-		Rule:  "The lease after a vanished holder says that the key was abandoned, and the one after that does not.",
-		Needs: marks,
-		play:  "grant d brief; lock a marked; unlock a; lock b on=a unmarked; unlock b"},
+	{Name: "VanishedHolderAbandons", Needs: marks, // VMS's invalid value block
+		Rule: "The lease after a vanished holder says that the key was abandoned, and the one after that does not.",
+		play: "grant d brief; lock a marked; unlock a; lock b on=a unmarked; unlock b"},
 	{Name: "WantedComesWithARenewal",
 		Rule:  "A lease's Wanted is closed soon after an owner began to wait for its key, and not before.",
 		Needs: queueing, timely: true, run: wantedComes},

@@ -49,10 +49,9 @@ var tryCases = []Case{
 	{Name: "MinTTL", // failure case 4
 		Rule: "A lease of the smallest TTL that Traits names is granted, and ends.",
 		play: "grant a ttl=min; until holds=0 in=a"},
-	{Name: "SharedIsRefused",
-		Rule:  "An engine without shared locks answers Mode Shared with ErrUnsupported, and never with an exclusive grant.",
-		Needs: []Need{needNoShare},
-		play:  "cannot r1 unsupported; free"},
+	{Name: "SharedIsRefused", Needs: []Need{needNoShare},
+		Rule: "An engine without shared locks answers Mode Shared with ErrUnsupported, and never with an exclusive grant.",
+		play: "cannot r1 unsupported; free"},
 	{Name: "OwnerIsNotTheConnection",
 		Rule: "A lease belongs to its owner, not to the client that asked: another client may renew and release it.",
 		play: "grant a; renew a elsewhere; release a elsewhere; free"},
@@ -184,10 +183,9 @@ func tryLongAfterRelease(e *env) {
 }
 
 var renewCases = []Case{
-	{Name: "RenewProlongs",
-		Rule:   "Renew sets the expiry to now + TTL, so that a renewed lease outlasts its TTL.",
-		timely: true,
-		play:   "grant a brief; live a brief via=lease; held a; renew a lasting; outlasts a"},
+	{Name: "RenewProlongs", timely: true,
+		Rule: "Renew sets the expiry to now + TTL, so that a renewed lease outlasts its TTL.",
+		play: "grant a brief; live a brief via=lease; held a; renew a lasting; outlasts a"},
 	{Name: "RenewNeverShortens",
 		Rule: "Renew never sets the expiry to an earlier moment.",
 		play: "grant a; renew a brief; outlasts a"},
@@ -201,9 +199,8 @@ var renewCases = []Case{
 	{Name: "RenewReportsEach",
 		Rule: "Renew reports each request separately: one that is not held does not affect the others.",
 		run:  renewReportsEach},
-	{Name: "RenewNamesItsLeases", // an etcd lease or a ZooKeeper session for all of a client
-		Rule:   "A Renew prolongs the leases that it names, and no other lease or place of the same client.",
-		timely: true,
+	{Name: "RenewNamesItsLeases", timely: true, // an etcd lease or a ZooKeeper session for all of a client
+		Rule: "A Renew prolongs the leases that it names, and no other lease or place of the same client.",
 		play: `grant a@renewed brief; grant b brief; inherit c renewing=a@renewed; held a@renewed; renew b gone; queue? join d brief;
 			queue? join e; queue? release c; queue? inherit e queued in=3ttl renewing=a@renewed; queue? held a@renewed`},
 	{Name: "RenewOfNothing",
@@ -212,10 +209,9 @@ var renewCases = []Case{
 	{Name: "RenewOfMany",
 		Rule: "One Renew takes 10,000 leases, and reports each exactly once.",
 		run:  renewOfMany},
-	{Name: "RenewSaysThatSomebodyWaits",
-		Rule:  "The answer to a renewal says whether an owner waits for this lease.",
-		Needs: []Need{needQueue},
-		play:  "grant a; renew a unwanted; join b; renew a wanted; release b; renew a unwanted"},
+	{Name: "RenewSaysThatSomebodyWaits", Needs: []Need{needQueue},
+		Rule: "The answer to a renewal says whether an owner waits for this lease.",
+		play: "grant a; renew a unwanted; join b; renew a wanted; release b; renew a unwanted"},
 }
 
 func renewReportsEach(e *env) {

@@ -27,9 +27,8 @@ var lookCases = []Case{
 	{Name: "InspectSaysWhoAndHowLong",
 		Rule:   "Inspect names the holder with its unchanged label and since when it holds the key; what is left of its lease decreases with time.",
 		timely: true, run: inspectSaysWho},
-	{Name: "InspectChangesNothing",
-		Rule:  "Inspecting a key is no sign of life and takes no owner's turn.",
-		Needs: queueing, timely: true,
+	{Name: "InspectChangesNothing", Needs: queueing, timely: true,
+		Rule: "Inspecting a key is no sign of life and takes no owner's turn.",
 		play: "grant a brief; join d brief; join b; until claim=b in=3ttl; turn b in=long"},
 	{Name: "LongestTTL",
 		Rule: "A lease of the longest possible TTL has nearly all of it left in every answer.",
@@ -272,13 +271,19 @@ func (e *env) askForNames() {
 var sweepCases = []Case{
 	{Name: "LeftoversAreWhatNobodyRenews",
 		Rule:  "A Sweeper lists a lease without an expiry with its holder and fence: as Live while that renews it, and then it is not removed; else it is removed when asked to, and the key is abandoned.",
-		Needs: []Need{needSweeper}, run: leftoversAreWhatNobodyRenews},
+		Needs: []Need{needSweeper},
+		play: `persist a@live; leftover a@live live; remove a@live gone; remove a@live dead gone; renew a@live; held a@live; desert b;
+			refuse c; remove b; inherit d in=b marked; unleft d; release a@live d`},
 	{Name: "LiveLocksAreNoLeftovers",
 		Rule:  "A Sweeper lists nothing that ends by itself: no lease that expires, no waiter, no key that was released; and it names the keys that are held, with the holder, of the prefix alone.",
-		Needs: []Need{needSweeper}, run: liveLocksAreNoLeftovers},
+		Needs: []Need{needSweeper},
+		play: `grant a@some/a; refuse b@some/a queued; grant c@other; grant d@some/brief brief; grant e@some/released;
+			release e@some/released; unleft a@some/a; unleft`},
 	{Name: "ARemovalComparesWhatWasListed",
 		Rule:  "RemoveLeftover is ErrNotHeld and changes nothing when what was listed was renewed or released since, or is another owner's now, whether that one is left over or not.",
-		Needs: []Need{needSweeper}, run: aRemovalComparesWhatWasListed},
+		Needs: []Need{needSweeper},
+		play: `desert a@renewed; renew a@renewed; remove a@renewed gone; held a@renewed; desert b; release b; remove b gone; grant c;
+			remove b gone; held c; release c; desert d; remove b gone; leftover d`},
 	{Name: "TwoSweepsAtOnce",
 		Rule:  "Of two that remove one leftover at once one does, and whoever is granted the key then keeps it.",
 		Needs: []Need{needSweeper}, run: twoSweepsAtOnce},
@@ -321,19 +326,83 @@ func (e *env) leftovers(prefix string) (left map[string]driver.Leftover, held ma
 }
 
 // deserted makes a lease without an expiry that nobody renews, and returns its owner and what is listed of it.
-func (e *env) deserted(key string) (contend.Owner, driver.Leftover) {
+func (e *env) deserted(r contend.Owner) (contend.Owner, driver.Leftover) {
 	e.Helper()
-	a, _ := e.persisted(e.brief(e.ask(key)))
+	a, _ := e.persisted(e.brief(r))
 	var l driver.Leftover
 	e.eventually(a.TTL, "a lease without an expiry that nobody renews is listed", func() bool {
 		left, _ := e.leftovers("")
-		l = left[key]
-		return l.Key == key && !l.Live
+		l = left[r.Key]
+		return l.Key == r.Key && !l.Live
 	})
 	if l.Kind != driver.LeftLease || l.Foreign() || l.Holder.Owner != a.Owner || l.Holder.Label != a.Label {
 		e.Fatalf("listed as %+v, and its owner is %s", l, a.Owner)
 	}
 	return a, l
+}
+
+// sweeps are verbs about leases without an expiry.
+var sweeps = map[string]func(p *player, s step, name string, r contend.Owner){
+	"persist": func(p *player, _ step, name string, r contend.Owner) {
+		a, fence := p.persisted(r)
+		p.fences[name] = fence
+		p.renamed(name, a)
+	},
+	"desert": func(p *player, _ step, name string, r contend.Owner) {
+		a, l := p.deserted(r)
+		p.listed[name] = l
+		p.renamed(name, a)
+	},
+	"leftover": func(p *player, s step, name string, r contend.Owner) {
+		left, _ := p.leftovers("")
+		l := left[r.Key]
+		if _, live := s.says["live"]; l.Key != r.Key || l.Holder.Owner != r.Owner || live && (!l.Live || l.Fence != p.fences[name]) {
+			p.Fatalf("%s has %q with the fence %d, and listed is %+v", name, r.Key, p.fences[name], l)
+		}
+		p.listed[name] = l
+	},
+	"remove": func(p *player, s step, name string, _ contend.Owner) { // what was listed of an owner
+		l := p.listed[name]
+		_, dead := s.says["dead"]
+		l.Live = l.Live && !dead
+		if _, gone := s.says["gone"]; gone {
+			p.stays(l, s.text)
+			return
+		}
+		stays, err := p.d.(driver.Sweeper).RemoveLeftover(p.ctx, l)
+		if err != nil {
+			p.Fatalf("RemoveLeftover: %v", err)
+		}
+		p.terms[name] = term{ttl: stays}
+	},
+}
+
+func (p *player) renamed(name string, a contend.Owner) {
+	o := p.owners[name]
+	o.Owner, o.Label = a.Owner, a.Label
+	p.owners[name] = o
+}
+
+// unleft waits until just these hold keys that begin like theirs, of which nothing is ever left over.
+func (p *player) unleft(s step) {
+	p.Helper()
+	prefix := "none"
+	if len(s.owners) > 0 {
+		dir, _, _ := strings.Cut(p.keyOf(s), "/")
+		prefix = dir
+	}
+	p.eventually(p.ttl, s.text, func() bool {
+		left, held := p.leftovers(prefix)
+		for i, r := range p.all(s) {
+			if h := held[r.Key]; !h.Held || !sameOwner(r)(driver.Lease{Holder: h.Holder}) || h.Fence != p.fences[s.owners[i]] {
+				p.Fatalf("%s holds %q with the fence %d, and held is %+v", s.owners[i], r.Key, p.fences[s.owners[i]], h)
+			}
+		}
+		if len(left) > 0 {
+			p.Fatalf("left over are %+v", left)
+		}
+		return len(held) == len(s.owners)
+	})
 }
 
 // stays fails unless RemoveLeftover says that nothing was done.
@@ -344,107 +413,10 @@ func (e *env) stays(l driver.Leftover, what string) {
 	}
 }
 
-func leftoversAreWhatNobodyRenews(e *env) {
-	a, fence := e.persisted(e.ask("live"))
-	l := e.leftover("live")
-	if !l.Live || l.Holder.Owner != a.Owner || l.Fence != fence {
-		e.Fatalf("a lease that is renewed is listed as %+v, and its fence is %d", l, fence)
-	}
-	e.stays(l, "a lease that is renewed")
-	l.Live = false
-	e.stays(l, "a lease that is renewed, and said not to be")
-	e.renewed(e.d, a)
-	e.heldBy(a)
-
-	_, l = e.deserted("k")
-	e.refuse(e.d, e.ask("k"))
-	stays, err := e.d.(driver.Sweeper).RemoveLeftover(e.ctx, l)
-	if err != nil {
-		e.Fatalf("RemoveLeftover: %v", err)
-	}
-	var res driver.Result
-	b := e.ask("k")
-	e.eventually(stays, "a key whose leftover was removed is granted", func() bool {
-		res = e.try(e.d, b)
-		return res.Granted
-	})
-	if e.traits.Abandons && !res.Abandoned {
-		e.Errorf("the key is not abandoned, and its holder did not release it: %+v", res)
-	}
-	left, _ := e.leftovers("")
-	if delete(left, "live"); len(left) != 0 { // its renewal may have given that an expiry again
-		e.Errorf("left over is still %+v", left)
-	}
-	e.release(e.d, a)
-	e.release(e.d, b)
-}
-
-// leftover returns what is listed of one key.
-func (e *env) leftover(key string) driver.Leftover {
-	e.Helper()
-	left, _ := e.leftovers("")
-	if left[key].Key != key {
-		e.Fatalf("%q is not among what is left over: %+v", key, left)
-	}
-	return left[key]
-}
-
-func liveLocksAreNoLeftovers(e *env) {
-	a, other := e.ask("some/a"), e.ask("other")
-	fence := e.grant(e.d, a).Fence
-	e.refuse(e.d, queued(e.ask("some/a")))
-	e.grant(e.d, other)
-	brief := e.brief(e.ask("some/brief"))
-	e.grant(e.d, brief)
-	released := e.ask("some/released")
-	e.grant(e.d, released)
-	e.release(e.d, released)
-	look := func() map[string]driver.Info {
-		e.Helper()
-		left, held := e.leftovers("some/")
-		if len(left) != 0 {
-			e.Fatalf("left over are %+v", left)
-		}
-		return held
-	}
-	look()
-	e.eventually(e.ttl, "a lease that expired is not held", func() bool { return len(look()) == 1 })
-	got := look()["some/a"]
-	if !got.Held || got.Holder.Owner != a.Owner || got.Holder.Label != a.Label || got.Fence != fence {
-		e.Errorf("held is %+v, by %s with fence %d", got, a.Owner, fence)
-	}
-	if left, _ := e.leftovers("none"); len(left) != 0 {
-		e.Errorf("left over of nothing are %+v", left)
-	}
-}
-
-func aRemovalComparesWhatWasListed(e *env) {
-	renewed, l := e.deserted("renewed")
-	renewed.TTL = e.long
-	e.renewed(e.d, renewed)
-	e.stays(l, "a lease that was renewed since")
-	e.heldBy(renewed)
-
-	released, l := e.deserted("k")
-	e.release(e.d, released)
-	e.stays(l, "a lease that was released since")
-	next := e.ask("k")
-	e.grant(e.d, next)
-	e.stays(l, "a lease whose key is another's now")
-	e.heldBy(next)
-	e.release(e.d, next)
-
-	_, other := e.deserted("k")
-	e.stays(l, "a lease whose key is another's now, and left over as well")
-	if now := e.leftover("k"); now.Holder.Owner != other.Holder.Owner {
-		e.Errorf("left over is %+v, want what %s has", now, other.Holder.Owner)
-	}
-}
-
 func twoSweepsAtOnce(e *env) {
 	clients := []driver.Driver{e.open(), e.open()}
 	for range 5 {
-		_, l := e.deserted("k")
+		_, l := e.deserted(e.ask("k"))
 		var removed atomic.Int32
 		var wg sync.WaitGroup
 		for _, d := range clients {

@@ -24,9 +24,8 @@ var nodeCases = []Case{
 	{Name: "FlushedNodeIsHeldBack",
 		Rule: "A store that lost all its data grants, keeps and prolongs nothing until it is admitted.",
 		play: "node; grant a; refuse o elsewhere; queue? join b elsewhere=o; flush;" + isHeldBack},
-	{Name: "HeldBackNodeHandsNothingOn",
-		Rule:  "A store whose process was replaced hands nothing off until it is admitted, neither at a Release nor when a lease expires.",
-		Needs: queueing,
+	{Name: "HeldBackNodeHandsNothingOn", Needs: queueing,
+		Rule: "A store whose process was replaced hands nothing off until it is admitted, neither at a Release nor when a lease expires.",
 		play: `node; grant a@released; join b@released; reload; held a@released; waits b@released; release a@released;
 			unheld a@released; heldback b@released; admit; turn b@released; grant c@ended brief; join d@ended; reload; held c@ended;
 			waits d@ended; expires c@ended; heldback d@ended; admit; turn d@ended`},
@@ -105,9 +104,8 @@ var recordCases = []Case{
 		Rule: "Each time that a store loses its record it is held back with a new one, which it shows to every client.",
 		play: "node; record v;" + each(rounds(3), "flush; record r waits new") +
 			each([]string{"restart", "restart", "reload", "reload"}, "#? #; #? record r waits new")},
-	{Name: "FencesRiseOverDataLoss",
-		Rule:  "The fences of a store that lost its data are above its clock once it is admitted, and so above earlier proposals up to the clock.",
-		Needs: fencing,
+	{Name: "FencesRiseOverDataLoss", Needs: fencing,
+		Rule: "The fences of a store that lost its data are above its clock once it is admitted, and so above earlier proposals up to the clock.",
 		play: `node; grant n; release n; node? grant p at=n+1000; node? release p; node? passes p; node? forget; node? admit;
 			node? refuse q at=p why=low least=p; node? refuse q@unseen at=p why=low least=p; node? refuse q at=1 names=x;
 			node? exact n fresh at=x+1; passes n; forget; admit; grant z rises`},

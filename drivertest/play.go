@@ -174,6 +174,7 @@ type player struct {
 	came    map[string][]driver.Result // of steps that happened at once
 	won     []string                   // owners that were granted the key at once
 	records map[string]driver.Record
+	listed  map[string]driver.Leftover
 	seen    map[string]bool     // the texts of all records that were noted
 	run     string              // of the store
 	newest  map[string]uint64   // the largest fence of a key
@@ -204,7 +205,7 @@ func (e *env) play(trace string) {
 		p.fences, p.queues, p.ends = make(map[string]uint64), make(map[string][]string), make(map[string]func())
 		p.hasps, p.leases, p.waits = make(map[string]*hasp.Client), make(map[string]*hasp.Lease), make(map[string]*waiting)
 		p.news, p.handed = make(map[string]*news), make(map[string]driver.Handover)
-		p.terms, p.records = make(map[string]term), make(map[string]driver.Record)
+		p.terms, p.records, p.listed = make(map[string]term), make(map[string]driver.Record), make(map[string]driver.Leftover)
 		for i, s := range steps {
 			*e.at = fmt.Sprintf("step %d of the trace, %q", i+1, s.text)
 			if s.given != "" && !given[s.given](e) {
@@ -236,9 +237,11 @@ func (p *player) does(s step) {
 		all(p, s)
 		return
 	}
-	one := ownersVerbs[s.verb]
-	if one == nil {
-		one = lockVerbs[s.verb]
+	var one func(p *player, s step, name string, r contend.Owner)
+	for _, some := range []map[string]func(*player, step, string, contend.Owner){ownersVerbs, lockVerbs, sweeps} {
+		if some[s.verb] != nil {
+			one = some[s.verb]
+		}
 	}
 	if one == nil {
 		panic(fmt.Sprintf("the step %q: what does it do?", s.text))

@@ -130,7 +130,7 @@ var answers = map[string]func(p *player, name, want string, res driver.Result) b
 // others are words that a verb itself looks at.
 var others = []string{"elsewhere", "spread", "here", "fresh", "names", "times", "in", "gone", "wanted", "unwanted", "waiters", "holds",
 	"from", "shown", "perhaps", "over", "on", "twice", "faulty", "short", "alone", "for", "unsure", "quietly", "via",
-	"won", "deaf", "renewing", "claim", "text", "unread", "waits", "new", "lossy", "forgetful", "soon", "unsupported"}
+	"won", "deaf", "renewing", "claim", "text", "unread", "waits", "new", "live", "dead", "lossy", "forgetful", "soon", "unsupported"}
 
 // ownersVerbs are done by each owner of a step.
 var ownersVerbs = map[string]func(p *player, s step, name string, r contend.Owner){
@@ -426,6 +426,7 @@ var verbs = map[string]func(p *player, s step){
 		p.told(all...)
 	},
 	"stands":  func(p *player, s step) { p.stands(s) },
+	"unleft":  func(p *player, s step) { p.unleft(s) },
 	"gone":    func(p *player, s step) { p.goneFrom(p.limit(s.says["in"])) },
 	"outage":  func(p *player, _ step) { p.outage.begin(p.ttl / 2) }, // of the clients that are faulty
 	"empty":   func(p *player, _ step) { p.goesAway() },              // soon, of all keys
