@@ -37,7 +37,7 @@ var coreCases = []Case{
 			comes c in=ttl later=b; unlock c; gone`},
 	{Name: "CancelledLockLeavesNothing", // promises 4 and 6, failure cases 11 and 18
 		Rule: "A Lock whose context ends returns its error and the holder, leaves no place, and makes nobody behind it wait.",
-		run:  cancelledLock},
+		play: `lock a; begin b; begin c on=b; cancel b by=a; queue? until waiters=1 soon; unlock a; comes c; unlock c; free`},
 	{Name: "CancelAtAnyMoment", // promise 6, failure case 11
 		Rule: "Whenever the context of a Lock ends, either it returns a lease or the store soon has nothing of it.",
 		run:  cancelAtAnyMoment},
@@ -325,6 +325,35 @@ var lockVerbs = map[string]func(p *player, s step, name string, r contend.Owner)
 		}
 		p.leased(s, name, lease, nil)
 	},
+	"cancel": func(p *player, s step, name string, _ contend.Owner) { // a Lock that was kept waiting, by an owner that it names
+		w, why := p.waits[name], errors.New("changed my mind")
+		delete(p.waits, name)
+		w.cancel(why)
+		<-w.done
+		p.judged = true
+		var held *hasp.HeldError
+		var silent *hasp.Error
+		switch {
+		case !errors.Is(w.err, context.Canceled) || !errors.Is(w.err, why):
+			p.Errorf("the error is %v, want Canceled with its cause", w.err)
+		case errors.As(w.err, &held):
+			if want := p.leases[s.says["by"]].Owner(); held.Holder.Owner != want {
+				p.Errorf("kept waiting by %+v, want %s", held.Holder, want)
+			}
+		case p.fake || !errors.As(w.err, &silent) || silent.Class != hasp.ClassUnreachable: // a store that is slow is not waited for
+			p.Errorf("the error is %v, want a HeldError", w.err)
+		}
+	},
+	"unwanted": func(p *player, s step, name string, _ contend.Owner) {
+		select {
+		case <-p.leases[name].Wanted():
+			p.Fatalf("%s is wanted, but no owner waits", name)
+		default:
+		}
+	},
+	"wanted": func(p *player, s step, name string, _ contend.Owner) {
+		p.comes(p.leases[name].Wanted(), p.ttl+p.slack, "not wanted, but an owner waits,")
+	},
 	"still":  func(p *player, s step, name string, _ contend.Owner) { p.waits[name].stillWaits(s.text) },
 	"unlock": func(p *player, _ step, name string, _ contend.Owner) { p.unlock(p.leases[name]) },
 	"downgrade": func(p *player, _ step, name string, _ contend.Owner) {
@@ -364,34 +393,6 @@ func (p *player) stands(s step) {
 			p.Fatalf("%s is lost: %v", name, lease.Err())
 		}
 	}
-}
-
-func cancelledLock(e *env) {
-	holder := e.lock(e.client(nil), e.lasting())
-	c := e.client(nil)
-	w := e.begin(c, e.lasting())
-	behind := e.begin(c, e.lasting())
-	why := errors.New("changed my mind")
-	w.cancel(why)
-	<-w.done
-	var held *hasp.HeldError
-	var silent *hasp.Error
-	switch {
-	case !errors.Is(w.err, context.Canceled) || !errors.Is(w.err, why):
-		e.Errorf("the error is %v, want Canceled with its cause", w.err)
-	case !errors.As(w.err, &held):
-		if e.fake || !errors.As(w.err, &silent) || silent.Class != hasp.ClassUnreachable { // a store that is slow is not waited for
-			e.Errorf("the error is %v, want a HeldError", w.err)
-		}
-	case held.Holder.Owner != holder.Owner():
-		e.Errorf("kept waiting by %+v, want %s", held.Holder, holder.Owner())
-	}
-	if e.traits.Queue != driver.QueueNone {
-		e.eventually(0, "the place is gone", func() bool { return e.inspect("k").Waiters == 1 })
-	}
-	e.unlock(holder)
-	e.unlock(behind.granted(0))
-	e.free("k")
 }
 
 func cancelAtAnyMoment(e *env) {
@@ -474,9 +475,9 @@ var coreModeCases = []Case{
 	{Name: "VanishedHolderAbandons", Needs: marks, // VMS's invalid value block
 		Rule: "The lease after a vanished holder says that the key was abandoned, and the one after that does not.",
 		play: "grant d brief; lock a marked; unlock a; lock b on=a unmarked; unlock b"},
-	{Name: "WantedComesWithARenewal",
-		Rule:  "A lease's Wanted is closed soon after an owner began to wait for its key, and not before.",
-		Needs: queueing, timely: true, run: wantedComes},
+	{Name: "WantedComesWithARenewal", Needs: queueing, timely: true,
+		Rule: "A lease's Wanted is closed soon after an owner began to wait for its key, and not before.",
+		play: "lock a short; stands a; unwanted a; begin b; wanted a; unlock a; comes b; unlock b"},
 }
 
 // must returns the lease, and fails if there is none.
@@ -651,33 +652,6 @@ func lostPartEndsAll(e *env) {
 		e.Errorf("Release: %v, want ErrLost", err)
 	}
 	e.eventually(0, "the other key is free", func() bool { return !e.inspect("a").Held })
-}
-
-func wantedComes(e *env) {
-	for range 20 {
-		lease := e.lock(e.client(nil), e.short())
-		select {
-		case <-lease.Wanted():
-			e.Fatal("Wanted, but nobody waits")
-		case <-lease.Done():
-			_ = lease.Release() // this machine stood still for a TTL
-			continue
-		case <-time.After(e.ttl): // time for renewals
-		}
-		w := e.begin(e.client(nil), e.lasting())
-		select {
-		case <-lease.Wanted():
-			e.unlock(lease)
-			e.unlock(w.granted(0))
-			return
-		case <-lease.Done():
-		case <-time.After(e.ttl + e.slack):
-			e.Fatal("not Wanted, but somebody waits")
-		}
-		_ = lease.Release()
-		e.unlock(w.granted(e.ttl))
-	}
-	e.Fatal("20 leases were lost within a TTL")
 }
 
 // keptKey uses a key that is kept, as far as the engine reserves fences, and has it given back

@@ -269,19 +269,16 @@ func (e *env) askForNames() {
 }
 
 var sweepCases = []Case{
-	{Name: "LeftoversAreWhatNobodyRenews",
-		Rule:  "A Sweeper lists a lease without an expiry with its holder and fence: as Live while that renews it, and then it is not removed; else it is removed when asked to, and the key is abandoned.",
-		Needs: []Need{needSweeper},
+	{Name: "LeftoversAreWhatNobodyRenews", Needs: []Need{needSweeper},
+		Rule: "A Sweeper lists a lease without an expiry with its holder and fence: as Live while that renews it, and then it is not removed; else it is removed when asked to, and the key is abandoned.",
 		play: `persist a@live; leftover a@live live; remove a@live gone; remove a@live dead gone; renew a@live; held a@live; desert b;
 			refuse c; remove b; inherit d in=b marked; unleft d; release a@live d`},
-	{Name: "LiveLocksAreNoLeftovers",
-		Rule:  "A Sweeper lists nothing that ends by itself: no lease that expires, no waiter, no key that was released; and it names the keys that are held, with the holder, of the prefix alone.",
-		Needs: []Need{needSweeper},
+	{Name: "LiveLocksAreNoLeftovers", Needs: []Need{needSweeper},
+		Rule: "A Sweeper lists nothing that ends by itself: no lease that expires, no waiter, no key that was released; and it names the keys that are held, with the holder, of the prefix alone.",
 		play: `grant a@some/a; refuse b@some/a queued; grant c@other; grant d@some/brief brief; grant e@some/released;
 			release e@some/released; unleft a@some/a; unleft`},
-	{Name: "ARemovalComparesWhatWasListed",
-		Rule:  "RemoveLeftover is ErrNotHeld and changes nothing when what was listed was renewed or released since, or is another owner's now, whether that one is left over or not.",
-		Needs: []Need{needSweeper},
+	{Name: "ARemovalComparesWhatWasListed", Needs: []Need{needSweeper},
+		Rule: "RemoveLeftover is ErrNotHeld and changes nothing when what was listed was renewed or released since, or is another owner's now, whether that one is left over or not.",
 		play: `desert a@renewed; renew a@renewed; remove a@renewed gone; held a@renewed; desert b; release b; remove b gone; grant c;
 			remove b gone; held c; release c; desert d; remove b gone; leftover d`},
 	{Name: "TwoSweepsAtOnce",

@@ -175,6 +175,7 @@ type player struct {
 	won     []string                   // owners that were granted the key at once
 	records map[string]driver.Record
 	listed  map[string]driver.Leftover
+	reports map[driver.Driver]chan report
 	seen    map[string]bool     // the texts of all records that were noted
 	run     string              // of the store
 	newest  map[string]uint64   // the largest fence of a key
@@ -190,7 +191,7 @@ type term struct {
 
 // play plays a trace, up to the first step that does not hold.
 func (e *env) play(trace string) {
-	p := &player{env: e, newest: make(map[string]uint64), outage: newOutage(), seen: make(map[string]bool)}
+	p := &player{env: e, newest: make(map[string]uint64), outage: newOutage(), seen: make(map[string]bool), reports: make(map[driver.Driver]chan report)}
 	steps, times := parse(trace), 1
 	if _, ok := steps[0].says["times"]; ok {
 		few, many, _ := strings.Cut(steps[0].verb, "/")
@@ -238,7 +239,7 @@ func (p *player) does(s step) {
 		return
 	}
 	var one func(p *player, s step, name string, r contend.Owner)
-	for _, some := range []map[string]func(*player, step, string, contend.Owner){ownersVerbs, lockVerbs, sweeps} {
+	for _, some := range []map[string]func(*player, step, string, contend.Owner){ownersVerbs, lockVerbs, sweeps, tellers} {
 		if some[s.verb] != nil {
 			one = some[s.verb]
 		}

@@ -13,12 +13,14 @@ import (
 )
 
 var tellCases = []Case{
-	{Name: "BrokenLeaseIsTold",
-		Rule:  "A Teller reports a lease that was renewed once and that another client released in its owner's name: with its owner, its label and its fence.",
-		Needs: []Need{needTeller}, run: brokenLeaseIsTold},
-	{Name: "OnlyEndedLeasesAreTold",
-		Rule:  "A Teller reports neither what its own client released or never had, nor a lease that stands.",
-		Needs: []Need{needTeller}, run: onlyEndedLeasesAreTold},
+	{Name: "BrokenLeaseIsTold", Needs: []Need{needTeller},
+		Rule: "A Teller reports a lease that was renewed once and that another client released in its owner's name: with its owner, its label and its fence.",
+		play: each([]string{"k", "odd"}, "hears a@#; grant a@#; renew a@#; release a@# here; reported a@#; renew a@# gone")},
+	{Name: "OnlyEndedLeasesAreTold", Needs: []Need{needTeller},
+		Rule: "A Teller reports neither what its own client released or never had, nor a lease that stands.",
+		play: `hears a; grant a; release a; grant b@stands elsewhere=a; refuse c@stands elsewhere=a; release c@stands here gone;
+			renew b@stands; grant d@others; release d@others; grant e@broken elsewhere=a; renew e@broken; release e@broken here;
+			reported e@broken; renew b@stands`},
 }
 
 var needTeller = Need{"driver.Teller", func(d driver.Driver) bool { _, ok := d.(driver.Teller); return ok }}
@@ -29,57 +31,23 @@ type report struct {
 	fence uint64
 }
 
-// hears opens a client, and returns what it reports.
-func (e *env) hears() (driver.Driver, <-chan report) {
-	heard := make(chan report, 16)
-	d := e.open()
-	d.(driver.Teller).Tell(func(id driver.ID, fence uint64) { heard <- report{id, fence} })
-	return d, heard
-}
-
-// next returns the next report.
-func (e *env) next(heard <-chan report) report {
-	e.Helper()
-	select {
-	case got := <-heard:
-		return got
-	case <-time.After(e.slack + e.lost()):
-		e.Fatalf("nothing was reported")
-		return report{}
-	}
-}
-
-func brokenLeaseIsTold(e *env) {
-	for _, a := range []contend.Owner{e.ask("k"), e.ask("a\x00\xff")} {
-		d, heard := e.hears()
-		res := e.grant(d, a)
-		e.renewed(d, a)
-		e.release(e.d, a)
-		if got, want := e.next(heard), (report{a.Claim().ID(), res.Fence}); got != want {
-			e.Errorf("reported %+v, want %+v", got, want)
+// tellers are verbs of a client that reports leases that have ended.
+var tellers = map[string]func(p *player, s step, name string, r contend.Owner){
+	"hears": func(p *player, _ step, name string, _ contend.Owner) { // on a client of its own
+		d, heard := p.open(), make(chan report, 16)
+		d.(driver.Teller).Tell(func(id driver.ID, fence uint64) { heard <- report{id, fence} })
+		p.clients[name], p.reports[d] = d, heard
+	},
+	"reported": func(p *player, s step, name string, r contend.Owner) { // next, to the client of that owner
+		select {
+		case got := <-p.reports[p.client(name)]:
+			if want := (report{r.Claim().ID(), p.fences[name]}); got != want {
+				p.Fatalf("reported %+v, want %+v", got, want)
+			}
+		case <-time.After(p.slack + p.lost()):
+			p.Fatalf("%s: nothing was reported", s.text)
 		}
-		e.renewNothing(d, a)
-	}
-}
-
-func onlyEndedLeasesAreTold(e *env) {
-	d, heard := e.hears()
-	own, stands, others, refused, broken := e.ask("own"), e.ask("stands"), e.ask("others"), e.ask("stands"), e.ask("broken")
-	e.grant(d, own)
-	e.release(d, own)
-	e.grant(d, stands)
-	e.refuse(d, refused)
-	e.releaseNothing(e.d, refused)
-	e.renewed(d, stands)
-	e.grant(e.d, others)
-	e.release(e.d, others)
-	e.grant(d, broken)
-	e.renewed(d, broken)
-	e.release(e.d, broken)
-	if got := e.next(heard); got.id != broken.Claim().ID() {
-		e.Errorf("reported %+v, want only the end of %q", got, broken.Key)
-	}
-	e.renewed(d, stands)
+	},
 }
 
 var needTellsWanted = need("TellsWanted", func(t driver.Traits) bool { return t.TellsWanted })

@@ -472,7 +472,11 @@ var verbs = map[string]func(p *player, s step){
 	},
 	"pause": func(p *player, _ step) { time.Sleep(p.ttl + p.ttl/4) },
 	"until": func(p *player, s step) { // so many wait or hold, in the time of a lease; or the key is an owner's to claim
-		p.eventually(cmp.Or(p.limit(s.says["in"]), p.ttl), s.text, func() bool {
+		most := cmp.Or(p.limit(s.says["in"]), p.ttl)
+		if _, soon := s.says["soon"]; soon {
+			most = 0
+		}
+		p.eventually(most, s.text, func() bool {
 			info := p.inspect(p.keyOf(s))
 			if name := s.says["claim"]; name != "" {
 				return !info.Held && info.Waiters <= 1 || info.Holder.Owner == p.owner(name).Owner
