@@ -26,11 +26,6 @@ var fenceCases = []Case{
 		Rule: "A grant of several fences has them all above earlier and below later ones; asking again returns only the last.",
 		play: `grant z; release z; grant a fences=5 row=5/z; grant a elsewhere fences=5 same once; queue? join b fences=5; release a;
 			turn b fences=5 row=5/a; release b; grant c rises`},
-}
-
-var proposable = []Need{needNode}
-
-var proposeCases = []Case{
 	{Name: "ProposedFenceIsGranted", Needs: proposable,
 		Rule: "A proposed fence above every fence of the key is granted exactly, and remains the holder's.",
 		play: "grant n; release n; exact b at=n+1000; exact b at=n+1000; release b; grant c above=n+1000"},
@@ -102,17 +97,6 @@ var proposeCases = []Case{
 		Rule: "A Release up to a fence leaves a lease with a larger one as it is, whether or not a Try may still arrive, and ends any other.",
 		play: "grant n; release n; exact a at=n+1000; release a settled upto=n+999 gone; held a; release a settled upto=n+1000; free; exact a at=n+1001;" +
 			each(ends, "release a # upto=n+1000 gone; held a; exact a at=n+1001") + "release a settled upto=n+1000 gone; held a"},
-}
-
-// ends lists the ways in which a lease may end: a release without an answer is sent again, and arrives late.
-var ends = []string{"", "unused", "unfinished"}
-
-var (
-	sharedFencing = []Need{needShared, needFencing}
-	sharedNode    = []Need{needShared, needNode}
-)
-
-var sharedFenceCases = []Case{
 	{Name: "FencesRiseOverSharers", Needs: sharedFencing,
 		Rule: "Each owner that shares a key has a larger fence than every writer before it, and a later writer has a larger one than any of them.",
 		play: "grant w; release w;" + each(rounds(5), "exact r1..r5 fresh spread above=w; release r1..r5 here; grant w fresh rises; release w")},
@@ -168,6 +152,16 @@ var sharedFenceCases = []Case{
 			heldback r4@shared; shared r1@shared; refuse w@converted converting why=notvoting; held w@converted; release r2@waited;
 			unheld r2@waited; admit; convert w@converted; grant r5@shared; queue? turn n@waited`},
 }
+
+var proposable = []Need{needNode}
+
+// ends lists the ways in which a lease may end: a release without an answer is sent again, and arrives late.
+var ends = []string{"", "unused", "unfinished"}
+
+var (
+	sharedFencing = []Need{needShared, needFencing}
+	sharedNode    = []Need{needShared, needNode}
+)
 
 // holdsFence fails unless the store says that r holds its key with that fence.
 func (e *env) holdsFence(r contend.Owner, fence uint64) {

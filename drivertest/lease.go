@@ -14,7 +14,7 @@ import (
 	"github.com/hasplock/hasp/internal/contend"
 )
 
-var tryCases = []Case{
+var leaseCases = []Case{
 	{Name: "TraitsAreConstant",
 		Rule: "Traits always returns the same value, and names the engine and the smallest TTL.",
 		run:  traitsAreConstant},
@@ -61,6 +61,71 @@ var tryCases = []Case{
 	{Name: "CancelledTryIsCleanedUp", // failure case 11
 		Rule: "After a Try whose context ended meanwhile, a Release leaves nothing of it, whether or not the request was carried out.",
 		run:  cancelledTry},
+	{Name: "ReleaseFreesTheKey",
+		Rule: "After Release the key is free at once, and its next holder learns that nobody abandoned it.",
+		play: "grant a; release a; free; grant b elsewhere clean; held b"},
+	{Name: "ReleaseIsTheOwnersAlone", // failure case 33
+		Rule: "A Release by anybody but the holder is ErrNotHeld and changes nothing.",
+		play: `grant a; release b gone; release c label=a gone; release d elsewhere gone; release e elsewhere=d label=a gone; held a;
+			has a full same; release f@free gone; free f@free`},
+	{Name: "ReleaseComparesTheLabel",
+		Rule: "Owner and Label are compared as a whole: the same owner with another label is another one.",
+		play: "grant a;" + each(otherLabels, "release a # gone; renew a # gone; held a") + `queue? join b; queue? release b label={} gone;
+			queue? waits b; held a; release a`},
+	{Name: "ReleaseTwice", // failure cases 13 and 33
+		Rule: "The second Release of one owner is ErrNotHeld, and never affects the next holder.",
+		play: "grant a; release a; release a gone; free; grant b; release a gone; held b"},
+	{Name: "LateReleaseSparesTheSuccessor", // failure case 8
+		Rule: "An owner whose lease ended cannot release the next holder's.",
+		play: "grant a brief; expires; inherit b; release a gone; held b"},
+	{Name: "SettledReleaseIsARelease",
+		Rule: "A settled Release, of an owner without pending requests, ends a lease or a place like any other.",
+		play: `grant a settled; queue? join b c settled; queue? release b settled; release b settled gone; held a;
+			release a settled; turn c settled; release c settled; release c settled gone; free`},
+	{Name: "SettledOwnerMayAskAgain",
+		Rule: "The engine does not remember a settled Release: the same owner may ask again, for the key or for a place.",
+		play: each(rounds(3), "grant a settled; release a settled") + `release a settled gone; grant a settled;
+			queue? join b settled; queue? release b settled; queue? join b settled; queue? release b settled;
+			queue? join b settled; release a settled; turn b settled`},
+	{Name: "TryAfterReleaseIsRefused", // failure cases 11 and 13
+		Rule: "A Try that arrives after the Release of its owner is refused as such, whether the owner held the key, waited in the queue or had nothing, and leaves no place.",
+		play: `release a gone; refuse a elsewhere why=released; free; refuse a elsewhere queued why=released; free; grant b; release b;
+			refuse b elsewhere why=released; free; refuse b elsewhere queued why=released; free; grant c;
+			refuse b elsewhere why=released; held c; waits; refuse b elsewhere queued why=released; held c; waits;
+			queue? join d; queue? release d; queue? refuse d elsewhere why=released; waits;
+			queue? refuse d elsewhere queued why=released; held c; waits; release c; release b gone=once; free`},
+	{Name: "TryLongAfterReleaseIsRefused",
+		Rule: "So is one that arrives when the TTL that its owner asked for is over: it may be under way for ten seconds.",
+		run:  tryLongAfterRelease},
+	{Name: "RenewProlongs", timely: true,
+		Rule: "Renew sets the expiry to now + TTL, so that a renewed lease outlasts its TTL.",
+		play: "grant a brief; live a brief via=lease; held a; renew a lasting; outlasts a"},
+	{Name: "RenewNeverShortens",
+		Rule: "Renew never sets the expiry to an earlier moment.",
+		play: "grant a; renew a brief; outlasts a"},
+	{Name: "RenewNeverGrants",
+		Rule: "Renew of a key that nobody holds is ErrNotHeld, and grants nothing.",
+		play: "renew a gone; free; renew b queued gone; free; grant c; release c; renew c gone; free"},
+	{Name: "RenewNeverRevives", // failure case 2
+		Rule: "A lease that ended never comes back: Renew is ErrNotHeld after its expiry, and does not affect a later grant.",
+		play: `grant a brief; expires; renew a brief gone; free; inherit b; renew a longer gone; held b; has b usual; release b;
+			renew a longer gone; free`},
+	{Name: "RenewReportsEach",
+		Rule: "Renew reports each request separately: one that is not held does not affect the others.",
+		run:  renewReportsEach},
+	{Name: "RenewNamesItsLeases", timely: true, // an etcd lease or a ZooKeeper session for all of a client
+		Rule: "A Renew prolongs the leases that it names, and no other lease or place of the same client.",
+		play: `grant a@renewed brief; grant b brief; inherit c renewing=a@renewed; held a@renewed; renew b gone; queue? join d brief;
+			queue? join e; queue? release c; queue? inherit e queued in=3ttl renewing=a@renewed; queue? held a@renewed`},
+	{Name: "RenewOfNothing",
+		Rule: "Renew of no requests returns, and reports nothing.",
+		run:  func(e *env) { e.renew(e.d) }},
+	{Name: "RenewOfMany",
+		Rule: "One Renew takes 10,000 leases, and reports each exactly once.",
+		run:  renewOfMany},
+	{Name: "RenewSaysThatSomebodyWaits", Needs: []Need{needQueue},
+		Rule: "The answer to a renewal says whether an owner waits for this lease.",
+		play: "grant a; renew a unwanted; join b; renew a wanted; release b; renew a unwanted"},
 }
 
 func traitsAreConstant(e *env) {
@@ -121,45 +186,6 @@ func cancelledTry(e *env) {
 	}
 }
 
-var releaseCases = []Case{
-	{Name: "ReleaseFreesTheKey",
-		Rule: "After Release the key is free at once, and its next holder learns that nobody abandoned it.",
-		play: "grant a; release a; free; grant b elsewhere clean; held b"},
-	{Name: "ReleaseIsTheOwnersAlone", // failure case 33
-		Rule: "A Release by anybody but the holder is ErrNotHeld and changes nothing.",
-		play: `grant a; release b gone; release c label=a gone; release d elsewhere gone; release e elsewhere=d label=a gone; held a;
-			has a full same; release f@free gone; free f@free`},
-	{Name: "ReleaseComparesTheLabel",
-		Rule: "Owner and Label are compared as a whole: the same owner with another label is another one.",
-		play: "grant a;" + each(otherLabels, "release a # gone; renew a # gone; held a") + `queue? join b; queue? release b label={} gone;
-			queue? waits b; held a; release a`},
-	{Name: "ReleaseTwice", // failure cases 13 and 33
-		Rule: "The second Release of one owner is ErrNotHeld, and never affects the next holder.",
-		play: "grant a; release a; release a gone; free; grant b; release a gone; held b"},
-	{Name: "LateReleaseSparesTheSuccessor", // failure case 8
-		Rule: "An owner whose lease ended cannot release the next holder's.",
-		play: "grant a brief; expires; inherit b; release a gone; held b"},
-	{Name: "SettledReleaseIsARelease",
-		Rule: "A settled Release, of an owner without pending requests, ends a lease or a place like any other.",
-		play: `grant a settled; queue? join b c settled; queue? release b settled; release b settled gone; held a;
-			release a settled; turn c settled; release c settled; release c settled gone; free`},
-	{Name: "SettledOwnerMayAskAgain",
-		Rule: "The engine does not remember a settled Release: the same owner may ask again, for the key or for a place.",
-		play: each(rounds(3), "grant a settled; release a settled") + `release a settled gone; grant a settled;
-			queue? join b settled; queue? release b settled; queue? join b settled; queue? release b settled;
-			queue? join b settled; release a settled; turn b settled`},
-	{Name: "TryAfterReleaseIsRefused", // failure cases 11 and 13
-		Rule: "A Try that arrives after the Release of its owner is refused as such, whether the owner held the key, waited in the queue or had nothing, and leaves no place.",
-		play: `release a gone; refuse a elsewhere why=released; free; refuse a elsewhere queued why=released; free; grant b; release b;
-			refuse b elsewhere why=released; free; refuse b elsewhere queued why=released; free; grant c;
-			refuse b elsewhere why=released; held c; waits; refuse b elsewhere queued why=released; held c; waits;
-			queue? join d; queue? release d; queue? refuse d elsewhere why=released; waits;
-			queue? refuse d elsewhere queued why=released; held c; waits; release c; release b gone=once; free`},
-	{Name: "TryLongAfterReleaseIsRefused",
-		Rule: "So is one that arrives when the TTL that its owner asked for is over: it may be under way for ten seconds.",
-		run:  tryLongAfterRelease},
-}
-
 // otherLabels are labels that an owner does not have.
 var otherLabels = []string{"label=", "label={}", "label=long", "label=short"}
 
@@ -180,38 +206,6 @@ func tryLongAfterRelease(e *env) {
 	if after := time.Since(released); res.Why != driver.Released && after < driver.LateRequest {
 		e.Errorf("an owner that was released %v ago, with a TTL of %v: %+v, want Released", after, a.TTL, res)
 	}
-}
-
-var renewCases = []Case{
-	{Name: "RenewProlongs", timely: true,
-		Rule: "Renew sets the expiry to now + TTL, so that a renewed lease outlasts its TTL.",
-		play: "grant a brief; live a brief via=lease; held a; renew a lasting; outlasts a"},
-	{Name: "RenewNeverShortens",
-		Rule: "Renew never sets the expiry to an earlier moment.",
-		play: "grant a; renew a brief; outlasts a"},
-	{Name: "RenewNeverGrants",
-		Rule: "Renew of a key that nobody holds is ErrNotHeld, and grants nothing.",
-		play: "renew a gone; free; renew b queued gone; free; grant c; release c; renew c gone; free"},
-	{Name: "RenewNeverRevives", // failure case 2
-		Rule: "A lease that ended never comes back: Renew is ErrNotHeld after its expiry, and does not affect a later grant.",
-		play: `grant a brief; expires; renew a brief gone; free; inherit b; renew a longer gone; held b; has b usual; release b;
-			renew a longer gone; free`},
-	{Name: "RenewReportsEach",
-		Rule: "Renew reports each request separately: one that is not held does not affect the others.",
-		run:  renewReportsEach},
-	{Name: "RenewNamesItsLeases", timely: true, // an etcd lease or a ZooKeeper session for all of a client
-		Rule: "A Renew prolongs the leases that it names, and no other lease or place of the same client.",
-		play: `grant a@renewed brief; grant b brief; inherit c renewing=a@renewed; held a@renewed; renew b gone; queue? join d brief;
-			queue? join e; queue? release c; queue? inherit e queued in=3ttl renewing=a@renewed; queue? held a@renewed`},
-	{Name: "RenewOfNothing",
-		Rule: "Renew of no requests returns, and reports nothing.",
-		run:  func(e *env) { e.renew(e.d) }},
-	{Name: "RenewOfMany",
-		Rule: "One Renew takes 10,000 leases, and reports each exactly once.",
-		run:  renewOfMany},
-	{Name: "RenewSaysThatSomebodyWaits", Needs: []Need{needQueue},
-		Rule: "The answer to a renewal says whether an owner waits for this lease.",
-		play: "grant a; renew a unwanted; join b; renew a wanted; release b; renew a unwanted"},
 }
 
 func renewReportsEach(e *env) {

@@ -50,6 +50,33 @@ var lookCases = []Case{
 	{Name: "CloseEndsWhatTheDriverOpened",
 		Rule: "Close ends the driver's own goroutines, and the store still serves others.",
 		run:  closeEnds},
+	{Name: "HostileKeys", // failure case 29
+		Rule: "Any key of 1 to 512 bytes works from grant to release, and is no other key's.",
+		play: each(hostile(hostileKeys), "grant a@hostile#") + each(hostile(hostileKeys), `held a@hostile#;
+			refuse c@hostile# elsewhere=1; renew a@hostile# elsewhere=1; queue? await b@hostile# elsewhere=1; queue? renew b@hostile# queued;
+			release a@hostile# here; queue? enter b@hostile#; queue? release b@hostile#; free a@hostile#`)}, // all at once: the engine may take two for one
+	{Name: "HostileLabels",
+		Rule: "Any label of up to 512 bytes is returned unchanged, for a holder and in the queue.",
+		play: each(hostile(hostileLabels), `grant a fresh label=hostile#; held a; refuse b fresh label=hostile# by=a; queue? join b; queue? waits b;
+			queue? release b; renew a; release a; free`)},
+	{Name: "KeysNamedLikeTheStoresOwn",
+		Rule: "A key with the name of something that the engine keeps for another key never harms that key.",
+		play: "grant a; queue? join b; collide; held a; queue? waits b; release a; queue? turn b"},
+	{Name: "LeftoversAreWhatNobodyRenews", Needs: []Need{needSweeper},
+		Rule: "A Sweeper lists a lease without an expiry with its holder and fence: as Live while that renews it, and then it is not removed; else it is removed when asked to, and the key is abandoned.",
+		play: `persist a@live; leftover a@live live; remove a@live gone; remove a@live dead gone; renew a@live; held a@live; desert b;
+			refuse c; remove b; inherit d in=b marked; unleft d; release a@live d`},
+	{Name: "LiveLocksAreNoLeftovers", Needs: []Need{needSweeper},
+		Rule: "A Sweeper lists nothing that ends by itself: no lease that expires, no waiter, no key that was released; and it names the keys that are held, with the holder, of the prefix alone.",
+		play: `grant a@some/a; refuse b@some/a queued; grant c@other; grant d@some/brief brief; grant e@some/released;
+			release e@some/released; unleft a@some/a; unleft`},
+	{Name: "ARemovalComparesWhatWasListed", Needs: []Need{needSweeper},
+		Rule: "RemoveLeftover is ErrNotHeld and changes nothing when what was listed was renewed or released since, or is another owner's now, whether that one is left over or not.",
+		play: `desert a@renewed; renew a@renewed; remove a@renewed gone; held a@renewed; desert b; release b; remove b gone; grant c;
+			remove b gone; held c; release c; desert d; remove b gone; leftover d`},
+	{Name: "TwoSweepsAtOnce",
+		Rule:  "Of two that remove one leftover at once one does, and whoever is granted the key then keeps it.",
+		Needs: []Need{needSweeper}, run: twoSweepsAtOnce},
 }
 
 func inspectSaysWho(e *env) {
@@ -203,21 +230,6 @@ func closeEnds(e *env) {
 	e.release(e.d, a)
 }
 
-var keyCases = []Case{
-	{Name: "HostileKeys", // failure case 29
-		Rule: "Any key of 1 to 512 bytes works from grant to release, and is no other key's.",
-		play: each(hostile(hostileKeys), "grant a@hostile#") + each(hostile(hostileKeys), `held a@hostile#;
-			refuse c@hostile# elsewhere=1; renew a@hostile# elsewhere=1; queue? await b@hostile# elsewhere=1; queue? renew b@hostile# queued;
-			release a@hostile# here; queue? enter b@hostile#; queue? release b@hostile#; free a@hostile#`)}, // all at once: the engine may take two for one
-	{Name: "HostileLabels",
-		Rule: "Any label of up to 512 bytes is returned unchanged, for a holder and in the queue.",
-		play: each(hostile(hostileLabels), `grant a fresh label=hostile#; held a; refuse b fresh label=hostile# by=a; queue? join b; queue? waits b;
-			queue? release b; renew a; release a; free`)},
-	{Name: "KeysNamedLikeTheStoresOwn",
-		Rule: "A key with the name of something that the engine keeps for another key never harms that key.",
-		play: "grant a; queue? join b; collide; held a; queue? waits b; release a; queue? turn b"},
-}
-
 // hostileLabels are labels that some layer of an engine may misinterpret, and hostileKeys such keys.
 var hostileLabels = []string{
 	"", "{}", "plain", "|", "a|b", "\x00", "\n", "a\r\nb", "\xff\xfe", "'\"`;--", "\x1b[2J", "%s%n",
@@ -266,24 +278,6 @@ func (e *env) askForNames() {
 			}
 		}
 	}
-}
-
-var sweepCases = []Case{
-	{Name: "LeftoversAreWhatNobodyRenews", Needs: []Need{needSweeper},
-		Rule: "A Sweeper lists a lease without an expiry with its holder and fence: as Live while that renews it, and then it is not removed; else it is removed when asked to, and the key is abandoned.",
-		play: `persist a@live; leftover a@live live; remove a@live gone; remove a@live dead gone; renew a@live; held a@live; desert b;
-			refuse c; remove b; inherit d in=b marked; unleft d; release a@live d`},
-	{Name: "LiveLocksAreNoLeftovers", Needs: []Need{needSweeper},
-		Rule: "A Sweeper lists nothing that ends by itself: no lease that expires, no waiter, no key that was released; and it names the keys that are held, with the holder, of the prefix alone.",
-		play: `grant a@some/a; refuse b@some/a queued; grant c@other; grant d@some/brief brief; grant e@some/released;
-			release e@some/released; unleft a@some/a; unleft`},
-	{Name: "ARemovalComparesWhatWasListed", Needs: []Need{needSweeper},
-		Rule: "RemoveLeftover is ErrNotHeld and changes nothing when what was listed was renewed or released since, or is another owner's now, whether that one is left over or not.",
-		play: `desert a@renewed; renew a@renewed; remove a@renewed gone; held a@renewed; desert b; release b; remove b gone; grant c;
-			remove b gone; held c; release c; desert d; remove b gone; leftover d`},
-	{Name: "TwoSweepsAtOnce",
-		Rule:  "Of two that remove one leftover at once one does, and whoever is granted the key then keeps it.",
-		Needs: []Need{needSweeper}, run: twoSweepsAtOnce},
 }
 
 var needSweeper = Need{"driver.Sweeper", func(d driver.Driver) bool { _, ok := d.(driver.Sweeper); return ok }}
@@ -370,10 +364,11 @@ var sweeps = map[string]func(p *player, s step, name string, r contend.Owner){
 		if err != nil {
 			p.Fatalf("RemoveLeftover: %v", err)
 		}
-		p.terms[name] = term{ttl: stays}
+		p.terms[name] = term{ttl: max(stays, 1)}
 	},
 }
 
+// renamed has an owner ask from now on as the one that was granted a lease.
 func (p *player) renamed(name string, a contend.Owner) {
 	o := p.owners[name]
 	o.Owner, o.Label = a.Owner, a.Label

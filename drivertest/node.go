@@ -12,8 +12,7 @@ import (
 	"github.com/hasplock/hasp/internal/contend"
 )
 
-// nodeCases and recordCases are for drivers that keep a node record
-// (driver.Node); with others they are skipped.
+// nodeCases are for drivers that keep a node record (driver.Node); with others they are skipped.
 var nodeCases = []Case{
 	{Name: "NewNodeIsHeldBack",
 		Rule: "A new store grants nothing until it is admitted.",
@@ -33,6 +32,32 @@ var nodeCases = []Case{
 		Rule: "A store whose process was replaced prolongs no lease that it still has until it is admitted: a renewal is an error that does not say whether the owner still has it.",
 		play: `node; grant a brief; reload; renew a unsure; has a perhaps left=ttl; record x waits; renew a unsure; has a perhaps left=ttl; record x waits;
 			expires; renew a unsure; admit; renew a gone`},
+	{Name: "AdmitComparesTheRecord",
+		Rule: "Admit makes a store vote only with exactly the record with which it is held back: with any other it is ErrNotHeld and changes nothing.",
+		play: "node; record v; unadmitted v z; flush; record s waits; unadmitted v; flush; unadmitted s unread; unadmitted s; record w waits;" +
+			each([]string{"", "long", "short", "s"}, "unadmitted w text=#") + "heldback a; admit; unadmitted w; grant a"},
+	{Name: "RecordOfAnotherRun",
+		Rule: "Admit with a record of the process before this one is ErrNotHeld and changes nothing.",
+		play: `node; record v; restart; record s waits; unadmitted v; restart; unadmitted s unread; unadmitted s; heldback a;
+			reload? record w waits; reload? reload; reload? unadmitted w unread; reload? heldback a; admit; grant a`},
+	{Name: "RecordsAreNew",
+		Rule: "Each time that a store loses its record it is held back with a new one, which it shows to every client.",
+		play: "node; record v;" + each(rounds(3), "flush; record r waits new") +
+			each([]string{"restart", "restart", "reload", "reload"}, "#? #; #? record r waits new")},
+	{Name: "FencesRiseOverDataLoss", Needs: fencing,
+		Rule: "The fences of a store that lost its data are above its clock once it is admitted, and so above earlier proposals up to the clock.",
+		play: `node; grant n; release n; node? grant p at=n+1000; node? release p; node? passes p; node? forget; node? admit;
+			node? refuse q at=p why=low least=p; node? refuse q@unseen at=p why=low least=p; node? refuse q at=1 names=x;
+			node? exact n fresh at=x+1; passes n; forget; admit; grant z rises`},
+	{Name: "TTLAboveTheRecord",
+		Rule: "A TTL above the one that the store was admitted for is refused with TTLTooLong and that one; a renewal with it is an error and prolongs nothing.",
+		play: `node; forget; admit for=half; refuse b why=toolong most=half; free; refuse b queued why=toolong most=half; free;
+			grant a quarter; refuse b queued why=toolong; waits; renew a unsure; refuse a why=toolong; held a; has a left=quarter;
+			renew a half; release a`},
+	{Name: "ResultsNameTheRun",
+		Rule: "Every answer to every client names the current run of the store: the same after a flush, another after a restart.",
+		play: `node; run a b; run b elsewhere; flush? flush; run a b; run b elsewhere; restart; run b new; run b elsewhere;
+			admit; run b; run b elsewhere`},
 }
 
 // isHeldBack is what two clients find once the store forgot what a holds and b waits for.
@@ -89,35 +114,6 @@ func newNodeIsHeldBack(e *env) {
 	e.heldBack(e.open(), e.ask("k"))
 	e.admitted(n, e.traits.MaxTTL)
 	e.grant(e.d, e.ask("k"))
-}
-
-var recordCases = []Case{
-	{Name: "AdmitComparesTheRecord",
-		Rule: "Admit makes a store vote only with exactly the record with which it is held back: with any other it is ErrNotHeld and changes nothing.",
-		play: "node; record v; unadmitted v z; flush; record s waits; unadmitted v; flush; unadmitted s unread; unadmitted s; record w waits;" +
-			each([]string{"", "long", "short", "s"}, "unadmitted w text=#") + "heldback a; admit; unadmitted w; grant a"},
-	{Name: "RecordOfAnotherRun",
-		Rule: "Admit with a record of the process before this one is ErrNotHeld and changes nothing.",
-		play: `node; record v; restart; record s waits; unadmitted v; restart; unadmitted s unread; unadmitted s; heldback a;
-			reload? record w waits; reload? reload; reload? unadmitted w unread; reload? heldback a; admit; grant a`},
-	{Name: "RecordsAreNew",
-		Rule: "Each time that a store loses its record it is held back with a new one, which it shows to every client.",
-		play: "node; record v;" + each(rounds(3), "flush; record r waits new") +
-			each([]string{"restart", "restart", "reload", "reload"}, "#? #; #? record r waits new")},
-	{Name: "FencesRiseOverDataLoss", Needs: fencing,
-		Rule: "The fences of a store that lost its data are above its clock once it is admitted, and so above earlier proposals up to the clock.",
-		play: `node; grant n; release n; node? grant p at=n+1000; node? release p; node? passes p; node? forget; node? admit;
-			node? refuse q at=p why=low least=p; node? refuse q@unseen at=p why=low least=p; node? refuse q at=1 names=x;
-			node? exact n fresh at=x+1; passes n; forget; admit; grant z rises`},
-	{Name: "TTLAboveTheRecord",
-		Rule: "A TTL above the one that the store was admitted for is refused with TTLTooLong and that one; a renewal with it is an error and prolongs nothing.",
-		play: `node; forget; admit for=half; refuse b why=toolong most=half; free; refuse b queued why=toolong most=half; free;
-			grant a quarter; refuse b queued why=toolong; waits; renew a unsure; refuse a why=toolong; held a; has a left=quarter;
-			renew a half; release a`},
-	{Name: "ResultsNameTheRun",
-		Rule: "Every answer to every client names the current run of the store: the same after a flush, another after a restart.",
-		play: `node; run a b; run b elsewhere; flush? flush; run a b; run b elsewhere; restart; run b new; run b elsewhere;
-			admit; run b; run b elsewhere`},
 }
 
 // recorded returns d if it keeps a node record, or nil.

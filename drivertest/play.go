@@ -28,7 +28,7 @@ import (
 // that of r1; "spread", the first and two others by turns: for this step, but from then on if it is the owner's first.
 // "here" is the first client for such an owner. An owner that is "fresh" is another one from then on.
 // "elsewhere=1" is the same other client in all rounds, "spread=8" is over so many.
-// "queue?" before a verb: a step for engines that have a queue. Steps with "&" between them happen at once: see races.
+// "queue?" before a verb: a step for engines that have a queue. Steps with "&" between them happen at once: see race.
 // "20 times" in front: the rest is played so often, by fresh owners; "100/1000 times": more often with a fake clock.
 type step struct {
 	text, given, verb string

@@ -65,32 +65,6 @@ var queueCases = []Case{
 	{Name: "ReleasedBeforeWatch", Needs: queueing, // failure case 15
 		Rule: "A key released between a refusal and Watch is granted to the Try that follows Watch.",
 		play: "grant a; refuse b elsewhere; release a; watch b; grant b queued"},
-}
-
-// signOfLifeTellsTheTurn: a waiter whose hints are lost has only its signs of life.
-func signOfLifeTellsTheTurn(e *env) {
-	a, b, c := e.ask("k"), e.ask("k"), e.ask("k")
-	e.grant(e.d, a)
-	e.join(e.d, b, 0)
-	e.join(e.d, c, 1)
-	e.release(e.open(), a)
-	e.eventually(0, "its turn", func() bool {
-		switch res := e.renew(e.d, queued(b))[0]; {
-		case res.Err == nil && res.RetryIn == 0:
-			return false // it waits for a hint
-		case res.Err == nil:
-			time.Sleep(res.RetryIn)
-		case !errors.Is(res.Err, driver.ErrNotHeld):
-			e.TB.Fatalf("Renew of a place: %v", res.Err)
-		}
-		return e.try(e.d, queued(b)).Granted
-	})
-	e.refuse(e.d, queued(c))
-}
-
-var handoff = []Need{needHandoff}
-
-var handoffCases = []Case{
 	{Name: "HandoffIsAtOnce",
 		Rule:  "A Release makes the next in the queue the owner at once, before it asks, and the claim keeps the fence and takes the full TTL.",
 		Needs: handoff, claims: true, run: handoffIsAtOnce},
@@ -124,7 +98,64 @@ var handoffCases = []Case{
 	{Name: "DeadHolderHandsOn", Needs: queueing, timely: true,
 		Rule: "A lease that expires goes to the first in the queue, and to nobody else, as if it had been released.",
 		play: "grant a brief; join b; join c elsewhere; inherit b queued over=c; held b"},
+	{Name: "HintReachesTheNext", Needs: hinted,
+		Rule: "A Release gives a hint to the next in the queue, if its Watch was confirmed before.",
+		play: "20 times; grant a; hear b elsewhere; join b; release a; hinted b; grant b queued; release b"},
+	{Name: "HintWakesNobodyElse", Needs: hinted,
+		Rule: "A Release gives a hint to the next in the queue and to nobody behind it.",
+		play: "grant a;" + each(rounds(5), "hear w#; join w#") + `release a; hinted w0; grant w0 queued; silent w2..w4; release w0;
+			hinted w1; grant w1 queued; silent w3 w4; release w1; hinted w2; grant w2 queued; silent w4; release w2;
+			hinted w3; grant w3 queued; release w3; hinted w4; grant w4 queued; release w4`},
+	{Name: "HintAfterAPlaceWasGivenUp", Needs: hinted,
+		Rule: "When a waiter gives up a key that it was just handed, the next one gets a hint.",
+		play: "grant a; hear b c; join b c; release a; hinted b; release b; heed c"},
+	{Name: "WatchersAreIndependent", Needs: hinted,
+		Rule: "The end of one Watch does not affect the hints of others.",
+		play: "grant a; watch b; hear c; join c; unwatch b; release a; hinted c; grant c queued"},
+	{Name: "WatchAfterTheJoin", Needs: []Need{needQueue, needHints, needJoinFirst},
+		Rule: "A Watch gives a hint for what happened to its owner's place since the owner joined.",
+		play: `grant a; join b elsewhere; hear b; release a; hinted b; grant b queued; join c; release b; hear c; hinted c;
+			grant c queued`},
+	{Name: "WatcherThatIsGone", Needs: queueing, timely: true,
+		Rule: "A key whose next waiter no longer watches is handed off to the one behind it, within a bounded time.",
+		play: "grant a; watch d brief; watch b; join d brief; join b; unwatch d; release a; turn b in=3ttl; held b"},
+	{Name: "OneOwnerAskingAtOnce", // failure case 13
+		Rule: "Copies of one request that arrive at once, on several connections, are one grant.",
+		play: `10 times; ask a queued & ask a & ask a elsewhere=1 & ask a queued elsewhere=2; won a; release a; free`},
+	{Name: "JoinRacesWithRelease", Needs: queueing, // failure case 15
+		Rule: "An owner that joins the queue while the key is released is granted it, or gets a hint to ask again: no hint is lost.",
+		play: "50 times; grant a; listen b elsewhere=1; release a & ask b queued; come b; release b; free"},
+	{Name: "GivingUpRacesWithRelease", Needs: queueing,
+		Rule: "When the next in the queue gives up while the key is released, the one behind it is granted the key, or gets a hint.",
+		play: `50 times; grant a; join b; await c elsewhere=1; release a & release b elsewhere=1; enter c; refuse b queued; release c;
+			free`},
+	{Name: "NotSentIsTrue", // nobody would release it
+		Rule: "A Try whose error says that it was not sent leaves nothing in the store, neither then nor later.",
+		run:  notSentIsTrue},
 }
+
+// signOfLifeTellsTheTurn: a waiter whose hints are lost has only its signs of life.
+func signOfLifeTellsTheTurn(e *env) {
+	a, b, c := e.ask("k"), e.ask("k"), e.ask("k")
+	e.grant(e.d, a)
+	e.join(e.d, b, 0)
+	e.join(e.d, c, 1)
+	e.release(e.open(), a)
+	e.eventually(0, "its turn", func() bool {
+		switch res := e.renew(e.d, queued(b))[0]; {
+		case res.Err == nil && res.RetryIn == 0:
+			return false // it waits for a hint
+		case res.Err == nil:
+			time.Sleep(res.RetryIn)
+		case !errors.Is(res.Err, driver.ErrNotHeld):
+			e.TB.Fatalf("Renew of a place: %v", res.Err)
+		}
+		return e.try(e.d, queued(b)).Granted
+	})
+	e.refuse(e.d, queued(c))
+}
+
+var handoff = []Need{needHandoff}
 
 func handoffIsAtOnce(e *env) {
 	a, b := e.ask("k"), e.ask("k")
@@ -179,30 +210,6 @@ func stoppedWaiters(e *env) {
 }
 
 var hinted = []Need{needQueue, needHints}
-
-var watchCases = []Case{
-	{Name: "HintReachesTheNext", Needs: hinted,
-		Rule: "A Release gives a hint to the next in the queue, if its Watch was confirmed before.",
-		play: "20 times; grant a; hear b elsewhere; join b; release a; hinted b; grant b queued; release b"},
-	{Name: "HintWakesNobodyElse", Needs: hinted,
-		Rule: "A Release gives a hint to the next in the queue and to nobody behind it.",
-		play: "grant a;" + each(rounds(5), "hear w#; join w#") + `release a; hinted w0; grant w0 queued; silent w2..w4; release w0;
-			hinted w1; grant w1 queued; silent w3 w4; release w1; hinted w2; grant w2 queued; silent w4; release w2;
-			hinted w3; grant w3 queued; release w3; hinted w4; grant w4 queued; release w4`},
-	{Name: "HintAfterAPlaceWasGivenUp", Needs: hinted,
-		Rule: "When a waiter gives up a key that it was just handed, the next one gets a hint.",
-		play: "grant a; hear b c; join b c; release a; hinted b; release b; heed c"},
-	{Name: "WatchersAreIndependent", Needs: hinted,
-		Rule: "The end of one Watch does not affect the hints of others.",
-		play: "grant a; watch b; hear c; join c; unwatch b; release a; hinted c; grant c queued"},
-	{Name: "WatchAfterTheJoin", Needs: []Need{needQueue, needHints, needJoinFirst},
-		Rule: "A Watch gives a hint for what happened to its owner's place since the owner joined.",
-		play: `grant a; join b elsewhere; hear b; release a; hinted b; grant b queued; join c; release b; hear c; hinted c;
-			grant c queued`},
-	{Name: "WatcherThatIsGone", Needs: queueing, timely: true,
-		Rule: "A key whose next waiter no longer watches is handed off to the one behind it, within a bounded time.",
-		play: "grant a; watch d brief; watch b; join d brief; join b; unwatch d; release a; turn b in=3ttl; held b"},
-}
 
 // watch returns the hints for r until the case ends. nil: this engine polls.
 func (e *env) watch(d driver.Driver, r contend.Owner) <-chan struct{} {
@@ -312,22 +319,6 @@ func (e *env) quiet(ws ...*listener) {
 		}
 		e.refuse(w.d, queued(w.r))
 	}
-}
-
-var raceCases = []Case{
-	{Name: "OneOwnerAskingAtOnce", // failure case 13
-		Rule: "Copies of one request that arrive at once, on several connections, are one grant.",
-		play: `10 times; ask a queued & ask a & ask a elsewhere=1 & ask a queued elsewhere=2; won a; release a; free`},
-	{Name: "JoinRacesWithRelease", Needs: queueing, // failure case 15
-		Rule: "An owner that joins the queue while the key is released is granted it, or gets a hint to ask again: no hint is lost.",
-		play: "50 times; grant a; listen b elsewhere=1; release a & ask b queued; come b; release b; free"},
-	{Name: "GivingUpRacesWithRelease", Needs: queueing,
-		Rule: "When the next in the queue gives up while the key is released, the one behind it is granted the key, or gets a hint.",
-		play: `50 times; grant a; join b; await c elsewhere=1; release a & release b elsewhere=1; enter c; refuse b queued; release c;
-			free`},
-	{Name: "NotSentIsTrue", // nobody would release it
-		Rule: "A Try whose error says that it was not sent leaves nothing in the store, neither then nor later.",
-		run:  notSentIsTrue},
 }
 
 // raceRounds is how often a race is run.

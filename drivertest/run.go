@@ -128,9 +128,7 @@ func need(trait string, met func(driver.Traits) bool) Need {
 func Cases() []Case {
 	var all []Case
 	for _, part := range [][]Case{
-		tryCases, releaseCases, renewCases, queueCases, handoffCases, raceCases, fenceCases, proposeCases, watchCases,
-		sharedCases, sharedKeepCases, sharedLookCases, sharedQueueCases, sharedHandoffCases, convertCases, slotCases, abandonedCases, sharedFenceCases,
-		tellCases, wantedCases, enterCases, lookCases, sweepCases, keyCases, randomCases, nodeCases, recordCases, coreCases, coreModeCases,
+		leaseCases, queueCases, fenceCases, sharedCases, abandonedCases, tellCases, lookCases, randomCases, nodeCases, coreCases,
 	} {
 		all = append(all, part...)
 	}

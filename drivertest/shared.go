@@ -40,53 +40,6 @@ var sharedCases = []Case{
 		Rule: "Copies of one Shared request that arrive at once, on several connections, are one hold.",
 		play: `grant r0;` + each(rounds(10), `ask r1 fresh queued & ask r1 & ask r1 elsewhere=1 & ask r1 queued elsewhere=2; won r1;
 			shared r0 r1; release r1; shared r0`)},
-}
-
-// sharing returns r in Shared mode: limit holders in all, 0 for any number.
-func sharing(r contend.Owner, limit int) contend.Owner {
-	r.Mode, r.Limit = driver.Shared, limit
-	return r
-}
-
-// reader returns the request of a fresh owner that shares the key with any number.
-func (e *env) reader(key string) contend.Owner { return sharing(e.ask(key), 0) }
-
-func sameOwner(r contend.Owner) func(driver.Lease) bool {
-	return func(l driver.Lease) bool { return l.Holder.Owner == r.Owner && l.Holder.Label == r.Label }
-}
-
-// sharedBy fails unless exactly these hold their key, in any order, all Shared.
-func (e *env) sharedBy(rs ...contend.Owner) driver.Info {
-	e.Helper()
-	info := e.inspect(rs[0].Key)
-	if !info.Held || info.Holds != len(rs) || len(info.Holders) != len(rs) {
-		e.Fatalf("%q has %d holders, %d in the list, want %d: %+v", info.Key, info.Holds, len(info.Holders), len(rs), info)
-	}
-	for _, r := range rs {
-		if !slices.ContainsFunc(info.Holders, sameOwner(r)) {
-			e.Fatalf("%s does not hold %q: %+v", r.Owner, r.Key, info.Holders)
-		}
-	}
-	for _, l := range info.Holders {
-		if l.Holder.Mode != driver.Shared {
-			e.Fatalf("a holder beside others is not Shared: %+v", l)
-		}
-	}
-	return info
-}
-
-// left returns what is left of a lease according to Inspect.
-func (e *env) left(r contend.Owner) time.Duration {
-	e.Helper()
-	holders := e.inspect(r.Key).Holders
-	i := slices.IndexFunc(holders, sameOwner(r))
-	if i < 0 {
-		e.Fatalf("%s does not hold %q: %+v", r.Owner, r.Key, holders)
-	}
-	return holders[i].Left
-}
-
-var sharedLookCases = []Case{
 	{Name: "HostileLabelsOfSharers", Needs: shared,
 		Rule: "Any label of up to 512 bytes is returned unchanged, for each owner that shares a key.",
 		play: each(hostile(hostileLabels), "grant r# label=hostile#; shared r0..r#") +
@@ -109,9 +62,6 @@ var sharedLookCases = []Case{
 	{Name: "OneHolderIsListed",
 		Rule: "Inspect lists the owner that holds a key Exclusive as its only holder.",
 		play: "grant a; listed a; release a; listed"},
-}
-
-var sharedKeepCases = []Case{
 	{Name: "ModeIsKept", Needs: shared,
 		Rule: "The holder's Try in another Mode without Convert is refused, joins no queue, and changes nothing.",
 		play: `grant r1; refuse r1 exclusive longer; held r1; waits; has r1 usual; refuse r1 exclusive longer queued; held r1;
@@ -139,11 +89,6 @@ var sharedKeepCases = []Case{
 		Rule: "A reader's lease ends after the TTL of its Try, not before, and does not affect the others'.",
 		play: `grant r2; grant r1 brief; until holds=1 in=r1 after=r1; renew r1 gone; release r1 gone; shared r2; refuse a; release r2;
 			grant r3 brief; inherit w; renew r3 gone; held w`},
-}
-
-var sharedQueue = []Need{needShared, needQueue}
-
-var sharedQueueCases = []Case{
 	{Name: "WriterWaitsForAllSharers", Needs: sharedQueue,
 		Rule: "A writer in the queue is granted the key when the last of those that share it released it, and gets a hint then.",
 		play: `grant r1..r3 spread; await w elsewhere; release r2 here; refuse w queued; shared r1 r3; release r3 here; refuse w queued;
@@ -201,30 +146,6 @@ var sharedQueueCases = []Case{
 		Rule: "When a waiting writer gives up while those that share the key release it, all the readers behind it are granted the key, or get hints.",
 		play: `50 times; grant r0; join w elsewhere=1; await r1; await r2 elsewhere=1; release r0 elsewhere=1 & release w here;
 			enter r2 r1; refuse w queued here; shared r1 r2; release r1 r2 here; free`},
-}
-
-func writerKnowsTheLast(e *env) {
-	rs := []contend.Owner{e.brief(e.reader("k")), e.reader("k"), e.brief(e.reader("k"))}
-	for _, r := range rs {
-		e.grant(e.d, r)
-	}
-	last := cmp.Or(e.left(rs[1]), e.long)
-	w, d, soonest := e.ask("k"), e.open(), e.long/2
-	if e.watch(d, w) == nil {
-		soonest = 0 // it polls
-	}
-	res := e.join(d, w, 0)
-	if res.RetryIn <= soonest || res.RetryIn > last || !plausible(res.Left, e.long/2) {
-		e.Errorf("RetryIn is %v and Left %v, want those of the last that shares the key, which has %v", res.RetryIn, res.Left, last)
-	}
-	if a := e.renewed(d, queued(w)); a.RetryIn <= soonest || a.RetryIn > last {
-		e.Errorf("RetryIn of a sign of life is %v, want that of the last, which has %v", a.RetryIn, last)
-	}
-}
-
-var sharedHandoff = []Need{needShared, needHandoff}
-
-var sharedHandoffCases = []Case{
 	{Name: "SharedHandoffIsAtOnce", Needs: sharedHandoff, claims: true,
 		Rule: "A Release makes all the readers at the front of the queue holders at once, before they ask, and each claim takes the full TTL.",
 		play: `grant a; join r1 elsewhere; join r2 w; release a; shared r1 r2; waits w; grant r1 queued elsewhere rises clean;
@@ -242,9 +163,6 @@ var sharedHandoffCases = []Case{
 		Rule: "Readers that did not claim the key once are still before later ones, in their order.",
 		play: `grant a; join r1 r2 w b r3; release a; turn w in=long; held w; waits r1 r2 b r3; renew r1 r2 b r3 queued; release w;
 			turn r1 r2; shared r1 r2; refuse r3 queued; release r1 r2; turn b`},
-}
-
-var convertCases = []Case{
 	{Name: "ConvertShares", Needs: shared,
 		Rule: "A holder that converts keeps its lease and its fence, and from then on Shared requests are granted beside it, and no Exclusive one is.",
 		play: `grant a; refuse r1; convert a elsewhere; shared a; waits; has a same; beside r1; beside r2 elsewhere; refuse b;
@@ -291,48 +209,6 @@ var convertCases = []Case{
 		play: `grant n; release n; exact a at=n+1000; refuse a converting at=a+1 why=held; refuse r1; held a; convert a at=a-1;
 			convert a at=a; refuse a converting at=a+1; grant r1; release a exclusive; release r1; handoff? grant c; handoff? join d;
 			handoff? release c; handoff? refuse d converting at=c; handoff? refuse r2; handoff? turn d`},
-}
-
-// converting returns r as a Convert to Shared.
-func converting(r contend.Owner) contend.Owner {
-	r.Mode, r.Convert = driver.Shared, true
-	return r
-}
-
-// convert converts, and must be granted the fence held.
-func (e *env) convert(d driver.Driver, r contend.Owner, fence uint64) driver.Result {
-	e.Helper()
-	res := e.grant(d, converting(r))
-	if res.Fence != fence {
-		e.Fatalf("the fence was %d, is %d after a Convert", fence, res.Fence)
-	}
-	return res
-}
-
-// beside is granted the key beside a holder that converted: at once, but where the store has
-// several nodes, some of which may hear of the Convert a moment later. Then it is refused by
-// nobody's lease, and asks again.
-func (e *env) beside(d driver.Driver, r contend.Owner) (res driver.Result) {
-	e.Helper()
-	if e.store.Ended == nil {
-		return e.grant(d, r)
-	}
-	e.eventually(e.ttl, "granted beside a holder that converted", func() bool {
-		res = e.try(d, r)
-		if !res.Granted && (res.Left > 0 || res.RetryIn <= 0) {
-			e.Fatalf("refused beside a holder that converted: %+v", res)
-		}
-		return res.Granted
-	})
-	return res
-}
-
-var (
-	slots      = []Need{needShared, needSlots}
-	slotsQueue = []Need{needShared, needSlots, needQueue}
-)
-
-var slotCases = []Case{
 	{Name: "NoLimitWithoutSlots", Needs: []Need{needShared, needNoSlots},
 		Rule: "An engine that shares keys without counting answers a Limit with ErrUnsupported, and never with a grant.",
 		play: "cannot s1/2 unsupported; free"},
@@ -395,3 +271,109 @@ var slotCases = []Case{
 		play: `grant a; convert a limit=2 slot=0; convert a limit=2 slot=0; grant s1/2 slot=1; refuse s2/2; shared a s1/2;
 			has a limit=2; grant a slot=0`},
 }
+
+// sharing returns r in Shared mode: limit holders in all, 0 for any number.
+func sharing(r contend.Owner, limit int) contend.Owner {
+	r.Mode, r.Limit = driver.Shared, limit
+	return r
+}
+
+// reader returns the request of a fresh owner that shares the key with any number.
+func (e *env) reader(key string) contend.Owner { return sharing(e.ask(key), 0) }
+
+func sameOwner(r contend.Owner) func(driver.Lease) bool {
+	return func(l driver.Lease) bool { return l.Holder.Owner == r.Owner && l.Holder.Label == r.Label }
+}
+
+// sharedBy fails unless exactly these hold their key, in any order, all Shared.
+func (e *env) sharedBy(rs ...contend.Owner) driver.Info {
+	e.Helper()
+	info := e.inspect(rs[0].Key)
+	if !info.Held || info.Holds != len(rs) || len(info.Holders) != len(rs) {
+		e.Fatalf("%q has %d holders, %d in the list, want %d: %+v", info.Key, info.Holds, len(info.Holders), len(rs), info)
+	}
+	for _, r := range rs {
+		if !slices.ContainsFunc(info.Holders, sameOwner(r)) {
+			e.Fatalf("%s does not hold %q: %+v", r.Owner, r.Key, info.Holders)
+		}
+	}
+	for _, l := range info.Holders {
+		if l.Holder.Mode != driver.Shared {
+			e.Fatalf("a holder beside others is not Shared: %+v", l)
+		}
+	}
+	return info
+}
+
+// left returns what is left of a lease according to Inspect.
+func (e *env) left(r contend.Owner) time.Duration {
+	e.Helper()
+	holders := e.inspect(r.Key).Holders
+	i := slices.IndexFunc(holders, sameOwner(r))
+	if i < 0 {
+		e.Fatalf("%s does not hold %q: %+v", r.Owner, r.Key, holders)
+	}
+	return holders[i].Left
+}
+
+var sharedQueue = []Need{needShared, needQueue}
+
+func writerKnowsTheLast(e *env) {
+	rs := []contend.Owner{e.brief(e.reader("k")), e.reader("k"), e.brief(e.reader("k"))}
+	for _, r := range rs {
+		e.grant(e.d, r)
+	}
+	last := cmp.Or(e.left(rs[1]), e.long)
+	w, d, soonest := e.ask("k"), e.open(), e.long/2
+	if e.watch(d, w) == nil {
+		soonest = 0 // it polls
+	}
+	res := e.join(d, w, 0)
+	if res.RetryIn <= soonest || res.RetryIn > last || !plausible(res.Left, e.long/2) {
+		e.Errorf("RetryIn is %v and Left %v, want those of the last that shares the key, which has %v", res.RetryIn, res.Left, last)
+	}
+	if a := e.renewed(d, queued(w)); a.RetryIn <= soonest || a.RetryIn > last {
+		e.Errorf("RetryIn of a sign of life is %v, want that of the last, which has %v", a.RetryIn, last)
+	}
+}
+
+var sharedHandoff = []Need{needShared, needHandoff}
+
+// converting returns r as a Convert to Shared.
+func converting(r contend.Owner) contend.Owner {
+	r.Mode, r.Convert = driver.Shared, true
+	return r
+}
+
+// convert converts, and must be granted the fence held.
+func (e *env) convert(d driver.Driver, r contend.Owner, fence uint64) driver.Result {
+	e.Helper()
+	res := e.grant(d, converting(r))
+	if res.Fence != fence {
+		e.Fatalf("the fence was %d, is %d after a Convert", fence, res.Fence)
+	}
+	return res
+}
+
+// beside is granted the key beside a holder that converted: at once, but where the store has
+// several nodes, some of which may hear of the Convert a moment later. Then it is refused by
+// nobody's lease, and asks again.
+func (e *env) beside(d driver.Driver, r contend.Owner) (res driver.Result) {
+	e.Helper()
+	if e.store.Ended == nil {
+		return e.grant(d, r)
+	}
+	e.eventually(e.ttl, "granted beside a holder that converted", func() bool {
+		res = e.try(d, r)
+		if !res.Granted && (res.Left > 0 || res.RetryIn <= 0) {
+			e.Fatalf("refused beside a holder that converted: %+v", res)
+		}
+		return res.Granted
+	})
+	return res
+}
+
+var (
+	slots      = []Need{needShared, needSlots}
+	slotsQueue = []Need{needShared, needSlots, needQueue}
+)

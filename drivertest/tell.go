@@ -21,6 +21,59 @@ var tellCases = []Case{
 		play: `hears a; grant a; release a; grant b@stands elsewhere=a; refuse c@stands elsewhere=a; release c@stands here gone;
 			renew b@stands; grant d@others; release d@others; grant e@broken elsewhere=a; renew e@broken; release e@broken here;
 			reported e@broken; renew b@stands`},
+	{Name: "JoinIsTold", Needs: []Need{needTellsWanted},
+		Rule: "A holder whose Renew has Wanted is told when somebody joins the queue for its key, and again when somebody joins after that one left.",
+		play: each([]string{"k", "odd"}, `grant a@#; asks a@#; join b@# elsewhere; told a@#; release b@#; join c@# elsewhere=b@#; told a@#;
+			release a@#; turn c@# in=ttl; asks c@#; join d@#; told c@#; release c@#; turn d@# in=ttl; release d@#`)},
+	{Name: "JoinIsToldOnce", Needs: []Need{needTellsWanted, needHandoff},
+		Rule: "Who asks again, gives a sign of life, or is refused without Queue is not told of: only a new place is.",
+		play: `grant a elsewhere; asks a; grant m@marker elsewhere=a; asks m@marker; refuse b; join w; told a; join w; renew w queued;
+			refuse c; join p@marker; told m@marker; single a`},
+	{Name: "JoinIsToldToSharers", Needs: []Need{needTellsWanted, needShared},
+		Rule: "Each of those who share the key and asked is told when somebody joins, as is one that converted since it asked.",
+		play: `grant a; asks a; convert a; beside r1; beside r2 elsewhere; asks r2; beside r3; asks r3; join w elsewhere; told a r2 r3;
+			release w here; release r2; join b elsewhere; told a r3`},
+	{Name: "JoinIsToldToSlots", Needs: []Need{needTellsWanted, needSlots},
+		Rule: "Each of those who hold a slot and asked is told when somebody joins.",
+		play: `grant s0/3 slot=0; asks s0/3; grant s1/3 elsewhere slot=1; asks s1/3; grant s2/3 slot=2; asks s2/3;
+			join s3/3 elsewhere; told s0..s2/3`},
+	{Name: "JoinIsToldToWhoAsks", Needs: []Need{needTellsWanted},
+		Rule: "Nobody is told of a join who released the key, who renewed without Wanted since, or who holds another key.",
+		play: `grant a elsewhere; grant c@c elsewhere=a; grant o@other elsewhere=a; asks a c@c o@other; release a;
+			grant b elsewhere=a; renew c@c; grant m@marker elsewhere=a; asks m@marker; join d; join e@c; join p@marker; told m@marker;
+			untold a c@c o@other`},
+	{Name: "KeeperIsNamed", Needs: []Need{needTellsWanted, needEnters},
+		Rule: "A refusal says Keeps while a holder stands that asked with Keeps last; who joins is told to it as to others.",
+		play: `grant a; refuse b elsewhere unkept; asks a; refuse c elsewhere unkept; release a; grant d; asks d keeping;
+			refuse e elsewhere keeps; join f elsewhere; told d; release d; turn f in=long; refuse g elsewhere unkept; release f`},
+	{Name: "JoinRacesWithAsking", Needs: []Need{needTellsWanted},
+		Rule: "Somebody joins while the holder's Renew asks: either the answer to that says Wanted, or the holder is told.",
+		play: "50 times; grant a; asks a & ask w queued elsewhere=1; told a; release w; release a"},
+	{Name: "HandoverIsTold", Needs: []Need{needEnters}, claims: true,
+		Rule: "A Hander tells, with the hint, the lease that a place got: its fence is above that of the refusal, and it began after that on the store's clock.",
+		play: "grant z; release z;" + each([]string{"k", "odd"}, `
+			grant a@# fresh above=z names=z; hand b@# fresh elsewhere from=a@# above=z names=z unmarked;
+			grant b@# queued is=z handed; release b@#; grant a@# fresh above=z names=z;
+			hand b@# fresh elsewhere from=a@# unfinished above=z names=z marked;
+			grant b@# queued fences=3 got=3 least=z+3 names=z; release b@#`)},
+	{Name: "HandoverIsNotRepeated", Needs: []Need{needEnters}, claims: true,
+		Rule: "A Hander tells nothing that was handed over before the Watch, nor to others.",
+		play: `grant a; hand b elsewhere from=a; hear c elsewhere=b entering; unhanded c; grant b queued; join c entering; release b;
+			turn c entering in=long`},
+	{Name: "EnteredLeaseIsClaimed", Needs: []Need{needEnters}, timely: true, claims: true,
+		Rule: "A Renew with Entered makes a lease that was handed over one like others: it lasts as long, and a Try by its owner returns it.",
+		play: `grant a; hand b elsewhere from=a; renew b; dally b; renew b; held b; has b same shown; grant b same claimed;
+			release b`},
+	{Name: "EnteredLeaseIsReleased",
+		Rule:  "A lease that was handed over can be released without a claim: the next has the key, and learns whether it was abandoned.",
+		Needs: []Need{needEnters}, claims: true, play: released("") + released("renew b;")},
+	{Name: "EnteredLeaseConverts", Needs: []Need{needEnters, needShared}, claims: true,
+		Rule: "A lease that was handed over can be converted by who knows its fence.",
+		play: `grant a; hand b elsewhere from=a; convert b at=b; beside r1; release b; release r1;
+			grant a fresh; hand b fresh elsewhere from=a; refuse b converting; release b`},
+	{Name: "EnteredLeaseAbandons", Needs: []Need{needEnters, needMarks}, timely: true,
+		Rule: "Who may have entered, and neither claimed the key nor released it, leaves it abandoned, and its Release after the end finds nothing.",
+		play: "grant a; hand b elsewhere from=a; join c; dally b; turn c in=long marked; release b gone; release c; free"},
 }
 
 var needTeller = Need{"driver.Teller", func(d driver.Driver) bool { _, ok := d.(driver.Teller); return ok }}
@@ -51,37 +104,6 @@ var tellers = map[string]func(p *player, s step, name string, r contend.Owner){
 }
 
 var needTellsWanted = need("TellsWanted", func(t driver.Traits) bool { return t.TellsWanted })
-
-var wantedCases = []Case{
-	{Name: "JoinIsTold", Needs: []Need{needTellsWanted},
-		Rule: "A holder whose Renew has Wanted is told when somebody joins the queue for its key, and again when somebody joins after that one left.",
-		play: each([]string{"k", "odd"}, `grant a@#; asks a@#; join b@# elsewhere; told a@#; release b@#; join c@# elsewhere=b@#; told a@#;
-			release a@#; turn c@# in=ttl; asks c@#; join d@#; told c@#; release c@#; turn d@# in=ttl; release d@#`)},
-	{Name: "JoinIsToldOnce", Needs: []Need{needTellsWanted, needHandoff},
-		Rule: "Who asks again, gives a sign of life, or is refused without Queue is not told of: only a new place is.",
-		play: `grant a elsewhere; asks a; grant m@marker elsewhere=a; asks m@marker; refuse b; join w; told a; join w; renew w queued;
-			refuse c; join p@marker; told m@marker; single a`},
-	{Name: "JoinIsToldToSharers", Needs: []Need{needTellsWanted, needShared},
-		Rule: "Each of those who share the key and asked is told when somebody joins, as is one that converted since it asked.",
-		play: `grant a; asks a; convert a; beside r1; beside r2 elsewhere; asks r2; beside r3; asks r3; join w elsewhere; told a r2 r3;
-			release w here; release r2; join b elsewhere; told a r3`},
-	{Name: "JoinIsToldToSlots", Needs: []Need{needTellsWanted, needSlots},
-		Rule: "Each of those who hold a slot and asked is told when somebody joins.",
-		play: `grant s0/3 slot=0; asks s0/3; grant s1/3 elsewhere slot=1; asks s1/3; grant s2/3 slot=2; asks s2/3;
-			join s3/3 elsewhere; told s0..s2/3`},
-	{Name: "JoinIsToldToWhoAsks", Needs: []Need{needTellsWanted},
-		Rule: "Nobody is told of a join who released the key, who renewed without Wanted since, or who holds another key.",
-		play: `grant a elsewhere; grant c@c elsewhere=a; grant o@other elsewhere=a; asks a c@c o@other; release a;
-			grant b elsewhere=a; renew c@c; grant m@marker elsewhere=a; asks m@marker; join d; join e@c; join p@marker; told m@marker;
-			untold a c@c o@other`},
-	{Name: "KeeperIsNamed", Needs: []Need{needTellsWanted, needEnters},
-		Rule: "A refusal says Keeps while a holder stands that asked with Keeps last; who joins is told to it as to others.",
-		play: `grant a; refuse b elsewhere unkept; asks a; refuse c elsewhere unkept; release a; grant d; asks d keeping;
-			refuse e elsewhere keeps; join f elsewhere; told d; release d; turn f in=long; refuse g elsewhere unkept; release f`},
-	{Name: "JoinRacesWithAsking", Needs: []Need{needTellsWanted},
-		Rule: "Somebody joins while the holder's Renew asks: either the answer to that says Wanted, or the holder is told.",
-		play: "50 times; grant a; asks a & ask w queued elsewhere=1; told a; release w; release a"},
-}
 
 // news is what a holder that asks was told.
 type news struct {
@@ -126,34 +148,6 @@ func (e *env) told(all ...*news) {
 }
 
 var needEnters = Need{"Enters", func(d driver.Driver) bool { _, ok := d.(driver.Hander); return ok && d.Traits().Enters }}
-
-var enterCases = []Case{
-	{Name: "HandoverIsTold", Needs: []Need{needEnters}, claims: true,
-		Rule: "A Hander tells, with the hint, the lease that a place got: its fence is above that of the refusal, and it began after that on the store's clock.",
-		play: "grant z; release z;" + each([]string{"k", "odd"}, `
-			grant a@# fresh above=z names=z; hand b@# fresh elsewhere from=a@# above=z names=z unmarked;
-			grant b@# queued is=z handed; release b@#; grant a@# fresh above=z names=z;
-			hand b@# fresh elsewhere from=a@# unfinished above=z names=z marked;
-			grant b@# queued fences=3 got=3 least=z+3 names=z; release b@#`)},
-	{Name: "HandoverIsNotRepeated", Needs: []Need{needEnters}, claims: true,
-		Rule: "A Hander tells nothing that was handed over before the Watch, nor to others.",
-		play: `grant a; hand b elsewhere from=a; hear c elsewhere=b entering; unhanded c; grant b queued; join c entering; release b;
-			turn c entering in=long`},
-	{Name: "EnteredLeaseIsClaimed", Needs: []Need{needEnters}, timely: true, claims: true,
-		Rule: "A Renew with Entered makes a lease that was handed over one like others: it lasts as long, and a Try by its owner returns it.",
-		play: `grant a; hand b elsewhere from=a; renew b; dally b; renew b; held b; has b same shown; grant b same claimed;
-			release b`},
-	{Name: "EnteredLeaseIsReleased",
-		Rule:  "A lease that was handed over can be released without a claim: the next has the key, and learns whether it was abandoned.",
-		Needs: []Need{needEnters}, claims: true, play: released("") + released("renew b;")},
-	{Name: "EnteredLeaseConverts", Needs: []Need{needEnters, needShared}, claims: true,
-		Rule: "A lease that was handed over can be converted by who knows its fence.",
-		play: `grant a; hand b elsewhere from=a; convert b at=b; beside r1; release b; release r1;
-			grant a fresh; hand b fresh elsewhere from=a; refuse b converting; release b`},
-	{Name: "EnteredLeaseAbandons", Needs: []Need{needEnters, needMarks}, timely: true,
-		Rule: "Who may have entered, and neither claimed the key nor released it, leaves it abandoned, and its Release after the end finds nothing.",
-		play: "grant a; hand b elsewhere from=a; join c; dally b; turn c in=long marked; release b gone; release c; free"},
-}
 
 // hand has d's owner b handed the key by a of another client, and returns what the hint says.
 func (e *env) hand(d, from driver.Driver, a, b contend.Owner) driver.Handover {

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -509,47 +510,23 @@ var verbs = map[string]func(p *player, s step){
 	},
 }
 
-// races are verbs of steps that happen at once: the answers are as the verbs and the words of the steps say, after which "won" and
-// "come" are of those owners.
-var races = map[string]func(p *player, name string, d driver.Driver, r contend.Owner) (driver.Result, error){
-	"ask": func(p *player, _ string, d driver.Driver, r contend.Owner) (driver.Result, error) {
-		return contend.Try(p.ctx, d, r)
-	},
-	"refuse": func(p *player, _ string, d driver.Driver, r contend.Owner) (driver.Result, error) {
-		return contend.Try(p.ctx, d, r)
-	},
-	"convert": func(p *player, _ string, d driver.Driver, r contend.Owner) (driver.Result, error) {
-		return contend.Try(p.ctx, d, converting(r))
-	},
-	"release": func(p *player, _ string, d driver.Driver, r contend.Owner) (driver.Result, error) {
-		return driver.Result{}, contend.Release(p.ctx, d, r)
-	},
-	"asks": func(p *player, name string, d driver.Driver, r contend.Owner) (_ driver.Result, err error) {
-		r.Wanted = p.news[name].tell
-		contend.Renew(p.ctx, d, []contend.Owner{r}, func(_ int, a driver.Renewal) {
-			if err = a.Err; a.Wanted {
-				r.Wanted()
-			}
-		})
-		return driver.Result{}, err
-	},
-}
-
-// race carries out steps at once.
+// race carries out steps at once: each owner of each has a goroutine. The answers are as the verbs and the words of the steps say,
+// and "won" and "come" look at them.
 func (p *player) race(steps []step) {
 	p.Helper()
 	p.came = make(map[string][]driver.Result)
-	var at, requests []func()
+	var requests, judges []func()
 	for _, s := range steps {
 		for _, name := range s.owners {
 			p.as(s, name, func(d driver.Driver, r contend.Owner) {
-				var res driver.Result
-				var err error
 				if s.verb == "asks" {
 					p.news[name] = newNews()
+					r.Wanted = p.news[name].tell
 				}
-				requests = append(requests, func() { res, err = races[s.verb](p, name, d, r) })
-				at = append(at, func() {
+				var res driver.Result
+				var err error
+				requests = append(requests, func() { res, err = p.send(s, d, r) })
+				judges = append(judges, func() {
 					if err != nil {
 						p.Fatalf("%s of %s: %v", s.verb, name, err)
 					}
@@ -559,9 +536,29 @@ func (p *player) race(steps []step) {
 		}
 	}
 	atOnce(requests...)
-	for _, judge := range at {
+	for _, judge := range judges {
 		judge()
 	}
+}
+
+// send sends a request of a step that happens beside others.
+func (p *player) send(s step, d driver.Driver, r contend.Owner) (res driver.Result, err error) {
+	switch s.verb {
+	case "ask", "refuse":
+		return contend.Try(p.ctx, d, r)
+	case "convert":
+		return contend.Try(p.ctx, d, converting(r))
+	case "release":
+		return res, contend.Release(p.ctx, d, r)
+	case "asks":
+		contend.Renew(p.ctx, d, []contend.Owner{r}, func(_ int, a driver.Renewal) {
+			if err = a.Err; a.Wanted {
+				r.Wanted()
+			}
+		})
+		return res, err
+	}
+	panic(fmt.Sprintf("the step %q cannot happen beside others", s.text))
 }
 
 // raced judges an answer of a step that happened beside others.
