@@ -26,7 +26,7 @@ var sharedCases = []Case{
 		play: "grant a; refuse r1 why=held by=a left; refuse r1 elsewhere why=held by=a left; held a; release a; grant r1; shared r1"},
 	{Name: "OneWriterOrSharersAtOnce", Needs: shared,
 		Rule: "Of many simultaneous requests for a free key, either one Exclusive request is granted and no other, or some Shared ones and no other.",
-		play: "5 times; ask a1..a8 spread=4 & ask r1..r8 spread=4; won a1..a8 r1..r8; release a1..a8 r1..r8 here won; free"},
+		play: "5 times; ask a1..a8 spread=5 & ask r1..r8 spread=5; won a1..a8 r1..r8; release a1..a8 r1..r8 here won; free"},
 	{Name: "SharedTryAgainIsTheSameGrant", Needs: shared,
 		Rule: "Asking Shared again with the same owner returns the standing grant with its fence, and adds no second hold.",
 		play: "grant r1 r2; grant r1 elsewhere same; grant r1 elsewhere queued same; shared r1 r2; waits; release r1; shared r2"},
@@ -222,7 +222,7 @@ var sharedCases = []Case{
 			release s4..s7/4 here; free`},
 	{Name: "LimitIsKeptAtOnce", Needs: slots,
 		Rule: "Of many simultaneous requests with a Limit exactly Limit are granted, with different slots.",
-		play: "5 times; ask s1..s8/5 spread=4 & ask s9..s16/5 spread=4; won s1..s16/5; release s1..s16/5 here won; free"},
+		play: "5 times; ask s1..s8/5 spread=5 & ask s9..s16/5 spread=5; won s1..s16/5; release s1..s16/5 here won; free"},
 	{Name: "SmallestLimitCounts", Needs: slots,
 		Rule: "If the holders of a key and the request have different limits, nobody is granted the key beyond the smallest of them; a reader without a Limit counts as one holder.",
 		play: `grant s1/3; refuse s2/1; grant s3/5; refuse s4/2; grant r1; refuse s5/3 s6/5 r2; release s1/3; grant s7/5;
