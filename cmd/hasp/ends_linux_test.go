@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -21,7 +22,7 @@ import (
 // The table of docs/command.md: how a command can end, and what it is.
 
 // worker works until it is ended; its argument tells it from those of other tests.
-const worker = `sh -c 'while test ! -e stop; do sleep 0.05; done' "$TOKEN" >/dev/null 2>&1`
+const worker = `sh -c 'read x <>stop' "$TOKEN" >/dev/null 2>&1`
 
 // kinds are commands that start a worker, and then wait.
 var kinds = []struct{ name, script string }{
@@ -88,14 +89,16 @@ func (c *cell) try(command []string, want int) {
 		c.proxy = faultproxy.New(t, strings.TrimPrefix(c.store, "redis://"))
 		store = "redis://" + c.proxy.Addr()
 	}
-	c.fifo("gate")
-	c.fifo("hold")
+	for _, name := range []string{"gate", "hold", "stop"} {
+		c.fifo(name)
+	}
 	opened(t, c.dir, 0o777)
 	p := c.haspWith(func(cmd *exec.Cmd) {
 		cmd.Env = append(cmd.Env, "TOKEN="+c.dir, "HASP_STORE="+store)
 		if c.kind == "setuid" {
-			rootly := filepath.Join(c.dir, "rootly")
-			must(t, exec.Command("install", "-m", "4755", c.exe, rootly).Run())
+			program, err := setuid()
+			must(t, err)
+			must(t, os.Link(program, filepath.Join(c.dir, "rootly")))
 			must(t, os.Chmod(filepath.Join(c.dir, "gate"), 0o666))
 			cmd.Path = c.exe
 			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: oneUser, Gid: oneUser}}
@@ -137,7 +140,7 @@ func (c *cell) end(p *proc) {
 	switch c.way {
 	case "exits":
 		if c.kind == "plain" {
-			c.touch("stop")
+			c.open("stop")
 		} else {
 			c.open("gate")
 		}
@@ -189,6 +192,16 @@ func (c *cell) signal(sig syscall.Signal) {
 }
 
 func init() { commands["rootly"] = rootly }
+
+// setuid makes rootly's program, once. It is not written here: what another test starts meanwhile would have the file
+// open, and one that is open for writing is not executed.
+var setuid = sync.OnceValues(func() (path string, err error) {
+	self, err := exec.LookPath("rootly")
+	if err != nil {
+		return "", err
+	}
+	return self + ".setuid", exec.Command("install", "-m", "4755", self, self+".setuid").Run()
+})
 
 // rootly is a setuid program that works on as root alone, as what sudo starts does.
 func rootly() {

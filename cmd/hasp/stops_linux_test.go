@@ -257,7 +257,7 @@ func TestProcOfAnotherNamespace(t *testing.T) {
 	s.link("hasp")
 	p := s.haspWith(func(cmd *exec.Cmd) { // the shell is process 1: hasp has another number
 		cmd.Path, cmd.Args = "/usr/bin/unshare", append([]string{"unshare", "-pf", "--kill-child", "sh", "-c", `./hasp "$@"; echo $? >status`}, cmd.Args...)
-	}, "run", "k", "--", "sh", "-c", `setsid sleep 1000 & trap "" TERM; echo $HASP_OWNER >owner; while :; do read x <>never; done`)
+	}, "run", "--ttl", ttl, "k", "--", "sh", "-c", `setsid sleep 1000 & trap "" TERM; echo $HASP_OWNER >owner; while :; do read x <>never; done`)
 	s.exits(0, "break", "k", "--owner", s.read("owner"), "--yes")
 	if status := s.read("status"); status != "124" {
 		t.Errorf("it ended with %s", status)
