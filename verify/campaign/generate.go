@@ -7,14 +7,20 @@ package campaign
 
 import (
 	"cmp"
+	"hash/fnv"
 	"math/rand/v2"
 	"slices"
 	"time"
+
+	"github.com/hasplock/hasp/internal/admission"
+	"github.com/hasplock/hasp/verify/engines"
 )
 
 // ms is a moment of a schedule in milliseconds: seeds give whole ones, which
 // are easier to read.
 type ms int
+
+func msOf(d time.Duration) ms { return ms(d.Milliseconds()) }
 
 // faultsLast is for how long faults are injected.
 const faultsLast ms = 4500
@@ -22,48 +28,191 @@ const faultsLast ms = 4500
 // afterRecoveryLasts is how long the actions of AfterRecovery last.
 const afterRecoveryLasts = time.Second
 
+// guarded marks a master that is configured to stop soon after it lost its replica.
+const guarded = "with min-replicas-to-write"
+
+// refusals are the errors with which a server can refuse to write, by their first
+// word.
+var refusals = []string{"OOM", "NOREPLICAS", "MISCONF", "READONLY"}
+
+// incident adds one kind of fault to a schedule, from a moment on. It reports false when another fault is in its way.
+type incident struct {
+	kind Kind
+	make func(g *generator, k Kind, at ms) bool
+}
+
+// catalogue lists every kind of fault of Redlock once.
+var catalogue = []incident{
+	{RestartEmpty, restart(KeepNothing)},
+	{RestartRDB, restart(KeepNothing)},
+	{RestartTorn, restart(KeepEverySec)},
+	{RestartAOF, restart(KeepAlways)},
+	{AllEmpty, (*generator).allEmpty},
+	{Flush, (*generator).flush},
+	{FlushHeldBack, onNode(200, 2000)},
+	{Delete, (*generator).delete},
+	{Evict, onNode(100, 500)},
+	{Promote, restart(KeepNothing)},
+	{ClockForward, (*generator).step},
+	{ClockBack, (*generator).step},
+	{ClockHeldBack, (*generator).step},
+	{StopNode, onNode(100, 2400)},
+	{RefuseWrites, (*generator).refuseWrites},
+	{Partition, onLink(0)},
+	{LoseRequests, onLink(0)},
+	{LoseReplies, onLink(0)},
+	{Delay, onLink(300)},
+	{Duplicate, onLink(2500)},
+	{Late, onLink(2500)},
+	{ResetLinks, (*generator).reset},
+	{ClientStop, (*generator).stopClient},
+	{ClientKill, (*generator).killClient},
+}
+
+// loneCatalogue lists the kinds of fault of one server.
+var loneCatalogue = slices.Concat(
+	slices.DeleteFunc(slices.Clone(catalogue), func(i incident) bool { return i.kind == AllEmpty }),
+	[]incident{{Split, (*generator).splitMaster}, {CutAll, (*generator).cutAll}})
+
+// engineCatalogue lists the kinds of fault of another engine.
+func engineCatalogue(k engines.Kind) (all []incident) {
+	replicated := slices.Contains(engines.Replicated, k)
+	last := ms(2000)
+	if replicated {
+		last = 5000 // so that most are replaced meanwhile
+	}
+	linked := k != engines.SQLite // which has no servers, nor links
+	for _, those := range []struct {
+		occur     bool
+		incidents []incident
+	}{
+		{true, []incident{
+			{ClientStop, (*generator).stopClient}, {ClientKill, (*generator).killClient}, {Break, (*generator).once}}},
+		{linked, []incident{
+			{Partition, onLink(0)}, {LoseRequests, onLink(0)}, {LoseReplies, onLink(0)}, {Hold, onLink(0)}, {Delay, onLink(300)},
+			{ResetLinks, (*generator).reset}, {CutAll, (*generator).cutAll}}},
+		{linked && k.Servers() == 1, []incident{{RestartKept, onServer(100, 900)}, {StopNode, onServer(100, 2400)}}},
+		{linked && k.Servers() > 1, []incident{{KillLeader, onServer(100, last)}, {KillFollower, onServer(100, 2000)},
+			{StopLeader, onServer(100, last+400)}, {StopFollower, onServer(100, 2400)}}},
+		{replicated, []incident{
+			{KillLagging, (*generator).killLagging}, {CutMaster, (*generator).cutMaster}, {Switch, (*generator).operate}}},
+		{k.IsCluster(), []incident{{Reshard, (*generator).operate}}},
+		{k == engines.Etcd3, []incident{{CutLeader, onServer(100, 2400)}, {CutFollower, onServer(100, 2400)}}},
+		{k == engines.ZooKeeper || k == engines.ZooKeeper3, []incident{{Expire, (*generator).expire}}},
+		{k == engines.Postgres || k == engines.MariaDB, []incident{{Terminate, (*generator).once}}},
+		{k == engines.Etcd || k == engines.Etcd3, []incident{{Revoke, (*generator).once}}},
+	} {
+		if those.occur {
+			all = append(all, those.incidents...)
+		}
+	}
+	return all
+}
+
+func catalogueOf(s Store) []incident {
+	switch s {
+	case Redlock:
+		return catalogue
+	case Redis, RedisNode:
+		return loneCatalogue
+	}
+	return engineCatalogue(engines.Kind(s))
+}
+
 // generator makes a schedule.
 type generator struct {
 	*rand.Rand
 	s     *Schedule
-	on    int              // how many nodes there are
-	busy  [nodes][][2]ms   // when a node already has another fault
-	taken [clients][][2]ms // when a client's process has one
-	bad   [clients][][2]ms // when its links have one
-	reach [clients][]int   // the nodes that it is not permanently cut off from
-	pivot int              // the node whose vote every grant needs; -1: none
-	fixed [nodes]bool      // its persistence is already chosen
-	fakes int              // nodes whose clocks are stepped
+	on    int            // how many nodes there are
+	busy  [nodes]spans   // when a node already has another fault
+	taken [clients]spans // when a client's process has one
+	bad   [clients]spans // when its links have one
+	reach [clients][]int // the nodes that it is not permanently cut off from
+	pivot int            // the node whose vote every grant needs; -1: none
+	fixed [nodes]bool    // its persistence is already chosen
+	fakes int            // nodes whose clocks are stepped
+}
+
+func newGenerator(seed, other uint64, of Store) *generator {
+	g := &generator{Rand: rand.New(rand.NewPCG(seed, other)), s: &Schedule{Seed: seed, Store: of}, pivot: -1}
+	g.on = g.s.on()
+	g.s.MaxTTL = one(g, time.Second, 1500*time.Millisecond, 2*time.Second)
+	for c := range g.reach {
+		for n := range g.on {
+			g.reach[c] = append(g.reach[c], n)
+		}
+	}
+	return g
 }
 
 // Generate returns the schedule of a seed, always the same. Over successive seeds
 // every kind of fault comes first in turn.
 func Generate(seed uint64) *Schedule {
-	g := &generator{Rand: rand.New(rand.NewPCG(seed, 0x6861737063616d70)), s: &Schedule{Seed: seed, Store: Redlock}, on: nodes}
-	g.s.MaxTTL = []time.Duration{time.Second, 1500 * time.Millisecond, 2 * time.Second}[g.IntN(3)]
+	g := newGenerator(seed, 0x6861737063616d70, Redlock)
 	for i := range g.s.Skew {
-		g.s.Skew[i] = []time.Duration{0, 0, 3 * time.Second, -time.Second, -10 * time.Second, -time.Hour}[g.IntN(6)]
+		g.s.Skew[i] = one(g, 0, 0, 3*time.Second, -time.Second, -10*time.Second, -time.Hour)
 	}
-	g.s.Shared, g.s.Strict = g.IntN(2) == 0, g.IntN(2) == 0
-	for i := range g.s.Keep {
-		g.s.Keep[i] = []Persistence{KeepNothing, KeepNothing, KeepEverySec, KeepAlways}[g.IntN(4)]
-	}
+	g.connections()
 	g.split()
-	g.fill(catalogue)
+	g.fill()
 	if !slices.ContainsFunc(g.s.Actions, Action.forgets) {
 		g.s.AfterRecovery = nil
 	}
 	return g.s
 }
 
-// fill draws incidents from a catalogue. The seed determines the first, so that over
-// successive seeds each comes first in turn.
-func (g *generator) fill(from []incident) {
-	g.add(from[g.s.Seed%uint64(len(from))])
-	for range []int{0, 1, 1, 2, 2, 3}[g.IntN(6)] {
-		g.add(from[g.IntN(len(from))])
+// GenerateLone is Generate for one server. The faults come in turn first without a node
+// record and then with one.
+func GenerateLone(seed uint64) *Schedule {
+	store := Redis
+	if seed/uint64(len(loneCatalogue))%2 == 1 {
+		store = RedisNode
 	}
-	slices.SortStableFunc(g.s.Actions, func(a, b Action) int { return cmp.Compare(a.At, b.At) })
+	g := newGenerator(seed, 0x6861737072656469, store)
+	g.connections()
+	g.holds()
+	g.fill()
+	g.s.Polls = store == Redis && g.IntN(2) == 0
+	return g.s
+}
+
+// GenerateEngine is Generate for another engine.
+func GenerateEngine(k engines.Kind, seed uint64) *Schedule {
+	name := fnv.New64a()
+	_, _ = name.Write([]byte(k)) // a hash refuses nothing
+	g := newGenerator(seed, name.Sum64(), Store(k))
+	if slices.Contains(engines.Replicated, k) && k != engines.SentinelRecord {
+		g.s.MaxTTL, g.s.Longest = one(g, 3*time.Second, 6*time.Second), 6*time.Second // most outlive a failover
+	}
+	g.holds()
+	g.fill()
+	return g.s
+}
+
+// connections chooses how clients talk to Redis, and what its nodes write to their disks.
+func (g *generator) connections() {
+	g.s.Shared, g.s.Strict = g.IntN(2) == 0, g.IntN(2) == 0
+	for i := range g.on {
+		g.s.Keep[i] = one(g, KeepNothing, KeepNothing, KeepEverySec, KeepAlways)
+	}
+}
+
+// holds chooses how long clients hold, and wait for, a key.
+func (g *generator) holds() { g.s.Long, g.s.Hasty = one(g, 3, 12), g.IntN(3) == 0 }
+
+// fill draws incidents from the catalogue. The seed determines the first, so that over
+// successive seeds each comes first in turn.
+func (g *generator) fill() {
+	from := catalogueOf(g.s.Store)
+	g.add(from[g.s.Seed%uint64(len(from))])
+	for range one(g, 0, 1, 1, 2, 2, 3) {
+		g.add(one(g, from...))
+	}
+	byTime(g.s.Actions)
+}
+
+func byTime(all []Action) {
+	slices.SortStableFunc(all, func(a, b Action) int { return cmp.Compare(a.At, b.At) })
 }
 
 // split cuts half of the clients off from two nodes, and the others from two
@@ -83,19 +232,18 @@ func (g *generator) split() {
 		away := slices.Clone(on[1+c%2*2:][:2])
 		slices.Sort(away)
 		g.reach[c] = slices.DeleteFunc(slices.Clone(on), func(n int) bool { return slices.Contains(away, n) })
-		g.act(0, Partition, Begin, away, c, 0)
-		g.act(faultsLast, Partition, End, away, c, 0)
+		g.span(Partition, 0, faultsLast, away, c, 0)
 		g.s.AfterRecovery = append(g.s.AfterRecovery,
 			Action{Kind: Partition, Part: Begin, Nodes: away, Client: c},
 			Action{At: afterRecoveryLasts, Kind: Partition, Part: End, Nodes: away, Client: c})
 	}
-	slices.SortStableFunc(g.s.AfterRecovery, func(a, b Action) int { return cmp.Compare(a.At, b.At) })
+	byTime(g.s.AfterRecovery)
 }
 
 // add adds an incident at a moment when nothing is in its way, if it finds one.
 func (g *generator) add(i incident) {
 	for range 20 {
-		if i.make(g, g.between(500, faultsLast-2500)) {
+		if i.make(g, i.kind, g.between(500, faultsLast-2500)) {
 			return
 		}
 	}
@@ -103,39 +251,8 @@ func (g *generator) add(i incident) {
 
 func (g *generator) between(from, to ms) ms { return from + ms(g.IntN(int(to-from))) }
 
-func (g *generator) act(at ms, k Kind, p Part, on []int, client int, by time.Duration) {
-	g.s.Actions = append(g.s.Actions, Action{At: time.Duration(at) * time.Millisecond, Kind: k, Part: p, Nodes: on, Client: client, By: by})
-}
-
-// overlaps reports whether a span is not free. Spans that touch overlap, because the
-// end of one and the beginning of the other would have no order.
-func overlaps(busy [][2]ms, from, to ms) bool {
-	return slices.ContainsFunc(busy, func(b [2]ms) bool { return from <= b[1] && b[0] <= to })
-}
-
-// node reserves a node without another fault in a span, or returns -1.
-func (g *generator) node(from, to ms) int {
-	n := g.IntN(g.on)
-	if g.pivot >= 0 && g.IntN(3) > 0 {
-		n = g.pivot
-	}
-	if overlaps(g.busy[n], from, to) {
-		return -1
-	}
-	g.busy[n] = append(g.busy[n], [2]ms{from, to})
-	return n
-}
-
-// client reserves a client whose process, or whose links, have no other fault in a
-// span, or returns -1.
-func (g *generator) client(of *[clients][][2]ms, from, to ms) int {
-	c := g.IntN(clients)
-	if overlaps(of[c], from, to) {
-		return -1
-	}
-	of[c] = append(of[c], [2]ms{from, to})
-	return c
-}
+// one draws one of some.
+func one[T any](g *generator, of ...T) T { return of[g.IntN(len(of))] }
 
 // some returns n nodes in order.
 func (g *generator) some(n int) []int {
@@ -144,185 +261,260 @@ func (g *generator) some(n int) []int {
 	return on
 }
 
-func (g *generator) restart(at ms, k Kind, keep Persistence) bool {
-	from, to := at, at+g.between(50, 900)
-	if k == RestartRDB || k == Promote {
-		from -= g.between(200, 450) // for the snapshot, or the replica
-	}
-	n := g.node(from, to)
-	if n < 0 {
-		return false
-	}
-	if g.fixed[n] && g.s.Keep[n] != keep {
-		return false
-	}
-	g.fixed[n], g.s.Keep[n] = true, keep
-	if from < at {
-		g.act(from, k, Prepare, []int{n}, -1, 0)
-	}
-	g.act(at, k, Begin, []int{n}, -1, 0)
-	g.act(to, k, End, []int{n}, -1, 0)
+func (g *generator) act(at ms, k Kind, p Part, on []int, client int, by time.Duration) {
+	g.s.Actions = append(g.s.Actions, Action{At: time.Duration(at) * time.Millisecond, Kind: k, Part: p, Nodes: on, Client: client, By: by})
+}
+
+// span adds the beginning and the end of a fault.
+func (g *generator) span(k Kind, from, to ms, on []int, client int, by time.Duration) bool {
+	g.act(from, k, Begin, on, client, by)
+	g.act(to, k, End, on, client, 0)
 	return true
 }
 
-func (g *generator) allEmpty(at ms) bool {
-	gap := ms(g.s.MaxTTL.Milliseconds()) / nodes
-	for n := range nodes {
-		if overlaps(g.busy[n], at, at+nodes*gap) {
+// how says of the last n actions how they are done.
+func (g *generator) how(n int, how string) {
+	for i := range n {
+		g.s.Actions[len(g.s.Actions)-1-i].How = how
+	}
+}
+
+// spans are times in milliseconds, from and to.
+type spans [][2]ms
+
+// overlap reports whether a span is not free. Spans that touch overlap, because the
+// end of one and the beginning of the other would have no order.
+func (s spans) overlap(from, to ms) bool {
+	return slices.ContainsFunc(s, func(b [2]ms) bool { return from <= b[1] && b[0] <= to })
+}
+
+// reserve reserves a span of some, unless one of them is not free.
+func reserve(of []spans, from, to ms, which ...int) bool {
+	if slices.ContainsFunc(which, func(i int) bool { return of[i].overlap(from, to) }) {
+		return false
+	}
+	for _, i := range which {
+		of[i] = append(of[i], [2]ms{from, to})
+	}
+	return true
+}
+
+// everyClient are all clients.
+var everyClient = []int{0, 1, 2, 3}
+
+// node reserves a node without another fault in a span.
+func (g *generator) node(from, to ms) (on []int, ok bool) {
+	n := g.IntN(g.on)
+	if g.pivot >= 0 && g.IntN(3) > 0 {
+		n = g.pivot
+	}
+	return []int{n}, reserve(g.busy[:], from, to, n)
+}
+
+// client reserves a client whose process, or whose links, have no other fault in a span.
+func (g *generator) client(of *[clients]spans, from, to ms) (c int, ok bool) {
+	c = g.IntN(clients)
+	return c, reserve(of[:], from, to, c)
+}
+
+// onNode is a fault of a node that lasts for some milliseconds.
+func onNode(least, most ms) func(*generator, Kind, ms) bool {
+	return func(g *generator, k Kind, at ms) bool {
+		to := at + g.between(least, most)
+		on, ok := g.node(at, to)
+		return ok && g.span(k, at, to, on, -1, 0)
+	}
+}
+
+// onServer is a fault of one server, which is chosen when it begins. There is one at a time, so that a majority is left.
+func onServer(least, most ms) func(*generator, Kind, ms) bool {
+	return func(g *generator, k Kind, at ms) bool {
+		to := at + g.between(least, most)
+		return reserve(g.busy[:], at, to, 0) && g.span(k, at, to, nil, -1, 0)
+	}
+}
+
+// onLink is a fault of the links of one client to some nodes; most is the largest
+// amount in ms, 0 if the fault has none.
+func onLink(most ms) func(*generator, Kind, ms) bool {
+	return func(g *generator, k Kind, at ms) bool {
+		to := at + g.between(300, 2400)
+		c, ok := g.client(&g.bad, at, to)
+		if !ok {
 			return false
 		}
+		on := slices.Clone(g.reach[c])
+		g.Shuffle(len(on), func(i, j int) { on[i], on[j] = on[j], on[i] })
+		on = on[:1+g.IntN(len(on))]
+		slices.Sort(on)
+		var by time.Duration
+		if most > 0 {
+			by = time.Duration(g.between(20, most)) * time.Millisecond
+		}
+		return g.span(k, at, to, on, c, by)
+	}
+}
+
+func restart(keep Persistence) func(*generator, Kind, ms) bool {
+	return func(g *generator, k Kind, at ms) bool {
+		from, to := at, at+g.between(50, 900)
+		if k == RestartRDB || k == Promote {
+			from -= g.between(200, 450) // for the snapshot, or the replica
+		}
+		on, ok := g.node(from, to)
+		if !ok {
+			return false
+		}
+		n := on[0]
+		if g.fixed[n] && g.s.Keep[n] != keep {
+			return false
+		}
+		g.fixed[n], g.s.Keep[n] = true, keep
+		if from < at {
+			g.act(from, k, Prepare, on, -1, 0)
+		}
+		return g.span(k, at, to, on, -1, 0)
+	}
+}
+
+func (g *generator) allEmpty(k Kind, at ms) bool {
+	gap := msOf(g.s.MaxTTL) / nodes
+	if !reserve(g.busy[:], at, at+nodes*gap, 0, 1, 2, 3, 4) {
+		return false
 	}
 	for i, n := range g.Perm(nodes) {
-		g.busy[n] = append(g.busy[n], [2]ms{at, at + nodes*gap})
 		from := at + ms(i)*gap
-		g.act(from, AllEmpty, Begin, []int{n}, -1, 0)
-		g.act(from+g.between(10, gap-10), AllEmpty, End, []int{n}, -1, 0)
+		g.span(k, from, from+g.between(10, gap-10), []int{n}, -1, 0)
 	}
 	return true
 }
 
-func (g *generator) flush(at ms) bool {
-	n := g.node(at, at+1)
-	if n < 0 {
-		return false
+func (g *generator) flush(k Kind, at ms) bool {
+	on, ok := g.node(at, at+1)
+	if ok {
+		g.act(at, k, Begin, on, -1, 0)
 	}
-	g.act(at, Flush, Begin, []int{n}, -1, 0)
-	return true
+	return ok
 }
 
-func (g *generator) flushTwice(at ms) bool {
-	again := at + g.between(200, 2000)
-	n := g.node(at, again+1)
-	if n < 0 {
-		return false
-	}
-	g.act(at, FlushHeldBack, Begin, []int{n}, -1, 0)
-	g.act(again, FlushHeldBack, End, []int{n}, -1, 0)
-	return true
-}
-
-func (g *generator) delete(at ms) bool {
+func (g *generator) delete(k Kind, at ms) bool {
 	on := g.some(1 + g.IntN(3))
-	for _, n := range on {
-		if overlaps(g.busy[n], at, at+1) {
-			return false
-		}
+	ok := reserve(g.busy[:], at, at+1, on...)
+	if ok {
+		g.act(at, k, Begin, on, -1, 0)
 	}
-	for _, n := range on {
-		g.busy[n] = append(g.busy[n], [2]ms{at, at + 1})
-	}
-	g.act(at, Delete, Begin, on, -1, 0)
-	return true
-}
-
-func (g *generator) evict(at ms) bool {
-	to := at + g.between(100, 500)
-	n := g.node(at, to)
-	if n < 0 {
-		return false
-	}
-	g.act(at, Evict, Begin, []int{n}, -1, 0)
-	g.act(to, Evict, End, []int{n}, -1, 0)
-	return true
+	return ok
 }
 
 // step does not step the clock back at the end. It steps the clocks of two nodes at
 // most, so that a majority's fences stay close enough to each other.
-func (g *generator) step(at ms, k Kind) bool {
+func (g *generator) step(k Kind, at ms) bool {
 	if g.fakes == 2 {
 		return false
 	}
-	n := g.node(at, faultsLast)
-	if n < 0 {
+	on, ok := g.node(at, faultsLast)
+	if !ok {
 		return false
 	}
 	g.fakes++
-	by := []time.Duration{time.Second, 2500 * time.Millisecond, time.Minute, time.Hour}[g.IntN(4)]
+	if k == ClockHeldBack {
+		up := at + g.between(50, 500)
+		g.act(at, k, Begin, on, -1, 0)
+		g.act(up, k, End, on, -1, one(g, 2*time.Minute, time.Hour))
+		return true
+	}
+	by := one(g, time.Second, 2500*time.Millisecond, time.Minute, time.Hour)
 	if k == ClockBack {
 		by = -by
 		if g.on == 1 { // with no other node to decide, everybody would wait for as long
 			by = max(by, -2500*time.Millisecond)
 		}
 	}
-	g.act(at, k, Begin, []int{n}, -1, by)
+	g.act(at, k, Begin, on, -1, by)
 	return true
 }
 
-func (g *generator) stepHeldBack(at ms) bool {
-	if g.fakes == 2 {
+func (g *generator) refuseWrites(k Kind, at ms) bool {
+	ok := onNode(300, 2400)(g, k, at)
+	if ok {
+		g.how(2, one(g, refusals...))
+	}
+	return ok
+}
+
+// splitMaster promotes a replica while some clients go on using the old master; with a
+// node record until the replica has voted for a while.
+func (g *generator) splitMaster(k Kind, at ms) bool {
+	from, to := at-g.between(200, 450), at+g.between(1000, 2500)
+	if g.s.records() {
+		to += msOf(admission.Wait(g.s.MaxTTL))
+	}
+	on, ok := g.node(from, to)
+	if !ok {
 		return false
 	}
-	n := g.node(at, faultsLast)
-	if n < 0 {
-		return false
+	g.act(from, k, Prepare, on, -1, 0)
+	g.span(k, at, to, on, -1, 0)
+	if g.IntN(2) == 0 {
+		g.how(3, guarded)
 	}
-	g.fakes++
-	up := at + g.between(50, 500)
-	g.act(at, ClockHeldBack, Begin, []int{n}, -1, 0)
-	g.act(up, ClockHeldBack, End, []int{n}, -1, []time.Duration{2 * time.Minute, time.Hour}[g.IntN(2)])
 	return true
 }
 
-func (g *generator) stopNode(at ms) bool {
+// cutAll cuts all clients off from the server.
+func (g *generator) cutAll(k Kind, at ms) bool {
 	to := at + g.between(100, 2400)
-	n := g.node(at, to)
-	if n < 0 {
-		return false
-	}
-	g.act(at, StopNode, Begin, []int{n}, -1, 0)
-	g.act(to, StopNode, End, []int{n}, -1, 0)
-	return true
+	return reserve(g.bad[:], at, to, everyClient...) && g.span(k, at, to, []int{0}, -1, 0)
 }
 
-// link adds a fault of the links of one client to some nodes; most is the largest
-// amount in ms, 0 if the fault has none.
-func (g *generator) link(at ms, k Kind, most ms) bool {
-	to := at + g.between(300, 2400)
-	c := g.client(&g.bad, at, to)
-	if c < 0 {
-		return false
+func (g *generator) reset(k Kind, at ms) bool {
+	c, ok := g.client(&g.bad, at, at+1)
+	if ok {
+		g.act(at, k, Begin, g.some(1+g.IntN(g.on)), c, 0)
 	}
-	on := slices.Clone(g.reach[c])
-	g.Shuffle(len(on), func(i, j int) { on[i], on[j] = on[j], on[i] })
-	on = on[:1+g.IntN(len(on))]
-	slices.Sort(on)
-	var by time.Duration
-	if most > 0 {
-		by = time.Duration(g.between(20, most)) * time.Millisecond
-	}
-	g.act(at, k, Begin, on, c, by)
-	g.act(to, k, End, on, c, 0)
-	return true
+	return ok
 }
 
-func (g *generator) reset(at ms) bool {
-	c := g.client(&g.bad, at, at+1)
-	if c < 0 {
-		return false
-	}
-	g.act(at, ResetLinks, Begin, g.some(1+g.IntN(g.on)), c, 0)
-	return true
+func (g *generator) stopClient(k Kind, at ms) bool {
+	to := at + msOf(g.s.MaxTTL)*11/10 + g.between(0, 300)
+	c, ok := g.client(&g.taken, at, to)
+	return ok && g.span(k, at, to, nil, c, 0)
 }
 
-func (g *generator) stopClient(at ms) bool {
-	ttl := ms(g.s.MaxTTL.Milliseconds())
-	to := at + ttl*11/10 + g.between(0, 300)
-	c := g.client(&g.taken, at, to)
-	if c < 0 {
-		return false
-	}
-	g.act(at, ClientStop, Begin, nil, c, 0)
-	g.act(to, ClientStop, End, nil, c, 0)
-	return true
-}
-
-func (g *generator) killClient(at ms) bool {
+func (g *generator) killClient(k Kind, at ms) bool {
 	to := at + g.between(50, 1500)
-	c := g.client(&g.taken, at, to)
-	if c < 0 {
-		return false
-	}
-	g.act(at, ClientKill, Begin, nil, c, 0)
-	g.act(to, ClientKill, End, nil, c, 0)
+	c, ok := g.client(&g.taken, at, to)
+	return ok && g.span(k, at, to, nil, c, 0)
+}
+
+// expire cuts a client off from all servers for longer than its session lasts.
+func (g *generator) expire(k Kind, at ms) bool {
+	to := at + msOf(engines.Session) + g.between(600, 1500)
+	c, ok := g.client(&g.bad, at, to)
+	return ok && g.span(k, at, to, slices.Clone(g.reach[c]), c, 0)
+}
+
+// once is what somebody does to the servers.
+func (g *generator) once(k Kind, at ms) bool {
+	g.act(at, k, Begin, nil, -1, 0)
 	return true
+}
+
+// operate is what an operator does to the servers, while none has a fault.
+func (g *generator) operate(k Kind, at ms) bool {
+	return reserve(g.busy[:], at, at+1, 0) && g.once(k, at)
+}
+
+// killLagging kills a master whose replicas do not have what it granted last.
+func (g *generator) killLagging(k Kind, at ms) bool {
+	lag := g.between(200, 2000)
+	to := at + lag + g.between(100, 5000)
+	return reserve(g.busy[:], at, to, 0) && g.span(k, at, to, nil, -1, time.Duration(lag)*time.Millisecond)
+}
+
+// cutMaster cuts the master and every other client off from all others.
+func (g *generator) cutMaster(k Kind, at ms) bool {
+	to := at + g.between(1500, 6000)
+	return !g.busy[0].overlap(at, to) && reserve(g.bad[:], at, to, everyClient...) && reserve(g.busy[:], at, to, 0) &&
+		g.span(k, at, to, nil, -1, 0)
 }

@@ -5,12 +5,6 @@
 
 package campaign
 
-import (
-	"slices"
-
-	"github.com/hasplock/hasp/verify/engines"
-)
-
 // Kind is a kind of fault.
 type Kind string
 
@@ -65,52 +59,3 @@ const (
 	Switch      Kind = "failover by an operator"
 	Reshard     Kind = "hash slot moves to another master"
 )
-
-// incident adds one kind of fault to a schedule.
-type incident struct {
-	kind Kind
-	make func(g *generator, at ms) bool
-}
-
-// catalogue lists every kind of fault of Redlock once.
-var catalogue = []incident{
-	{RestartEmpty, func(g *generator, at ms) bool { return g.restart(at, RestartEmpty, KeepNothing) }},
-	{RestartRDB, func(g *generator, at ms) bool { return g.restart(at, RestartRDB, KeepNothing) }},
-	{RestartTorn, func(g *generator, at ms) bool { return g.restart(at, RestartTorn, KeepEverySec) }},
-	{RestartAOF, func(g *generator, at ms) bool { return g.restart(at, RestartAOF, KeepAlways) }},
-	{AllEmpty, (*generator).allEmpty},
-	{Flush, (*generator).flush},
-	{FlushHeldBack, (*generator).flushTwice},
-	{Delete, (*generator).delete},
-	{Evict, (*generator).evict},
-	{Promote, func(g *generator, at ms) bool { return g.restart(at, Promote, KeepNothing) }},
-	{ClockForward, func(g *generator, at ms) bool { return g.step(at, ClockForward) }},
-	{ClockBack, func(g *generator, at ms) bool { return g.step(at, ClockBack) }},
-	{ClockHeldBack, (*generator).stepHeldBack},
-	{StopNode, (*generator).stopNode},
-	{RefuseWrites, (*generator).refuseWrites},
-	{Partition, func(g *generator, at ms) bool { return g.link(at, Partition, 0) }},
-	{LoseRequests, func(g *generator, at ms) bool { return g.link(at, LoseRequests, 0) }},
-	{LoseReplies, func(g *generator, at ms) bool { return g.link(at, LoseReplies, 0) }},
-	{Delay, func(g *generator, at ms) bool { return g.link(at, Delay, 300) }},
-	{Duplicate, func(g *generator, at ms) bool { return g.link(at, Duplicate, 2500) }},
-	{Late, func(g *generator, at ms) bool { return g.link(at, Late, 2500) }},
-	{ResetLinks, (*generator).reset},
-	{ClientStop, (*generator).stopClient},
-	{ClientKill, (*generator).killClient},
-}
-
-// loneCatalogue lists the kinds of fault of one server.
-var loneCatalogue = slices.Concat(
-	slices.DeleteFunc(slices.Clone(catalogue), func(i incident) bool { return i.kind == AllEmpty }),
-	[]incident{{Split, (*generator).splitMaster}, {CutAll, (*generator).cutAll}})
-
-func catalogueOf(s Store) []incident {
-	switch s {
-	case Redlock:
-		return catalogue
-	case Redis, RedisNode:
-		return loneCatalogue
-	}
-	return engineCatalogue(engines.Kind(s))
-}

@@ -11,23 +11,6 @@ import (
 	"time"
 )
 
-// refusals are the errors with which a server can refuse to write, by their first
-// word.
-var refusals = []string{"OOM", "NOREPLICAS", "MISCONF", "READONLY"}
-
-func (g *generator) refuseWrites(at ms) bool {
-	to := at + g.between(300, 2400)
-	n := g.node(at, to)
-	if n < 0 {
-		return false
-	}
-	g.act(at, RefuseWrites, Begin, []int{n}, -1, 0)
-	g.act(to, RefuseWrites, End, []int{n}, -1, 0)
-	how, last := refusals[g.IntN(len(refusals))], len(g.s.Actions)-1
-	g.s.Actions[last-1].How, g.s.Actions[last].How = how, how
-	return true
-}
-
 // refuse makes the node refuse writes from now on.
 //
 // Redis checks only the first write of a script, so no script is interrupted halfway.
