@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"os/exec"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/hasplock/hasp"
@@ -25,15 +24,6 @@ const freeBar = time.Second
 type crowd struct {
 	waiters, clients int
 	rtt, length, ttl time.Duration
-
-	mu       sync.Mutex
-	released time.Time // when the latest release began; zero: the key is held
-	free     time.Duration
-	handoffs int
-	served   int   // waiters that had it once, at least
-	failed   error // the first one
-
-	errs, lost atomic.Int64
 }
 
 func waiters(flags *flag.FlagSet) func(*testserver.Program) []row {
@@ -56,7 +46,6 @@ func waiters(flags *flag.FlagSet) func(*testserver.Program) []row {
 				continue
 			}
 			got, err := testserver.Perform(t.Context(), func(t *testserver.Program) []row {
-				c := &crowd{waiters: c.waiters, clients: c.clients, rtt: c.rtt, length: c.length, ttl: c.ttl}
 				return c.run(t, e.name, e.start(place{t, c.rtt, c.ttl}))
 			})
 			t.Must(err)
@@ -66,47 +55,72 @@ func waiters(flags *flag.FlagSet) func(*testserver.Program) []row {
 	}
 }
 
+// queue is what the waiters saw.
+type queue struct {
+	mu       sync.Mutex
+	released time.Time // when the latest release began; zero: the key is held
+	free     time.Duration
+	handoffs int
+	served   int // waiters that had it once, at least
+	lost     int
+	failed   []error
+}
+
 func (c *crowd) run(t *testserver.Program, name string, open opener) []row {
 	ctx, cancel := context.WithTimeout(t.Context(), c.length)
 	defer cancel()
+	var q queue
 	var all sync.WaitGroup
 	var end []func() error
 	for range c.clients {
 		conn, err := open()
 		t.Must(err)
-		client, err := hasp.New(conn.Driver, &hasp.Options{Observe: c.observe})
+		client, err := hasp.New(conn.Driver, &hasp.Options{Observe: q.observe})
 		t.Must(err)
 		end = append(end, client.Close, conn.Disconnect)
 		for range c.waiters / c.clients {
-			all.Go(func() { c.wait(ctx, client.Mutex("k", &hasp.LockOptions{TTL: c.ttl})) })
+			all.Go(func() { q.wait(ctx, client.Mutex("k", &hasp.LockOptions{TTL: c.ttl})) })
 		}
 	}
 	<-ctx.Done()
-	c.nowFree()
+	q.note(q.wasFree)
 	all.Wait()
 	for _, f := range end {
 		_ = f() // what the link still holds is not the figure
 	}
 	what := fmt.Sprintf("%s: %d waiters of %d clients, a round trip of %v", name, c.waiters, c.clients, c.rtt)
 	most := freeBar + 2*c.rtt
-	rows := []row{judged(c.free <= most && c.lost.Load() == 0 && c.errs.Load() == 0, what,
+	rows := []row{judged(q.free <= most && q.lost == 0 && len(q.failed) == 0, what,
 		fmt.Sprintf("free ≤ %v, none lost, none failed", most), "%.1f handoffs/s; %d served; free for at most %v; %d lost; %d failed",
-		float64(c.handoffs)/c.length.Seconds(), c.served, c.free.Round(time.Millisecond), c.lost.Load(), c.errs.Load())}
-	if c.failed != nil {
-		rows = append(rows, figure(what+": the first error", "%v", c.failed))
+		float64(q.handoffs)/c.length.Seconds(), q.served, q.free.Round(time.Millisecond), q.lost, len(q.failed))}
+	if len(q.failed) > 0 {
+		rows = append(rows, figure(what+": the first error", "%v", q.failed[0]))
 	}
 	return rows
 }
 
-func (c *crowd) observe(e hasp.Event) {
+func (q *queue) note(f func()) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	f()
+}
+
+func (q *queue) observe(e hasp.Event) {
 	if e.Kind == hasp.EventLost {
-		c.lost.Add(1)
+		q.note(func() { q.lost++ })
+	}
+}
+
+// wasFree notes for how long the key has been free until now.
+func (q *queue) wasFree() {
+	if !q.released.IsZero() {
+		q.free = max(q.free, time.Since(q.released))
 	}
 }
 
 // wait takes the key again and again.
-func (c *crowd) wait(ctx context.Context, m *hasp.Mutex) {
-	for first := true; ; {
+func (q *queue) wait(ctx context.Context, m *hasp.Mutex) {
+	for served := 1; ; {
 		lease, err := m.Lock(ctx)
 		if ctx.Err() != nil {
 			if err == nil {
@@ -115,49 +129,18 @@ func (c *crowd) wait(ctx context.Context, m *hasp.Mutex) {
 			return
 		}
 		if err == nil {
-			c.granted(first)
-			first = false
-			c.gone()
+			q.note(func() {
+				q.wasFree()
+				q.released = time.Time{}
+				q.handoffs++
+				q.served += served
+			})
+			served = 0
+			q.note(func() { q.released = time.Now() })
 			err = lease.Release()
 		}
 		if err != nil {
-			c.fail(err)
+			q.note(func() { q.failed = append(q.failed, err) })
 		}
-	}
-}
-
-func (c *crowd) granted(first bool) {
-	c.nowFree()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.released = time.Time{}
-	c.handoffs++
-	if first {
-		c.served++
-	}
-}
-
-// nowFree notes for how long the key has been free until now.
-func (c *crowd) nowFree() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.released.IsZero() {
-		c.free = max(c.free, time.Since(c.released))
-	}
-}
-
-// gone notes that a release begins.
-func (c *crowd) gone() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.released = time.Now()
-}
-
-func (c *crowd) fail(err error) {
-	c.errs.Add(1)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.failed == nil {
-		c.failed = err
 	}
 }
