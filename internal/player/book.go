@@ -21,6 +21,29 @@ type Book struct {
 	base      time.Time // what the shared clock counts from, on the wall clock
 }
 
+// Member is a client process and what is known of it. Once it was started, only the goroutine
+// of its run uses it.
+type Member struct {
+	*Process
+	Began   bool // it asked for an order
+	Paused  bool
+	Killed  bool
+	Order   Order   // its latest
+	Asked   Mono    // when it asked for the keys of that
+	waiting bool    // since then
+	Open    []*Hold // under way
+	Giving  []*Hold // being released
+}
+
+// String names the client in messages.
+func (m *Member) String() string { return fmt.Sprintf("client %d (pid %d)", m.ID, m.PID) }
+
+// Do gives the client its next order.
+func (m *Member) Do(o Order) {
+	m.Order = o
+	m.Send(o)
+}
+
 // Hold is a hold of the history, with what its holder said besides.
 type Hold struct {
 	history.Hold

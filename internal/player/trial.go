@@ -131,11 +131,25 @@ type Outcome struct {
 	Trouble string
 }
 
+// report is an event of a client. A nil event: the process has ended, and all of its events
+// were received.
+type report struct {
+	of *Member
+	*Event
+}
+
 // run is a trial under way. One goroutine does all that is decided.
 type run struct {
 	*Book
-	*Crew
-	o    *Trial
+	o       *Trial
+	reports chan report
+	rested  chan *Member // their pauses are over
+	members map[*Member]bool
+	started int
+	closing bool          // clients that were killed are not replaced
+	err     error         // why the run cannot go on
+	done    chan struct{} // closed when the run receives no more reports
+
 	rand *rand.Rand // of the orders; which client is given which depends on timing
 	idle []*Member  // that asked for an order
 	due  []fault    // for clients that are granted a key next
@@ -150,8 +164,8 @@ type run struct {
 }
 
 func newRun(t *Trial) *run {
-	return &run{Book: NewBook(), Crew: NewCrew(t.Job, t.Prepare), o: t, rand: rand.New(rand.NewPCG(t.Seed, 2)),
-		again: map[string]bool{}, final: map[*Member]bool{}}
+	return &run{Book: NewBook(), o: t, reports: make(chan report), rested: make(chan *Member), members: map[*Member]bool{}, done: make(chan struct{}),
+		rand: rand.New(rand.NewPCG(t.Seed, 2)), again: map[string]bool{}, final: map[*Member]bool{}}
 }
 
 // Run tries the store. It ends early when a signal comes, which it returns, or
@@ -159,20 +173,103 @@ func newRun(t *Trial) *run {
 // that are not the store's.
 func (t *Trial) Run(signals <-chan os.Signal) (*Outcome, os.Signal, error) {
 	r := newRun(t)
-	defer r.End()
+	defer r.end()
 	begun := time.Now()
-	r.Hire(t.Clients)
+	r.hire(t.Clients)
 	sig := r.tryAll(signals)
 	tried := time.Since(begun)
 	r.close(signals)
-	if r.Err != nil && !errors.Is(r.Err, errGone) {
-		return nil, sig, r.Err
+	if r.err != nil && !errors.Is(r.err, errGone) {
+		return nil, sig, r.err
 	}
 	return r.judge(tried, sig != nil), sig, nil
 }
 
 // errGone: no client gets an answer from the store, or all are refused for good.
 var errGone = errors.New("the store is gone")
+
+// hire adds clients.
+func (r *run) hire(n int) {
+	for ; n > 0 && r.err == nil; n-- {
+		if err := r.start(); err != nil {
+			r.err = fmt.Errorf("a client could not be started: %w", err)
+		}
+	}
+}
+
+func (r *run) start() error {
+	exe, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command(exe)
+	r.o.Prepare(cmd)
+	r.started++
+	m := &Member{}
+	begin := make(chan struct{})
+	m.Process, err = Start(r.started, cmd, func(_ *Process, e Event) {
+		<-begin
+		r.pass(report{m, &e})
+	})
+	if err != nil {
+		return err
+	}
+	r.members[m] = true
+	close(begin)
+	m.Send(r.o.Job)
+	go func() {
+		<-m.Ended
+		r.pass(report{m, nil})
+	}()
+	return nil
+}
+
+func (r *run) pass(rep report) {
+	select {
+	case r.reports <- rep:
+	case <-r.done:
+	}
+}
+
+// left takes note that a client has ended. A killed one is replaced; the run fails when one ends that was not told to.
+func (r *run) left(m *Member) {
+	delete(r.members, m)
+	r.idle = slices.DeleteFunc(r.idle, func(other *Member) bool { return other == m })
+	switch {
+	case m.Killed && !r.closing:
+		r.hire(1)
+	case !m.Killed && !m.Order.Stop:
+		r.err = fmt.Errorf("%v ended by itself: %s", m, m.Last())
+	}
+}
+
+// resume lets a stopped client go on.
+func (r *run) resume(m *Member) {
+	if m.Paused {
+		m.Paused = false
+		_ = m.Process.Resume() // fails only when it is gone
+	}
+}
+
+// fit returns the clients that are neither killed nor stopped and that fit, in the order of their
+// numbers.
+func (r *run) fit(fits func(*Member) bool) (all []*Member) {
+	for m := range r.members {
+		if !m.Killed && !m.Paused && fits(m) {
+			all = append(all, m)
+		}
+	}
+	slices.SortFunc(all, func(a, b *Member) int { return cmp.Compare(a.ID, b.ID) })
+	return all
+}
+
+// end kills the clients that are left, whose reports are no longer received.
+func (r *run) end() {
+	close(r.done)
+	for m := range r.members {
+		m.Process.Kill()
+	}
+}
 
 // tryAll does the faults, and then waits until every key is acquired again.
 func (r *run) tryAll(signals <-chan os.Signal) os.Signal {
@@ -188,12 +285,12 @@ func (r *run) tryAll(signals <-chan os.Signal) os.Signal {
 	defer next.Stop()
 	limit := time.NewTimer(time.Hour)
 	defer limit.Stop()
-	for r.Err == nil && len(r.again) < len(r.o.Keys) {
+	for r.err == nil && len(r.again) < len(r.o.Keys) {
 		select {
-		case rep := <-r.Reports:
+		case rep := <-r.reports:
 			r.receive(rep)
-		case m := <-r.Rested:
-			r.Resume(m)
+		case m := <-r.rested:
+			r.resume(m)
 		case <-tick:
 			r.order()
 		case <-next.C:
@@ -229,7 +326,7 @@ func (r *run) tryAll(signals <-chan os.Signal) os.Signal {
 }
 
 func (r *run) allBegan() bool {
-	for m := range r.Members {
+	for m := range r.members {
 		if !m.Began {
 			return false
 		}
@@ -238,21 +335,20 @@ func (r *run) allBegan() bool {
 }
 
 // receive records an event of a client.
-func (r *run) receive(rep Report) {
-	m, e := rep.Of, rep.Event
+func (r *run) receive(rep report) {
+	m, e := rep.of, rep.Event
 	if r.o.Observer != nil {
 		r.o.Observer.Hear(r.Book, m, e)
 	}
 	switch {
 	case e == nil:
-		r.Left(m)
-		r.idle = slices.DeleteFunc(r.idle, func(other *Member) bool { return other == m })
+		r.left(m)
 	case e.What == Ready:
 		m.Began = true
 		switch {
-		case r.Closing && r.o.Last:
+		case r.closing && r.o.Last:
 			r.finish(m)
-		case r.Closing: // it will read that it is to stop
+		case r.closing: // it will read that it is to stop
 		default:
 			if r.idle = append(r.idle, m); r.o.Pace == 0 {
 				r.order()
@@ -267,7 +363,7 @@ func (r *run) receive(rep Report) {
 			r.due = r.due[1:]
 		}
 		if e.What == Failed && r.fatal(e) {
-			r.Err = errGone
+			r.err = errGone
 		}
 	}
 }
@@ -326,7 +422,7 @@ func (r *run) order() {
 
 // finish gives a client its last order, and lets it end once that was granted.
 func (r *run) finish(m *Member) {
-	if r.final[m] || r.Err != nil {
+	if r.final[m] || r.err != nil {
 		m.Do(Order{Stop: true})
 		return
 	}
@@ -338,15 +434,15 @@ func (r *run) finish(m *Member) {
 
 // fault kills or stops a client. At least one is left at work.
 func (r *run) fault(f fault) {
-	if len(r.Fit(func(*Member) bool { return true })) < 2 {
+	if len(r.fit(func(*Member) bool { return true })) < 2 {
 		return
 	}
 	if f.held && r.o.AtGrant {
 		r.due = append(r.due, f)
 		return
 	}
-	all := r.Fit(func(m *Member) bool { return m.Began })
-	if holding := r.Fit(func(m *Member) bool { return len(m.Open) > 0 }); f.held && len(holding) > 0 {
+	all := r.fit(func(m *Member) bool { return m.Began })
+	if holding := r.fit(func(m *Member) bool { return len(m.Open) > 0 }); f.held && len(holding) > 0 {
 		all = holding
 	}
 	if len(all) == 0 {
@@ -362,8 +458,8 @@ func (r *run) finishFaults() {
 		r.fault(f)
 	}
 	r.due = nil
-	for m := range r.Members {
-		r.Resume(m)
+	for m := range r.members {
+		r.resume(m)
 	}
 }
 
@@ -371,10 +467,19 @@ func (r *run) hit(m *Member, f fault) {
 	if r.o.Observer != nil {
 		r.o.Observer.Hit(r.Book, m)
 	}
-	if f.stop == 0 {
-		r.Kill(m)
+	switch {
+	case f.stop == 0:
+		m.Killed = true
+		_ = m.cmd.Process.Kill() // fails only when it is gone; its last report comes later
 		r.Killed++
-	} else if r.Pause(m, f.stop) {
+	case m.Process.Pause() == nil:
+		m.Paused = true
+		time.AfterFunc(f.stop, func() {
+			select {
+			case r.rested <- m:
+			case <-r.done:
+			}
+		})
 		r.Stopped++
 	}
 }
@@ -382,34 +487,34 @@ func (r *run) hit(m *Member, f fault) {
 // close has every client release what it holds, and end. A second signal makes
 // it kill them.
 func (r *run) close(signals <-chan os.Signal) {
-	r.Closing = true
-	for m := range r.Members {
-		r.Resume(m)
-		if !r.o.Last || r.Err != nil {
+	r.closing = true
+	for m := range r.members {
+		r.resume(m)
+		if !r.o.Last || r.err != nil {
 			m.Do(Order{Stop: true})
 		}
 	}
-	if r.o.Last && r.Err == nil {
+	if r.o.Last && r.err == nil {
 		for _, m := range r.idle {
 			r.finish(m)
 		}
 	}
 	most := cmp.Or(r.o.Patience, lastLimit)
-	if r.Err != nil { // most often the store is gone, and takes no release
+	if r.err != nil { // most often the store is gone, and takes no release
 		most = goneLimit
 	}
 	limit := time.NewTimer(most)
 	defer limit.Stop()
-	for len(r.Members) > 0 {
+	for len(r.members) > 0 {
 		select {
-		case rep := <-r.Reports:
+		case rep := <-r.reports:
 			r.receive(rep)
-		case <-r.Rested: // it goes on already
+		case <-r.rested: // it goes on already
 		case <-signals:
 			return
 		case <-limit.C:
-			for m := range r.Members {
-				if r.Err == nil {
+			for m := range r.members {
+				if r.err == nil {
 					r.Broken("%v did not end within %v when asked to", m, most)
 				}
 			}
