@@ -8,6 +8,7 @@
 //
 //	go run ./verify/show all
 //	go run ./verify/show waiters -engine redis
+//	go run ./verify/show overlap -only redsync -n 20
 //
 // It ends with one table, and with exit code 1 when a bar was missed.
 package main
@@ -19,6 +20,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -67,18 +69,14 @@ func main() {
 
 // run runs the shows that the command line names. An error of one does not end the
 // others.
-func run(ctx context.Context, args []string) ([]row, error) {
-	if len(args) == 0 {
+func run(ctx context.Context, args []string) (rows []row, err error) {
+	if len(args) == 0 || args[0] != "all" && !slices.ContainsFunc(shows, func(s show) bool { return s.name == args[0] }) {
 		return nil, usage()
 	}
-	var rows []row
-	var errs []error
-	found := false
 	for _, s := range shows {
-		if args[0] != s.name && args[0] != "all" {
+		if args[0] != s.name && args[0] != "all" || ctx.Err() != nil {
 			continue
 		}
-		found = true
 		flags := flag.NewFlagSet(s.name, flag.ContinueOnError)
 		f := s.prepare(flags)
 		if args[0] != "all" {
@@ -88,23 +86,17 @@ func run(ctx context.Context, args []string) ([]row, error) {
 		}
 		fmt.Fprintf(os.Stderr, "\n== %s: %s\n", s.name, s.about)
 		begun := time.Now()
-		got, err := testserver.Perform(ctx, f)
+		got, failed := testserver.Perform(ctx, f)
 		for _, r := range got {
 			r.show = s.name
 			rows = append(rows, r)
 		}
-		if err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", s.name, err))
-		}
-		if ctx.Err() != nil {
-			break
+		if failed != nil {
+			err = errors.Join(err, fmt.Errorf("%s: %w", s.name, failed))
 		}
 		fmt.Fprintf(os.Stderr, "   took %v\n", time.Since(begun).Round(time.Second))
 	}
-	if !found {
-		return nil, usage()
-	}
-	return rows, errors.Join(errs...)
+	return rows, err
 }
 
 func usage() error {
