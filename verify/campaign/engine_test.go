@@ -141,7 +141,9 @@ func TestFailoverMakesTwoHolders(t *testing.T) {
 			const few = 4
 			shown := false
 			for seed := range uint64(few) {
-				o, err := perform(t.Context(), "hasp", "", lagging(k, seed+1))
+				s := lagging
+				s.Seed, s.Store, s.Actions = seed+1, Store(k), slices.Clone(s.Actions)
+				o, err := perform(t.Context(), "hasp", "", &s)
 				if err != nil {
 					t.Fatal(err)
 				}

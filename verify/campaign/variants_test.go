@@ -33,11 +33,7 @@ func checkVariants(t *testing.T, variants []*variant) {
 				if run == 0 {
 					broken = ""
 				}
-				s := v.plan()
-				if v.on != "" {
-					s.Store = Store(v.on)
-				}
-				o, err := perform(t.Context(), "hasp", broken, s)
+				o, err := perform(t.Context(), "hasp", broken, v.schedule())
 				if err != nil {
 					t.Fatal(err)
 				}

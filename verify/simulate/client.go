@@ -29,8 +29,8 @@ type client struct {
 
 	mu     sync.Mutex
 	cur    *process
-	asleep time.Time // suspended until then
-	missed time.Time // suspended, or without a process, until then at least
+	asleep time.Duration // suspended until then, since the run began
+	missed time.Duration // suspended, or without a process, until then at least
 	away   time.Duration
 
 	late struct{ out, in atomic.Int64 } // of a story: how much longer its messages take, in ns
@@ -126,8 +126,7 @@ func (c *client) crash(d time.Duration) {
 	if c.cur == nil || c.cur.crashed() {
 		return
 	}
-	c.asleep, c.away = time.Time{}, d
-	c.missed = time.Now().Add(d)
+	c.asleep, c.away, c.missed = 0, d, c.w.now()+d
 	c.cur.dies()
 	c.cur.end()
 }
@@ -143,19 +142,15 @@ func (c *client) rest() time.Duration {
 func (c *client) pause(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if until := time.Now().Add(d); until.After(c.asleep) {
-		c.asleep = until
-	}
-	if c.asleep.After(c.missed) {
-		c.missed = c.asleep
-	}
+	c.asleep = max(c.asleep, c.w.now()+d)
+	c.missed = max(c.missed, c.asleep)
 }
 
 // awake returns once the process runs, or an error if it has ended.
 func (p *process) awake() error {
 	for {
 		p.c.mu.Lock()
-		left := time.Until(p.c.asleep)
+		left := p.c.asleep - p.c.w.now()
 		p.c.mu.Unlock()
 		if p.crashed() {
 			return errDead
@@ -214,20 +209,16 @@ func (p *process) turn() error {
 	o := &hasp.LockOptions{TTL: p.c.ttl, NoRenew: p.rng.IntN(4) == 0}
 	m := p.locks.RWMutex(key, o)
 	try, read := p.rng.IntN(5) == 0, p.rng.IntN(5) < 2
-	locks := []locker{m.Lock, m.RLock, m.TryLock, m.TryRLock}
+	locks := map[bool][]locker{false: {m.Lock, m.TryLock}, true: {m.RLock, m.TryRLock}}[read]
 	if !read && p.keep > 0 {
 		o.NoRenew, o.Keep = false, p.keep
 		m := p.locks.Mutex(key, o)
-		locks[0], locks[2] = m.Lock, m.TryLock
-	}
-	which := 0
-	if read {
-		which++
+		locks = []locker{m.Lock, m.TryLock}
 	}
 	if try {
-		which += 2
+		locks = locks[1:]
 	}
-	h, err := p.take(locks[which], limit)
+	h, err := p.take(locks[0], limit)
 	if err != nil {
 		return p.awake()
 	}

@@ -263,7 +263,7 @@ func (l *look) open(wt waiter) (whole time.Duration, open bool) {
 // waits returns the client's owner in the queue, if the client runs.
 func (c *client) waits() (waiter, bool) {
 	c.mu.Lock()
-	p, asleep := c.cur, time.Now().Before(c.asleep)
+	p, asleep := c.cur, c.w.now() < c.asleep
 	c.mu.Unlock()
 	if p == nil || asleep || p.crashed() {
 		return waiter{}, false
@@ -277,5 +277,5 @@ func (c *client) waits() (waiter, bool) {
 func (c *client) absent() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return time.Since(c.missed) < 2*c.w.plan.MaxTTL
+	return c.w.now() < c.missed+2*c.w.plan.MaxTTL
 }

@@ -57,7 +57,7 @@ func Play(p *Plan, v *Variant) *Report {
 		w.nodes = append(w.nodes, newNode(w, i))
 	}
 	for i, ttl := range p.TTLs {
-		w.clients = append(w.clients, &client{w: w, index: i, ttl: ttl, skew: p.Skews[i]})
+		w.clients = append(w.clients, &client{w: w, index: i, ttl: ttl, skew: p.Skews[i], missed: -time.Hour})
 	}
 	if p.Story != "" {
 		w.tell()
