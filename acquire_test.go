@@ -26,9 +26,8 @@ func TestTryLockSaysWhoHoldsTheKey(t *testing.T) {
 		if !errors.As(err, &held) || held.Holder.Owner != lease.Owner() || held.Left != ttl {
 			t.Fatalf("the refusal is %+v", held)
 		}
-		if l := held.Holder.Describe(); l.Reason != "nightly" || l.PID == 0 {
-			t.Fatalf("the holder is %+v", l)
-		}
+		l := held.Holder.Describe()
+		stopIf(t, l.Reason != "nightly" || l.PID == 0, "the holder is %+v", l)
 		if s := err.Error(); !strings.HasPrefix(s, `hasp: try lock "orders/42": held by `) || !strings.Contains(s, "30s left") {
 			t.Fatalf("the text is %s", s)
 		}
@@ -70,8 +69,7 @@ func TestCancelledWait(t *testing.T) {
 // store carries it out; gone within moments of the link's return.
 func TestCancelWhileTheRequestIsUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := newStore()
-		d := &hooked{Driver: store}
+		store, d := hookedMem()
 		d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
 			if _, err := next(ctx, r); err != nil {
 				return driver.Result{}, err
@@ -145,8 +143,7 @@ func TestTryLockAsksOnce(t *testing.T) {
 // Failure case 3: the reply to an acquire arrives later than the TTL.
 func TestLateGrantIsNoLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := newStore()
-		d := &hooked{Driver: store}
+		store, d := hookedMem()
 		d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
 			res, err := next(ctx, r)
 			time.Sleep(2 * time.Second)
@@ -169,9 +166,8 @@ func TestLateGrantIsNoLease(t *testing.T) {
 			return res, err
 		}
 		lease := lock(t, c, "k", &hasp.LockOptions{TTL: time.Second})
-		if left := time.Until(lease.Deadline()); left < 900*time.Millisecond {
-			t.Fatalf("Lock returned a lease with %v left after a late grant", left)
-		}
+		left := time.Until(lease.Deadline())
+		stopIf(t, left < 900*time.Millisecond, "Lock returned a lease with %v left after a late grant", left)
 	})
 }
 
@@ -216,9 +212,8 @@ func TestSlowStoreIsAskedOnceMore(t *testing.T) {
 		tries := d.tries.Load()
 		lease, _ := handedOff(t, blocker, got)
 		failIf(t, d.tries.Load()-tries != 2, "asked %d times", d.tries.Load()-tries)
-		if left := time.Until(lease.Deadline()); left <= 0 || left > 200*time.Millisecond {
-			t.Errorf("%v are left", left)
-		}
+		left := time.Until(lease.Deadline())
+		failIf(t, left <= 0 || left > 200*time.Millisecond, "%v are left", left)
 	})
 }
 
@@ -233,9 +228,8 @@ func TestLateGrantKeepsItsMark(t *testing.T) {
 			}
 			return res, err
 		}
-		if lease := lock(t, newClient(t, d, nil), "k", &hasp.LockOptions{TTL: time.Second}); !lease.Abandoned() {
-			t.Error("the next holder is not Abandoned")
-		}
+		lease := lock(t, newClient(t, d, nil), "k", &hasp.LockOptions{TTL: time.Second})
+		failIf(t, !lease.Abandoned(), "the next holder is not Abandoned")
 	})
 }
 
@@ -333,11 +327,7 @@ func TestWhatKeptAWait(t *testing.T) {
 			}
 			client := newClient(t, d, nil)
 			ctx, cancel := context.WithCancel(t.Context())
-			got := make(chan error, 1)
-			go func() {
-				_, err := client.Mutex("k", nil).Lock(ctx)
-				got <- err
-			}()
+			got := begin(ctx, client.Mutex("k", nil).Lock)
 			synctest.Wait()
 			if c.held {
 				d.onTry(hangTry)
@@ -345,7 +335,7 @@ func TestWhatKeptAWait(t *testing.T) {
 			}
 			time.Sleep(c.call)
 			cancel()
-			err := <-got
+			err := (<-got).err
 			wantIs(t, err, context.Canceled)
 			var e *hasp.Error
 			if errors.Is(err, hasp.ErrHeld) == c.silent || !errors.As(err, &e) || (e.Class == hasp.ClassUnreachable) != c.silent {
@@ -383,9 +373,8 @@ func TestWaitThatEndsOnABusyMachine(t *testing.T) {
 			})
 			_, err := newClient(t, d, nil).Mutex("k", nil).Lock(ctx)
 			wantIs(t, err, context.DeadlineExceeded)
-			if held := !strings.HasSuffix(name, "silent"); errors.Is(err, hasp.ErrHeld) != held {
-				t.Errorf("%s: %v", name, err)
-			}
+			held := !strings.HasSuffix(name, "silent")
+			failIf(t, errors.Is(err, hasp.ErrHeld) != held, "%s: %v", name, err)
 		})
 	}
 }
@@ -418,14 +407,10 @@ func TestGrantDuringClose(t *testing.T) {
 			return res, err
 		}
 		c := newClient(t, d, nil)
-		got := make(chan error, 1)
-		go func() {
-			_, err := c.Mutex("k", nil).Lock(t.Context())
-			got <- err
-		}()
+		got := begin(t.Context(), c.Mutex("k", nil).Lock)
 		synctest.Wait()
 		check(t, c.Close())
-		wantIs(t, <-got, hasp.ErrClosed)
+		wantIs(t, (<-got).err, hasp.ErrClosed)
 		mustBeFree(t, d.Driver, "k")
 	})
 }

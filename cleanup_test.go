@@ -34,8 +34,7 @@ var giveUps = map[string]func(ctx context.Context, c *hasp.Client) error{
 func TestGaveUpHasLeft(t *testing.T) {
 	for name, giveUp := range giveUps {
 		bubbled(t, name, func(t *testing.T) {
-			store := newStore()
-			d := &hooked{Driver: store}
+			store, d := hookedMem()
 			const trip = 200 * time.Millisecond
 			d.release = func(ctx context.Context, r driver.ReleaseRequest, next releaseFunc) error {
 				time.Sleep(trip)
@@ -62,8 +61,7 @@ func TestGaveUpHasLeft(t *testing.T) {
 // and no more once that is known.
 func TestGivingUpOnASilentStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := newStore()
-		d := &hooked{Driver: store}
+		store, d := hookedMem()
 		var silent atomic.Bool
 		silent.Store(true)
 		d.release = func(ctx context.Context, r driver.ReleaseRequest, next releaseFunc) error {
@@ -102,8 +100,7 @@ func TestGivingUpOnASilentStore(t *testing.T) {
 // the store answers.
 func TestCleanupsAreProbedOneAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := newStore()
-		d := &hooked{Driver: store}
+		store, d := hookedMem()
 		var away atomic.Bool
 		away.Store(true)
 		d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
@@ -133,9 +130,8 @@ func TestCleanupsAreProbedOneAtATime(t *testing.T) {
 			_, err := c.Mutex(fmt.Sprint(i), nil).TryLock(t.Context())
 			wantIs(t, err, errDown)
 		}
-		if more := runtime.NumGoroutine() - before; more > 10 {
-			t.Errorf("%d goroutines for %d failed calls", more, n)
-		}
+		more := runtime.NumGoroutine() - before
+		failIf(t, more > 10, "%d goroutines for %d failed calls", more, n)
 		time.Sleep(10 * time.Second)
 		failIf(t, most.Load() > 1, "%d releases were under way at once at a silent store", most.Load())
 		away.Store(false)
@@ -154,8 +150,7 @@ func TestCleanupsAreProbedOneAtATime(t *testing.T) {
 // A release that fails on its own keeps back no other.
 func TestOneCleanupFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := newStore()
-		d := &hooked{Driver: store}
+		store, d := hookedMem()
 		d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
 			_, _ = next(ctx, r)
 			return driver.Result{}, errDown

@@ -144,11 +144,7 @@ func TestCloseWithAHungStore(t *testing.T) {
 			<-ctx.Done()
 			return ctx.Err()
 		}
-		waited := make(chan error, 1)
-		go func() {
-			_, err := c.Mutex("k", nil).Lock(t.Context())
-			waited <- err
-		}()
+		waited := begin(t.Context(), c.Mutex("k", nil).Lock)
 		synctest.Wait()
 		start := time.Now()
 		err := c.Close()
@@ -156,7 +152,7 @@ func TestCloseWithAHungStore(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), `"held"`) {
 			t.Errorf("Close does not name what it could not release: %v", err)
 		}
-		wantIs(t, <-waited, hasp.ErrClosed)
+		wantIs(t, (<-waited).err, hasp.ErrClosed)
 	})
 }
 

@@ -14,7 +14,6 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
-	"github.com/hasplock/hasp/internal/clock"
 )
 
 // A caller that gives up leaves its turn to the others; the error says who was in
@@ -37,9 +36,8 @@ func TestCohortGivingUp(t *testing.T) {
 		for range 2 {
 			err := <-errs
 			wantIs(t, err, context.Canceled, hasp.ErrHeld)
-			if held := (*hasp.HeldError)(nil); !errors.As(err, &held) || held.Holder.Owner != first.Owner() {
-				t.Errorf("it says %v", err)
-			}
+			held := (*hasp.HeldError)(nil)
+			failIf(t, !errors.As(err, &held) || held.Holder.Owner != first.Owner(), "it says %v", err)
 		}
 		release(t, first)
 		release(t, <-got)
@@ -286,9 +284,8 @@ func TestCohortGivesUpAtOnce(t *testing.T) {
 					t.Fatalf("%d places, with %d others: %v", info.Waiters, others, err)
 				}
 				release(t, blocker)
-				if first := <-order; (first == "cohort") != (others > 0) {
-					t.Errorf("with %d others the first was %s", others, first)
-				}
+				first := <-order
+				failIf(t, (first == "cohort") != (others > 0), "with %d others the first was %s", others, first)
 				waiters.Wait()
 			})
 		}
@@ -301,24 +298,15 @@ func TestCohortGivesUpWhenTheHoldEnds(t *testing.T) {
 	for range 20 {
 		synctest.Test(t, func(t *testing.T) {
 			store, c := newMem(t)
-			var offset atomic.Int64
-			hasp.SetClock(c, func() clock.Instant {
-				now := bubble()
-				now.Wall += time.Duration(offset.Load())
-				return now
-			})
+			offset := shifted(c)
 			lease := lock(t, c, "k", inCohort)
 			ctx, cancel := context.WithCancel(t.Context())
-			got := make(chan error, 1)
-			go func() {
-				_, err := c.Mutex("k", inCohort).Lock(ctx)
-				got <- err
-			}()
+			got := begin(ctx, c.Mutex("k", inCohort).Lock)
 			synctest.Wait()
 			offset.Store(int64(time.Hour))
 			cancel()
 			wantIs(t, lease.Err(), hasp.ErrLost)
-			wantIs(t, <-got, context.Canceled)
+			wantIs(t, (<-got).err, context.Canceled)
 			_ = lease.Release()
 			release(t, lock(t, c, "k", inCohort))
 			mustBeFree(t, store, "k")

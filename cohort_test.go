@@ -59,9 +59,8 @@ func TestCohortTakesTurns(t *testing.T) {
 			if lease.Fence() <= fence || lease.Err() != nil {
 				t.Errorf("turn %d has the fence %d after %d, and %v", i, lease.Fence(), fence, lease.Err())
 			}
-			if left := time.Until(lease.Deadline()); left < 29*time.Second {
-				t.Errorf("turn %d has %v left", i, left)
-			}
+			left := time.Until(lease.Deadline())
+			failIf(t, left < 29*time.Second, "turn %d has %v left", i, left)
 			failIf(t, owner != "" && lease.Owner() != owner, "turn %d has an owner of its own", i)
 			fence, owner = lease.Fence(), lease.Owner()
 			if info, err := c.Inspect(t.Context(), "k"); err != nil || info.Holder.Owner != owner || info.Fence < fence {
@@ -162,8 +161,7 @@ func TestCohortNeedsRenewal(t *testing.T) {
 // A turn that is lost before its caller runs again is not what Lock returns.
 func TestTurnThatIsLostOnItsWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := newStore()
-		d := &hooked{Driver: store}
+		store, d := hookedMem()
 		var waiting atomic.Int64
 		c := newClient(t, d, &hasp.Options{Observe: func(e hasp.Event) {
 			if e.Kind == hasp.EventWaiting && waiting.Add(1) == 2 {
@@ -279,9 +277,8 @@ func TestCohortWithMaxHold(t *testing.T) {
 		for range 5 {
 			lease := <-got
 			time.Sleep(5 * time.Second)
-			if left := time.Until(lease.Deadline()); left > 5*time.Second {
-				t.Errorf("%v of a MaxHold of 10 s are left after 5", left)
-			}
+			left := time.Until(lease.Deadline())
+			failIf(t, left > 5*time.Second, "%v of a MaxHold of 10 s are left after 5", left)
 			release(t, lease)
 		}
 		failIf(t, d.tries.Load() != 2, "the store was asked %d times", d.tries.Load())

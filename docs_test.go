@@ -96,9 +96,8 @@ func TestGuaranteesFitAScreen(t *testing.T) {
 		t.Errorf("docs/guarantees.md has %d lines, 120 are allowed: move details to docs/engines.md and evidence to docs/evidence.md", len(lines))
 	}
 	for i, line := range lines {
-		if n := utf8.RuneCountInString(line); n > 150 {
-			t.Errorf("docs/guarantees.md:%d has %d columns, 150 are allowed", i+1, n)
-		}
+		n := utf8.RuneCountInString(line)
+		failIf(t, n > 150, "docs/guarantees.md:%d has %d columns, 150 are allowed", i+1, n)
 	}
 }
 

@@ -20,8 +20,7 @@ import (
 // fence, the contexts and the renewal.
 func TestDowngradeWakesReaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := newStore()
-		d := &hooked{Driver: store}
+		store, d := hookedMem()
 		c, other := newClient(t, d, nil), newClient(t, store, nil)
 		w := must(c.RWMutex("k", nil).Lock(t.Context()))
 		ctx, fence := w.Context(t.Context()), w.Fence()
@@ -73,8 +72,7 @@ func TestDowngradeIsAskedAgain(t *testing.T) {
 		},
 	} {
 		bubbled(t, name, func(t *testing.T) {
-			store := newStore()
-			d := &hooked{Driver: store}
+			store, d := hookedMem()
 			c := newClient(t, d, nil)
 			w := must(c.RWMutex("k", nil).Lock(t.Context()))
 			reader := begin(t.Context(), newClient(t, store, nil).RWMutex("k", nil).RLock)
@@ -112,8 +110,7 @@ func TestDowngradeOfUnknownOutcome(t *testing.T) {
 		},
 	} {
 		bubbled(t, name, func(t *testing.T) {
-			store := newStore()
-			d := &hooked{Driver: store}
+			store, d := hookedMem()
 			c := newClient(t, d, nil)
 			m := c.RWMutex("k", reentrant)
 			w := must(m.Lock(t.Context()))
@@ -167,9 +164,8 @@ func TestDowngradeEnds(t *testing.T) {
 		start := time.Now()
 		err := w.Downgrade(t.Context())
 		wantIs(t, err, errDown)
-		if took := time.Since(start); took > ttl+2*time.Second || w.Err() != nil {
-			t.Errorf("it ended after %v; the lease: %v", took, w.Err())
-		}
+		took := time.Since(start)
+		failIf(t, took > ttl+2*time.Second || w.Err() != nil, "it ended after %v; the lease: %v", took, w.Err())
 		release(t, w)
 
 		d.onTry(nil)

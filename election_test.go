@@ -165,8 +165,7 @@ func TestOneLeaderAtMost(t *testing.T) {
 // itself does not end it.
 func TestObserve(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := newStore()
-		d := &hooked{Driver: store}
+		store, d := hookedMem()
 		c := newClient(t, d, nil)
 		e := c.Election("k", nil)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -188,9 +187,8 @@ func TestObserve(t *testing.T) {
 		expect := func(want string) {
 			t.Helper()
 			start := time.Now()
-			if got := <-seen; got != want {
-				t.Errorf("observed %q, want %q", got, want)
-			}
+			got := <-seen
+			failIf(t, got != want, "observed %q, want %q", got, want)
 			failIf(t, time.Since(start) > time.Second, "observed after %v", time.Since(start))
 		}
 		expect("nobody")
@@ -306,9 +304,8 @@ func TestObserveChanges(t *testing.T) {
 			check(t, err)
 			seen += fmt.Sprint(l.Holder.Owner, l.Holder.Label, l.Fence, " ")
 		}
-		if want := "Aa1 Ba1 Bb1 Bb2 "; strings.ReplaceAll(seen, "  ", " ") != want {
-			t.Errorf("observed %q, want %q", seen, want)
-		}
+		want := "Aa1 Ba1 Bb1 Bb2 "
+		failIf(t, strings.ReplaceAll(seen, "  ", " ") != want, "observed %q, want %q", seen, want)
 	})
 }
 

@@ -130,9 +130,8 @@ func TestEnters(t *testing.T) {
 		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		failIf(t, d.counts() != [3]int{1, 1, 0}, "%v requests, want one claim", d.counts())
-		if left := time.Until(lease.Deadline()); left < ttl*9/10 {
-			t.Errorf("%v are left of a lease that was claimed", left)
-		}
+		left := time.Until(lease.Deadline())
+		failIf(t, left < ttl*9/10, "%v are left of a lease that was claimed", left)
 		time.Sleep(ttl)
 		synctest.Wait()
 		failIf(t, d.counts()[1] != 1, "%d renewals claim, want one", d.counts()[1])
@@ -242,9 +241,8 @@ func TestClaimsFirst(t *testing.T) {
 			if got := d.counts(); took != 0 || got != [3]int{2, 0, 0} {
 				t.Errorf("%v later, %v requests, want two Tries of the line", took, got)
 			}
-			if asks := d.sent[len(d.sent)-1].Enters; asks != (c.say != nil) {
-				t.Errorf("it asks to enter: %v", asks)
-			}
+			asks := d.sent[len(d.sent)-1].Enters
+			failIf(t, asks != (c.say != nil), "it asks to enter: %v", asks)
 			release(t, lease)
 			if name != "kept" {
 				mustBeFree(t, d.store, "k")
@@ -274,9 +272,8 @@ func TestClaimsFirstWhenUnsure(t *testing.T) {
 		release(t, held)
 		synctest.Wait()
 		lease := granted(t, "the waiter", waits)
-		if got := d.counts(); got[0] != before[0]+1 {
-			t.Errorf("%d Tries of the line after %d, want one more", got[0], before[0])
-		}
+		got := d.counts()
+		failIf(t, got[0] != before[0]+1, "%d Tries of the line after %d, want one more", got[0], before[0])
 		release(t, lease)
 	})
 }
@@ -295,9 +292,8 @@ func TestEntersAfterALongWait(t *testing.T) {
 			release(t, held)
 			synctest.Wait()
 			lease := granted(t, "the waiter", waits)
-			if asked := d.counts()[0] > before; asked == enters {
-				t.Errorf("after %v it asked first: %v", waited, asked)
-			}
+			asked := d.counts()[0] > before
+			failIf(t, asked == enters, "after %v it asked first: %v", waited, asked)
 			release(t, lease)
 		})
 	}

@@ -238,8 +238,7 @@ func TestForgottenLeaseComesBack(t *testing.T) {
 			var back atomic.Pointer[hasp.Lease] // set by a goroutine outside the bubble
 			synctest.Test(t, func(t *testing.T) {
 				var told atomic.Int32
-				store := newStore()
-				d := &hooked{Driver: store}
+				store, d := hookedMem()
 				c := newClient(t, d, &hasp.Options{Observe: func(e hasp.Event) {
 					if e.Kind == hasp.EventForgotten {
 						told.Add(1)

@@ -106,9 +106,8 @@ func TestNestedTTLsDoNotAddUp(t *testing.T) {
 			ctx := first.Context(t.Context())
 			for range 5 {
 				nested := must(lock(ctx))
-				if got := nested.Deadline().Sub(start); got != usable {
-					t.Fatalf("the deadline is after %v", got)
-				}
+				got := nested.Deadline().Sub(start)
+				stopIf(t, got != usable, "the deadline is after %v", got)
 				ctx = nested.Context(ctx) //nolint:fatcontext // nested is the case
 			}
 			d.dead.Store(true)
@@ -183,8 +182,7 @@ func TestNestedRules(t *testing.T) {
 				t.Error(outer.Err())
 			}
 			release(t, outer)
-			mustBeFree(t, d, "k")
-			mustBeFree(t, d, "another")
+			mustBeFree(t, d, "k", "another")
 		})
 	}
 }
@@ -308,9 +306,8 @@ func TestContexts(t *testing.T) {
 		wantIs(t, context.Cause(ours), why)
 		stopIf(t, other.Err() != nil, "one context's parent ended another")
 		need(t, lease.Release())
-		if cause := context.Cause(other); cause != context.Canceled {
-			t.Fatalf("the cause after Release is %v", cause)
-		}
+		cause := context.Cause(other)
+		stopIf(t, cause != context.Canceled, "the cause after Release is %v", cause)
 		stopIf(t, lease.Context(t.Context()).Err() == nil, "a released lease gave a live context")
 		wantIs(t, lease.Err(), hasp.ErrNotHeld)
 		mustBeFree(t, store, "k")
@@ -327,9 +324,8 @@ func TestContextsOfEndedParentsAreForgotten(t *testing.T) {
 			cancel()
 		}
 		synctest.Wait()
-		if n := hasp.Contexts(lease); n != 0 {
-			t.Fatalf("%d contexts are kept", n)
-		}
+		n := hasp.Contexts(lease)
+		stopIf(t, n != 0, "%d contexts are kept", n)
 	})
 }
 

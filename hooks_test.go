@@ -130,6 +130,12 @@ func failRenew(err error) func(context.Context, []driver.RenewRequest, func(int,
 	}
 }
 
+// hookedMem returns a store in memory, and the hooks in front of it.
+func hookedMem() (*memdriver.Store, *hooked) {
+	store := newStore()
+	return store, &hooked{Driver: store}
+}
+
 // newHooked returns a hooked store in memory, and a client of it.
 func newHooked(t *testing.T) (*hooked, *hasp.Client) {
 	t.Helper()
@@ -167,6 +173,17 @@ func bubble() clock.Instant {
 	return now
 }
 
+// shifted gives a client a wall clock that is so many nanoseconds ahead.
+func shifted(c *hasp.Client) *atomic.Int64 {
+	by := new(atomic.Int64)
+	hasp.SetClock(c, func() clock.Instant {
+		now := bubble()
+		now.Wall += time.Duration(by.Load())
+		return now
+	})
+	return by
+}
+
 func lock(t *testing.T, c *hasp.Client, key string, o *hasp.LockOptions) *hasp.Lease {
 	t.Helper()
 	lease, err := c.Mutex(key, o).Lock(t.Context())
@@ -174,13 +191,15 @@ func lock(t *testing.T, c *hasp.Client, key string, o *hasp.LockOptions) *hasp.L
 	return lease
 }
 
-// mustBeFree fails unless the store knows nothing of a key.
-func mustBeFree(t *testing.T, d driver.Driver, key string) {
+// mustBeFree fails unless the store knows nothing of keys.
+func mustBeFree(t *testing.T, d driver.Driver, keys ...string) {
 	t.Helper()
-	info, err := d.Inspect(context.Background(), key)
-	need(t, err)
-	if info.Held || info.Waiters > 0 {
-		t.Fatalf("left behind: %q held by %q, %d waiters", key, info.Holder.Owner, info.Waiters)
+	for _, key := range keys {
+		info, err := d.Inspect(context.Background(), key)
+		need(t, err)
+		if info.Held || info.Waiters > 0 {
+			t.Fatalf("left behind: %q held by %q, %d waiters", key, info.Holder.Owner, info.Waiters)
+		}
 	}
 }
 

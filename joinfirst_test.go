@@ -171,15 +171,13 @@ func TestJoinsABusyKey(t *testing.T) {
 			{false, []string{"try"}},
 			{true, []string{"try", "watch", "join"}},
 		} {
-			if got := d.asked(t, c, other, step.held); !slices.Equal(got, step.want) {
-				t.Errorf("step %d: a Lock asks %q, want %q", i, got, step.want)
-			}
+			got := d.asked(t, c, other, step.held)
+			failIf(t, !slices.Equal(got, step.want), "step %d: a Lock asks %q, want %q", i, got, step.want)
 		}
 		l, err := c.Mutex("k", nil).TryLock(t.Context())
 		need(t, err)
-		if last := d.calls[len(d.calls)-1]; last != "try" {
-			t.Errorf("a TryLock of a busy key asks by %q", last)
-		}
+		last := d.calls[len(d.calls)-1]
+		failIf(t, last != "try", "a TryLock of a busy key asks by %q", last)
 		release(t, l)
 	})
 }
@@ -251,8 +249,7 @@ func TestBusyKeysAreBounded(t *testing.T) {
 			synctest.Wait()
 			need(t, granted(t, "the waiter", waits).Release())
 		}
-		if n := hasp.Busy(c); n == 0 || n > hasp.MaxBusy {
-			t.Errorf("%d keys are remembered, want %d at most", n, hasp.MaxBusy)
-		}
+		n := hasp.Busy(c)
+		failIf(t, n == 0 || n > hasp.MaxBusy, "%d keys are remembered, want %d at most", n, hasp.MaxBusy)
 	})
 }

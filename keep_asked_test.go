@@ -82,9 +82,8 @@ func TestTryLockOfAKeeperAtWork(t *testing.T) {
 			}
 			synctest.Wait()
 			failIf(t, limit >= 0 && (len(failed) != 1 || failed[0].Context != ctx), "the events are %+v", failed)
-			if info := must(d.Inspect(t.Context(), "k")); info.Waiters != 0 || info.Holder.Owner != work.Owner() {
-				t.Errorf("the store has %+v", info)
-			}
+			info := must(d.Inspect(t.Context(), "k"))
+			failIf(t, info.Waiters != 0 || info.Holder.Owner != work.Owner(), "the store has %+v", info)
 			check(t, work.Err())
 			release(t, work)
 		})
@@ -358,9 +357,8 @@ func TestKeeperCloseWhileGivingBack(t *testing.T) {
 		})
 		time.Sleep(time.Second + time.Millisecond)
 		err := c.Close()
-		if info := must(d.Inspect(t.Context(), "k")); info.Held && err == nil {
-			t.Errorf("Close says nothing of the key that it could not release")
-		}
+		info := must(d.Inspect(t.Context(), "k"))
+		failIf(t, info.Held && err == nil, "Close says nothing of the key that it could not release")
 	})
 }
 

@@ -14,7 +14,6 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
-	"github.com/hasplock/hasp/internal/clock"
 )
 
 // The clock is asked before a kept key is granted: a process that stood still for most of the
@@ -33,12 +32,7 @@ func TestKeptKeyIsNotGrantedLate(t *testing.T) {
 			d := &hooked{Driver: newStore()}
 			client := must(hasp.New(d, nil))
 			defer client.Close()
-			var ahead atomic.Int64
-			hasp.SetClock(client, func() clock.Instant {
-				now := bubble()
-				now.Wall += time.Duration(ahead.Load())
-				return now
-			})
+			ahead := shifted(client)
 			o := &hasp.LockOptions{Keep: time.Hour}
 			first := lock(t, client, "k", o)
 			release(t, first)
@@ -94,8 +88,7 @@ func TestKeptKeyInTrouble(t *testing.T) {
 // A kept key that the store has given away is forgotten once that is known.
 func TestKeptKeyIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := newStore()
-		d := &hooked{Driver: store}
+		store, d := hookedMem()
 		c := newClient(t, d, &hasp.Options{Observe: func(e hasp.Event) {
 			failIf(t, e.Kind == hasp.EventLost || e.Err != nil, "%v: %v", e.Kind, e.Err)
 		}})
@@ -120,8 +113,7 @@ func TestKeptKeyIsLost(t *testing.T) {
 func TestCloseOfAKeeper(t *testing.T) {
 	for _, how := range []string{"kept", "on its way back", "lost unnoticed"} {
 		bubbled(t, how, func(t *testing.T) {
-			store := newStore()
-			d := &hooked{Driver: store}
+			store, d := hookedMem()
 			n := &counts{}
 			c := newClient(t, d, &hasp.Options{Observe: n.observe})
 			useOnce(t, c, kept)
@@ -162,9 +154,8 @@ func TestKeeperDied(t *testing.T) {
 		d.dead.Store(true)
 		start := time.Now()
 		next := lock(t, newClient(t, store, nil), "k", nil)
-		if took := time.Since(start); !next.Abandoned() || took > ttl {
-			t.Errorf("abandoned %v, after %v", next.Abandoned(), took)
-		}
+		took := time.Since(start)
+		failIf(t, !next.Abandoned() || took > ttl, "abandoned %v, after %v", next.Abandoned(), took)
 	})
 }
 

@@ -56,9 +56,8 @@ func TestKeep(t *testing.T) {
 			if lease.Fence() <= fence || i > 0 && lease.Owner() != owner || lease.Abandoned() {
 				t.Errorf("grant %d: fence %d after %d, owner %s after %s", i, lease.Fence(), fence, lease.Owner(), owner)
 			}
-			if info := must(d.Inspect(t.Context(), "k")); info.Holder.Owner != lease.Owner() || info.Fence < lease.Fence() {
-				t.Errorf("the store knows %+v", info)
-			}
+			info := must(d.Inspect(t.Context(), "k"))
+			failIf(t, info.Holder.Owner != lease.Owner() || info.Fence < lease.Fence(), "the store knows %+v", info)
 			fence, owner = lease.Fence(), lease.Owner()
 			release(t, lease)
 			wantIs(t, lease.Err(), hasp.ErrNotHeld)
@@ -119,9 +118,8 @@ func TestKeepGoesOnLocally(t *testing.T) {
 		for i := range 5 {
 			all.Go(func() {
 				l := lock(t, c, "k", kept)
-				if got := n.Add(1); got != int64(i+1) {
-					t.Errorf("caller %d has turn %d", i, got)
-				}
+				got := n.Add(1)
+				failIf(t, got != int64(i+1), "caller %d has turn %d", i, got)
 				time.Sleep(time.Second)
 				release(t, l)
 			})
@@ -292,16 +290,14 @@ func TestKeepOptions(t *testing.T) {
 // MaxHold, Lead, Extend and contexts are of one lease, not of what is kept.
 func TestKeepPassesNothingOfALease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := newStore()
-		d := &hooked{Driver: store}
+		store, d := hookedMem()
 		c := newClient(t, d, nil)
 		o := &hasp.LockOptions{Keep: time.Minute, MaxHold: 10 * time.Second, Lead: time.Second, Reentrant: true}
 		useOnce(t, c, o)
 		time.Sleep(50 * time.Second)
 		lease := lock(t, c, "k", o)
-		if left := time.Until(lease.Deadline()); left != 10*time.Second {
-			t.Errorf("%v are left of its MaxHold", left)
-		}
+		left := time.Until(lease.Deadline())
+		failIf(t, left != 10*time.Second, "%v are left of its MaxHold", left)
 		ctx := lease.Context(t.Context())
 		inner := must(c.Mutex("k", o).Lock(ctx))
 		release(t, lease)

@@ -57,8 +57,7 @@ func TestKeeperAsksToBeTold(t *testing.T) {
 	for _, busy := range []bool{false, true} {
 		for turns := range 4 {
 			synctest.Test(t, func(t *testing.T) {
-				store := newStore()
-				d := &hooked{Driver: store}
+				store, d := hookedMem()
 				c, elsewhere := newClient(t, d, nil), newClient(t, store, nil)
 				o := &hasp.LockOptions{Keep: time.Hour}
 				for range turns + 1 {
@@ -77,9 +76,8 @@ func TestKeeperAsksToBeTold(t *testing.T) {
 					release(t, lease)
 				}
 				release(t, comes(t, other))
-				if took := time.Since(start); took > 0 {
-					t.Errorf("busy %v, after %d turns: it waited for %v", busy, turns, took)
-				}
+				took := time.Since(start)
+				failIf(t, took > 0, "busy %v, after %d turns: it waited for %v", busy, turns, took)
 			})
 		}
 	}
@@ -131,8 +129,7 @@ func TestKeeperIsToldByAMessage(t *testing.T) {
 func TestKeeperThatWasToldGrantsNothing(t *testing.T) {
 	for _, first := range []string{"kept", "held", "held again"} {
 		synctest.Test(t, func(t *testing.T) {
-			store := newStore()
-			d := &hooked{Driver: store}
+			store, d := hookedMem()
 			c, elsewhere := newClient(t, d, nil), newClient(t, store, nil)
 			o := &hasp.LockOptions{Keep: time.Hour}
 			var order []string

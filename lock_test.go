@@ -75,9 +75,8 @@ func TestHandleIsOverwritten(t *testing.T) {
 		m, rw = *c.Mutex("other", &hasp.LockOptions{MaxHold: time.Second}), *c.RWMutex("another", nil)
 		time.Sleep(time.Minute)
 		failIf(t, lease.Err() != nil, "the lease has no MaxHold: %v", lease.Err())
-		if read := must(reader.Lock(t.Context())); read.Key() != "rw" {
-			t.Errorf("the read side has the key %q", read.Key())
-		}
+		read := must(reader.Lock(t.Context()))
+		failIf(t, read.Key() != "rw", "the read side has the key %q", read.Key())
 		release(t, must(m.TryLock(t.Context())))
 		release(t, must(rw.TryLock(t.Context())))
 	})

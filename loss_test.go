@@ -33,9 +33,8 @@ func TestLossNeedsNoNetwork(t *testing.T) {
 		lease := lock(t, c, "k", &hasp.LockOptions{Lead: lead})
 		ctx := lease.Context(t.Context())
 		<-ctx.Done()
-		if got := time.Since(start); got != usable-lead {
-			t.Fatalf("the context ended after %v, want %v", got, usable-lead)
-		}
+		got := time.Since(start)
+		stopIf(t, got != usable-lead, "the context ended after %v, want %v", got, usable-lead)
 		wantIs(t, context.Cause(ctx), hasp.ErrLost)
 		wantIs(t, lease.Err(), hasp.ErrLost)
 		<-lease.Done()
@@ -153,12 +152,7 @@ func TestNoRenewEndsAfterTheTTL(t *testing.T) {
 func TestErrHeedsTheLead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newClient(t, newStore(), nil)
-		var offset atomic.Int64
-		hasp.SetClock(c, func() clock.Instant {
-			now := bubble()
-			now.Wall += time.Duration(offset.Load())
-			return now
-		})
+		offset := shifted(c)
 		const lead = 10 * time.Second
 		lease := lock(t, c, "k", &hasp.LockOptions{Lead: lead})
 		synctest.Wait() // the renewer's first look must not see the clock jump
@@ -178,12 +172,7 @@ func TestObserverHearsWhatAContextSees(t *testing.T) {
 				told.Add(1)
 			}
 		}})
-		var offset atomic.Int64
-		hasp.SetClock(c, func() clock.Instant {
-			now := bubble()
-			now.Wall += time.Duration(offset.Load())
-			return now
-		})
+		offset := shifted(c)
 		ctx := lock(t, c, "k", nil).Context(t.Context())
 		synctest.Wait() // the renewer's first look must not see the clock jump
 		offset.Store(int64(usable))

@@ -18,7 +18,6 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
-	"github.com/hasplock/hasp/internal/clock"
 	"github.com/hasplock/hasp/internal/history"
 )
 
@@ -39,9 +38,8 @@ func TestLockAll(t *testing.T) {
 		if want := []string{"m0", "b1", "s1", "a0", "m0", "a0"}; fmt.Sprint(got) != fmt.Sprint(want) || all[0] != all[4] || all[3] == all[5] {
 			t.Errorf("the leases are %v", got)
 		}
-		if left := time.Until(s.Deadline()); left > 10*time.Second || left < 9*time.Second {
-			t.Errorf("the deadline is in %v", left)
-		}
+		left := time.Until(s.Deadline())
+		failIf(t, left > 10*time.Second || left < 9*time.Second, "the deadline is in %v", left)
 		ctx, done := s.Context(t.Context()), s.Done()
 		time.Sleep(10 * ttl)
 		failIf(t, s.Err() != nil || ctx.Err() != nil || s.Abandoned(), "%v, %v, %v", s.Err(), ctx.Err(), s.Abandoned())
@@ -57,11 +55,8 @@ func TestLockAll(t *testing.T) {
 		wantIs(t, context.Cause(ctx), context.Canceled)
 		wantIs(t, s.Err(), hasp.ErrNotHeld)
 		release(t, (<-waiter).v)
-		for _, key := range []string{"m", "s", "a"} {
-			mustBeFree(t, one, key)
-		}
-		mustBeFree(t, two, "a")
-		mustBeFree(t, two, "b")
+		mustBeFree(t, one, "m", "s", "a")
+		mustBeFree(t, two, "a", "b")
 	})
 }
 
@@ -113,9 +108,7 @@ func TestLossOfOneKeyEndsAll(t *testing.T) {
 		if wantIs(t, err, hasp.ErrLost); !strings.Contains(err.Error(), `"b"`) || strings.Contains(err.Error(), `"a"`) {
 			t.Error(err)
 		}
-		for _, key := range []string{"a", "b", "c"} {
-			mustBeFree(t, store, key)
-		}
+		mustBeFree(t, store, "a", "b", "c")
 
 		near, far := newClient(t, store, nil), newClient(t, newStore(), nil)
 		s = must(hasp.LockAll(t.Context(), near.Mutex("a", nil), far.Mutex("b", nil)))
@@ -154,9 +147,8 @@ func TestLockAllWatchesWhatItHas(t *testing.T) {
 		s := (<-waiting).v
 		synctest.Wait()
 		for _, l := range s.All() {
-			if n := hasp.Contexts(l); n != 0 {
-				t.Errorf("%q keeps %d contexts of the wait", l.Key(), n)
-			}
+			n := hasp.Contexts(l)
+			failIf(t, n != 0, "%q keeps %d contexts of the wait", l.Key(), n)
 		}
 		check(t, s.Release())
 	})
@@ -166,8 +158,7 @@ func TestLockAllWatchesWhatItHas(t *testing.T) {
 // overlooked.
 func TestLockAllIsNotHalfLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := newStore()
-		d := &hooked{Driver: store}
+		store, d := hookedMem()
 		d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
 			res, err := next(ctx, r)
 			if r.Key == "b" {
@@ -179,8 +170,7 @@ func TestLockAllIsNotHalfLost(t *testing.T) {
 		_, err := newClient(t, d, nil).LockKeys(t.Context(), "a", "b")
 		wantIs(t, err, hasp.ErrLost)
 		synctest.Wait()
-		mustBeFree(t, store, "a")
-		mustBeFree(t, store, "b")
+		mustBeFree(t, store, "a", "b")
 	})
 }
 
@@ -198,16 +188,14 @@ func TestLeasesCostNoGoroutines(t *testing.T) {
 			all = append(all, s)
 		}
 		synctest.Wait()
-		if n := runtime.NumGoroutine() - before; n > 10 {
-			t.Errorf("%d goroutines more", n)
-		}
+		n := runtime.NumGoroutine() - before
+		failIf(t, n > 10, "%d goroutines more", n)
 		for _, s := range all {
 			check(t, s.Release())
 		}
 		for _, l := range all[0].All() {
-			if n := hasp.Contexts(l); n != 0 {
-				t.Errorf("%d contexts stay", n)
-			}
+			n := hasp.Contexts(l)
+			failIf(t, n != 0, "%d contexts stay", n)
 		}
 	})
 }
@@ -239,8 +227,7 @@ func TestLockAllLeavesNothing(t *testing.T) {
 	} {
 		for _, at := range keys {
 			bubbled(t, name+" at "+at, func(t *testing.T) {
-				store := newStore()
-				d := &hooked{Driver: store}
+				store, d := hookedMem()
 				c := newClient(t, d, nil)
 				d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
 					if broken != nil && r.Key == at {
@@ -299,8 +286,7 @@ func TestLockAllEndsWithEachClient(t *testing.T) {
 // a moment and releases in the background.
 func TestLockAllGivesBackInTheBackground(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := newStore()
-		d := &hooked{Driver: store}
+		store, d := hookedMem()
 		c := newClient(t, d, nil)
 		in := lock(t, newClient(t, store, nil), "c", nil)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -318,8 +304,7 @@ func TestLockAllGivesBackInTheBackground(t *testing.T) {
 		wantIs(t, (<-waiting).err, context.Canceled)
 		failIf(t, time.Since(start) > hasp.Moment, "it returned after %v", time.Since(start))
 		time.Sleep(time.Until(back) + 3*time.Second)
-		mustBeFree(t, store, "a")
-		mustBeFree(t, store, "b")
+		mustBeFree(t, store, "a", "b")
 		release(t, in)
 	})
 }
@@ -372,12 +357,7 @@ func TestDoneIsClosedAfterErr(t *testing.T) {
 func TestLockAllEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, c := newMem(t)
-		var offset atomic.Int64
-		hasp.SetClock(c, func() clock.Instant {
-			now := bubble()
-			now.Wall += time.Duration(offset.Load())
-			return now
-		})
+		offset := shifted(c)
 		lock(t, newClient(t, store, nil), "b", nil)
 		ctx, cancel := context.WithCancel(t.Context())
 		got := make(chan error, 1)
@@ -420,8 +400,7 @@ func TestLockAllInBothOrders(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		mustBeFree(t, store, "a")
-		mustBeFree(t, store, "b")
+		mustBeFree(t, store, "a", "b")
 	})
 }
 

@@ -76,8 +76,7 @@ func TestObserverPanics(t *testing.T) {
 					if panicked.Load() != 1 || locked.Load() != 2 {
 						t.Errorf("%d calls of 3 panicked, %d had the key and released it", panicked.Load(), locked.Load())
 					}
-					mustBeFree(t, store, "a")
-					mustBeFree(t, store, "k")
+					mustBeFree(t, store, "a", "k")
 				})
 			}
 		}
@@ -463,9 +462,8 @@ func TestLogToCostsNothingWhenDisabled(t *testing.T) {
 	h := &countingHandler{Handler: slog.DiscardHandler}
 	observe := hasp.LogTo(slog.New(h))
 	e := hasp.Event{Kind: hasp.EventRenewed, Key: "k", Owner: "o", Fence: 7}
-	if n := testing.AllocsPerRun(100, func() { observe(e) }); n != 0 || h.asked == 0 {
-		t.Errorf("%v allocations, the handler was asked %d times", n, h.asked)
-	}
+	n := testing.AllocsPerRun(100, func() { observe(e) })
+	failIf(t, n != 0 || h.asked == 0, "%v allocations, the handler was asked %d times", n, h.asked)
 }
 
 // Every kind has its own text and level, and no field of Event is left out, but what no
@@ -489,8 +487,7 @@ func TestLogToIsWhole(t *testing.T) {
 			continue
 		}
 		failIf(t, v.Field(i).IsZero(), "this test does not set Event.%s", name)
-		if attr := strings.ToLower(name); !strings.Contains(out.String(), " "+attr+"=") {
-			t.Errorf("Event.%s is not logged: %s", name, out.String())
-		}
+		attr := strings.ToLower(name)
+		failIf(t, !strings.Contains(out.String(), " "+attr+"="), "Event.%s is not logged: %s", name, out.String())
 	}
 }

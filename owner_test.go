@@ -266,9 +266,8 @@ func TestLabelSaysWho(t *testing.T) {
 	lock(t, c, "k", nil)
 	info, err := c.Inspect(t.Context(), "k")
 	need(t, err)
-	if l := info.Holder.Describe(); l.User != u.Username {
-		t.Errorf("the user is %q, must be %q", l.User, u.Username)
-	}
+	l := info.Holder.Describe()
+	failIf(t, l.User != u.Username, "the user is %q, must be %q", l.User, u.Username)
 }
 
 // A mistake of the program panics in hasp's words, and leaves the client usable.
@@ -301,9 +300,8 @@ func TestMistakesPanicInWords(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			defer func() {
-				if said := fmt.Sprint(recover()); !strings.HasPrefix(said, "hasp: ") {
-					t.Errorf("it says %s", said)
-				}
+				said := fmt.Sprint(recover())
+				failIf(t, !strings.HasPrefix(said, "hasp: "), "it says %s", said)
 			}()
 			mistake()
 		})
@@ -321,9 +319,8 @@ func TestCopyOfALeaseReleasesNothing(t *testing.T) {
 	copied.Elem().Set(was)
 	func() {
 		defer func() {
-			if said := fmt.Sprint(recover()); !strings.HasPrefix(said, "hasp: a copy of a Lease") {
-				t.Errorf("it says %s", said)
-			}
+			said := fmt.Sprint(recover())
+			failIf(t, !strings.HasPrefix(said, "hasp: a copy of a Lease"), "it says %s", said)
 		}()
 		_ = copied.Interface().(*hasp.Lease).Release()
 	}()

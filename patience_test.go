@@ -65,9 +65,8 @@ func TestStoreAwayIsWaitedFor(t *testing.T) {
 		if took := time.Since(start); took < outage || took > outage+10*time.Second {
 			t.Errorf("Lock took %v beside an outage of %v", took, outage)
 		}
-		if last := time.Duration(told.Load()); last < outage-10*time.Second {
-			t.Errorf("nothing was told of the outage after %v", last)
-		}
+		last := time.Duration(told.Load())
+		failIf(t, last < outage-10*time.Second, "nothing was told of the outage after %v", last)
 		release(t, lease)
 	})
 }
@@ -138,9 +137,8 @@ func TestMaxSilence(t *testing.T) {
 		_, err := c.Mutex("k", nil).Lock(t.Context())
 		var e *hasp.Error
 		stopIf(t, !errors.As(err, &e) || e.Class != hasp.ClassUnreachable, "the error is %v", err)
-		if took := time.Since(start); took < most*8/10 || took > most {
-			t.Errorf("%v after %v, want about %v", err, took, most)
-		}
+		took := time.Since(start)
+		failIf(t, took < most*8/10 || took > most, "%v after %v, want about %v", err, took, most)
 		failIf(t, errors.As(err, new(*hasp.WaitError)), "nobody ended the wait, yet: %v", err)
 	})
 	if _, err := hasp.New(newStore(), &hasp.Options{MaxSilence: -1}); err == nil {

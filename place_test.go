@@ -176,9 +176,8 @@ func TestSlowSignOfLifeIsNoReasonToPoll(t *testing.T) {
 		d.watch = func(context.Context, driver.Claim, watchFunc) (<-chan struct{}, error) { return nil, errDown }
 		d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
 			if r.Queue {
-				if now := time.Now(); !last.IsZero() && now.Sub(last) < r.Patience/4 {
-					t.Errorf("asked again after %v", now.Sub(last))
-				}
+				now := time.Now()
+				failIf(t, !last.IsZero() && now.Sub(last) < r.Patience/4, "asked again after %v", now.Sub(last))
 				last = time.Now()
 			}
 			return next(ctx, r)
@@ -315,9 +314,8 @@ func TestGonePlaceEndsAPause(t *testing.T) {
 		synctest.Wait()
 		away.Store(true)
 		hints <- struct{}{}
-		if took := <-later; took != 0 {
-			t.Errorf("it asked %v after its place was gone", took)
-		}
+		took := <-later
+		failIf(t, took != 0, "it asked %v after its place was gone", took)
 		cancel()
 		<-got
 	})

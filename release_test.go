@@ -70,8 +70,7 @@ func TestReleaseOfAHungStore(t *testing.T) {
 // A lost Release request is not sent again.
 func TestLostReleaseRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := newStore()
-		d := &hooked{Driver: store}
+		store, d := hookedMem()
 		d.release = func(ctx context.Context, r driver.ReleaseRequest, next releaseFunc) error {
 			if d.releases.Load() == 1 { // the packet is lost
 				<-ctx.Done()
@@ -163,8 +162,7 @@ func (d *closing) Close() error { d.onClose(); return nil }
 // Release during Close: spurious ErrLost from Close.
 func TestReleaseDuringClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := newStore()
-		d := &hooked{Driver: store}
+		d := &hooked{Driver: newStore()}
 		d.release = func(ctx context.Context, r driver.ReleaseRequest, next releaseFunc) error {
 			time.Sleep(100 * time.Millisecond)
 			return next(ctx, r)
@@ -278,8 +276,7 @@ func TestReleaseClearsNoMarkOfALateTry(t *testing.T) {
 		},
 	} {
 		bubbled(t, name, func(t *testing.T) {
-			store := newStore()
-			d := &hooked{Driver: store}
+			store, d := hookedMem()
 			var late func() driver.Result
 			d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
 				if late == nil {
@@ -291,9 +288,8 @@ func TestReleaseClearsNoMarkOfALateTry(t *testing.T) {
 			d.release = func(ctx context.Context, r driver.ReleaseRequest, next releaseFunc) error {
 				time.Sleep(2 * hasp.DefaultTTL)
 				abandon(t, newClient(t, store, nil), nil)
-				if res := late(); !res.Granted || !res.Abandoned {
-					t.Errorf("the late Try: %+v", res)
-				}
+				res := late()
+				failIf(t, !res.Granted || !res.Abandoned, "the late Try: %+v", res)
 				return next(context.WithoutCancel(ctx), r)
 			}
 			use(t, newClient(t, d, nil))

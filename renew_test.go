@@ -89,9 +89,8 @@ func TestRenewalsGoOutTogether(t *testing.T) {
 		for i := range leases {
 			leases[i] = lock(t, c, "k"+strconv.Itoa(i), nil)
 		}
-		if got := runtime.NumGoroutine() - before; got > n/10 {
-			t.Errorf("%d leases cost %d goroutines", n, got)
-		}
+		got := runtime.NumGoroutine() - before
+		failIf(t, got > n/10, "%d leases cost %d goroutines", n, got)
 		time.Sleep(3 * ttl)
 		for _, l := range leases {
 			need(t, l.Err())
@@ -303,9 +302,8 @@ func TestSlowObserver(t *testing.T) {
 		time.Sleep(time.Second)
 		b := lock(t, c, "b", nil)
 		<-b.Context(t.Context()).Done()
-		if got := time.Since(start); got > 31*time.Second {
-			t.Errorf("the context of b ended %v late", got-time.Second-usable)
-		}
+		got := time.Since(start)
+		failIf(t, got > 31*time.Second, "the context of b ended %v late", got-time.Second-usable)
 		time.Sleep(2 * time.Minute)
 	})
 }
@@ -313,8 +311,7 @@ func TestSlowObserver(t *testing.T) {
 // A TTL so large that the clean-up's limit overflows.
 func TestHugeTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := newStore()
-		d := &hooked{Driver: store}
+		store, d := hookedMem()
 		d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
 			_, _ = next(ctx, r)
 			return driver.Result{}, errDown
@@ -378,9 +375,8 @@ func TestErrorOfARenewal(t *testing.T) {
 			if text := err.Error(); strings.Count(text, `hasp: `) != 1 || strings.Count(text, `"k"`) != 1 {
 				t.Errorf("%s: it says so twice: %s", op, text)
 			}
-			if want := map[bool]string{true: "lost", false: "unreachable"}[op == "hold"]; telemetry.Reason(err) != want {
-				t.Errorf("%s: the reason is %s", op, telemetry.Reason(err))
-			}
+			want := map[bool]string{true: "lost", false: "unreachable"}[op == "hold"]
+			failIf(t, telemetry.Reason(err) != want, "%s: the reason is %s", op, telemetry.Reason(err))
 		}
 	})
 }

@@ -277,9 +277,8 @@ func TestMaxRefused(t *testing.T) {
 			d.refuses.Store(true)
 			_, err := newClient(t, d, &hasp.Options{MaxRefused: c.most}).Mutex("k", nil).Lock(t.Context())
 			wantIs(t, err, errDown)
-			if took := time.Since(start); took > c.want+time.Second || took < c.want-3*time.Second {
-				t.Errorf("%+v: %v after %v", c, err, took)
-			}
+			took := time.Since(start)
+			failIf(t, took > c.want+time.Second || took < c.want-3*time.Second, "%+v: %v after %v", c, err, took)
 		})
 	}
 	if _, err := hasp.New(newStore(), &hasp.Options{MaxRefused: -1}); err == nil {

@@ -46,16 +46,14 @@ func TestWantedComesAtOnce(t *testing.T) {
 			for _, l := range held {
 				isWanted(t, "before", l.Wanted(), false)
 			}
-			if n := d.renews.Load(); n != int64(len(held)) {
-				t.Errorf("%d renewals asked, want one for each lease", n)
-			}
+			n := d.renews.Load()
+			failIf(t, n != int64(len(held)), "%d renewals asked, want one for each lease", n)
 			waits := begin(t.Context(), other.Mutex("k", nil).Lock)
 			for _, l := range held {
 				isWanted(t, "after", l.Wanted(), true)
 			}
-			if now := time.Now(); !now.Equal(began) {
-				t.Errorf("it took %v", now.Sub(began))
-			}
+			now := time.Now()
+			failIf(t, !now.Equal(began), "it took %v", now.Sub(began))
 			for _, l := range held {
 				release(t, l)
 			}
@@ -157,9 +155,8 @@ func TestWantedIsAskedForOnDemand(t *testing.T) {
 		isWanted(t, "at once", wanted, true)
 		before := len(a.seen())
 		time.Sleep(ttl)
-		if after := a.seen()[before:]; len(after) == 0 || after[0] {
-			t.Errorf("and then the renewals ask: %v", after)
-		}
+		after := a.seen()[before:]
+		failIf(t, len(after) == 0 || after[0], "and then the renewals ask: %v", after)
 	})
 }
 

@@ -126,23 +126,18 @@ func TestCohortLosesItsLeaderInWatch(t *testing.T) {
 				}
 				return hints, err
 			}
-			failed := make(chan error, 1)
-			go func() {
-				_, err := c.Mutex("k", inCohort).Lock(ctx)
-				failed <- err
-			}()
+			failed := begin(ctx, c.Mutex("k", inCohort).Lock)
 			<-watching
 			got := queueUp(t, c, 1, inCohort)
 			cancel()
 			synctest.Wait()
 			close(confirm)
-			wantIs(t, <-failed, context.Canceled, hasp.ErrHeld)
+			wantIs(t, (<-failed).err, context.Canceled, hasp.ErrHeld)
 			synctest.Wait()
 			tries := d.tries.Load()
 			time.Sleep(time.Minute)
-			if more := d.tries.Load() - tries; more > 0 {
-				t.Errorf("it tried %d times in a minute, though nothing happened", more)
-			}
+			more := d.tries.Load() - tries
+			failIf(t, more > 0, "it tried %d times in a minute, though nothing happened", more)
 			lease, took := handedOff(t, blocker, got)
 			failIf(t, took > 0, "the key was free for %v", took)
 			release(t, lease)
@@ -201,9 +196,8 @@ func TestPolling(t *testing.T) {
 			lock(t, newClient(t, d.Driver, nil), "k", &hasp.LockOptions{TTL: time.Hour, NoRenew: true})
 			queueUp(t, newClient(t, d, nil), 1, nil)
 			time.Sleep(time.Minute)
-			if n := d.tries.Load(); n < 15 || n > 60 {
-				t.Errorf("without renewals: %v: asked %d times in a minute", hung, n)
-			}
+			n := d.tries.Load()
+			failIf(t, n < 15 || n > 60, "without renewals: %v: asked %d times in a minute", hung, n)
 		})
 	}
 }
@@ -226,9 +220,8 @@ func TestShortTTLOnAnAwayStore(t *testing.T) {
 		})
 		before := d.tries.Load()
 		time.Sleep(time.Minute)
-		if n := d.tries.Load() - before; n < 30 || n > 150 {
-			t.Errorf("asked %d times in a minute", n)
-		}
+		n := d.tries.Load() - before
+		failIf(t, n < 30 || n > 150, "asked %d times in a minute", n)
 	})
 }
 
@@ -249,9 +242,8 @@ func TestLateSubscriptionIsFollowedByATry(t *testing.T) {
 				time.Sleep(10 * time.Millisecond)
 			}
 			synctest.Wait()
-			if n := d.tries.Load(); n != c.tries {
-				t.Errorf("after %d subscriptions it asked %d times, must be %d", c.watches, n, c.tries)
-			}
+			n := d.tries.Load()
+			failIf(t, n != c.tries, "after %d subscriptions it asked %d times, must be %d", c.watches, n, c.tries)
 		}
 	})
 }

@@ -29,9 +29,8 @@ func newFenced() (*memdriver.Store, *wall) {
 
 func grantAndRelease(t *testing.T, s *memdriver.Store, r contend.Owner) {
 	t.Helper()
-	if res := try(t, s, r); !res.Granted || res.Fence != r.Fence {
-		t.Fatalf("proposed %d: %+v", r.Fence, res)
-	}
+	res := try(t, s, r)
+	stopIf(t, !res.Granted || res.Fence != r.Fence, "proposed %d: %+v", r.Fence, res)
 	need(t, contend.Release(t.Context(), s, r))
 }
 
@@ -99,9 +98,8 @@ func TestRememberedFences(t *testing.T) {
 		}
 		r := proposal("k", w.fence()+uint64(c.lead.Microseconds()))
 		r.TTL, r.Restore = max(c.held, time.Millisecond), true // the store's first fence, at its clock
-		if res := try(t, s, r); !res.Granted {
-			t.Fatalf("%+v: %+v", c, res)
-		}
+		res := try(t, s, r)
+		stopIf(t, !res.Granted, "%+v: %+v", c, res)
 		if c.held == 0 {
 			need(t, contend.Release(t.Context(), s, r))
 		}
@@ -180,9 +178,8 @@ func TestProposalAtTheSkew(t *testing.T) {
 	for extra, granted := range map[uint64]bool{0: true, 1: false} {
 		s, w := newFenced()
 		r := proposal("k", w.fence()+uint64(driver.MaxFenceSkew.Microseconds())+extra)
-		if res := try(t, s, r); res.Granted != granted {
-			t.Errorf("%d us beyond: %+v", extra, res)
-		}
+		res := try(t, s, r)
+		failIf(t, res.Granted != granted, "%d us beyond: %+v", extra, res)
 	}
 }
 
@@ -268,8 +265,7 @@ func TestHandedOverTwice(t *testing.T) {
 		failIf(t, renew(t, s, claim) == nil, "a claim of the first handover takes the second")
 		_ = contend.Release(t.Context(), s, b) // of the first
 		_ = contend.Release(t.Context(), s, c)
-		if res := try(t, s, d); !res.Granted || !res.Abandoned {
-			t.Errorf("the next: %+v, want a grant of an abandoned key", res)
-		}
+		res := try(t, s, d)
+		failIf(t, !res.Granted || !res.Abandoned, "the next: %+v, want a grant of an abandoned key", res)
 	})
 }

@@ -53,9 +53,8 @@ func TestHold(t *testing.T) {
 			t.Errorf("Release by the previous holder: %v", err)
 		}
 		release()
-		if res := try(t, s, b); !res.Granted {
-			t.Errorf("the first in the queue: %+v", res)
-		}
+		res := try(t, s, b)
+		failIf(t, !res.Granted, "the first in the queue: %+v", res)
 		release()
 		b.Queue = false
 		if err := renew(t, s, b); err != nil {
@@ -86,9 +85,8 @@ func TestLose(t *testing.T) {
 	if err := renew(t, s, a); !errors.Is(err, driver.ErrNotHeld) {
 		t.Errorf("the holder that was lost: %v", err)
 	}
-	if res := try(t, s, b); !res.Granted {
-		t.Errorf("the first in the queue: %+v", res)
-	}
+	res := try(t, s, b)
+	failIf(t, !res.Granted, "the first in the queue: %+v", res)
 }
 
 // Hold and Lose take a key from all that share it, and a snapshot has them all.
@@ -99,9 +97,8 @@ func TestForceOnSharers(t *testing.T) {
 	share := func() {
 		t.Helper()
 		for slot, r := range []contend.Owner{a, b} {
-			if res := try(t, s, r); !res.Granted || res.Slot != slot {
-				t.Fatalf("holder %d of 2: %+v", slot, res)
-			}
+			res := try(t, s, r)
+			stopIf(t, !res.Granted || res.Slot != slot, "holder %d of 2: %+v", slot, res)
 		}
 	}
 	lost := func() {
@@ -172,14 +169,12 @@ func TestAbandoned(t *testing.T) {
 		time.Sleep(time.Second)
 		try(t, s, b)                       // finds that the key is dead's to claim
 		time.Sleep(500 * time.Millisecond) // which it does not
-		if res := try(t, s, b); !res.Granted || !res.Abandoned {
-			t.Errorf("%+v, want a grant of an abandoned key", res)
-		}
+		res := try(t, s, b)
+		failIf(t, !res.Granted || !res.Abandoned, "%+v, want a grant of an abandoned key", res)
 		need(t, contend.Release(t.Context(), s, b))
 		dead.Owner = rand.Text()
-		if res := try(t, s, dead); res.Abandoned {
-			t.Errorf("abandoned after a Release: %+v", res)
-		}
+		res = try(t, s, dead)
+		failIf(t, res.Abandoned, "abandoned after a Release: %+v", res)
 	})
 }
 
@@ -203,8 +198,7 @@ func TestNothingPermanentPerKey(t *testing.T) {
 			time.Sleep(10 * time.Millisecond)
 		}
 		const live = 100*61 + 50*10 // a minute's keys, and those held; ten seconds' tombstones
-		if n := s.Size(); n > 2*live+64 {
-			t.Errorf("%d entries and tombstones after 60,000 keys", n)
-		}
+		n := s.Size()
+		failIf(t, n > 2*live+64, "%d entries and tombstones after 60,000 keys", n)
 	})
 }

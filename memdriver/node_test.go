@@ -43,9 +43,8 @@ func admit(t *testing.T, s *memdriver.Store) driver.Record {
 
 func heldBack(t *testing.T, s *memdriver.Store) {
 	t.Helper()
-	if res := try(t, s, ask()); res.Why != driver.NotVoting {
-		t.Errorf("Try: %+v, want NotVoting", res)
-	}
+	res := try(t, s, ask())
+	failIf(t, res.Why != driver.NotVoting, "Try: %+v, want NotVoting", res)
 }
 
 func TestTraitsOfNodes(t *testing.T) {
@@ -69,9 +68,8 @@ func TestRestartFromNothing(t *testing.T) {
 	s, _ := newNode()
 	first := admit(t, s)
 	a := ask()
-	if res := try(t, s, a); res.Node != first.Node {
-		t.Errorf("granted by %q, the record is of %q", res.Node, first.Node)
-	}
+	res := try(t, s, a)
+	failIf(t, res.Node != first.Node, "granted by %q, the record is of %q", res.Node, first.Node)
 	b := ask()
 	b.Queue = true
 	try(t, s, b)
@@ -145,9 +143,8 @@ func TestFencesAfterASnapshot(t *testing.T) {
 	w.step(time.Second)
 	admit(t, s)
 	for _, r := range []contend.Owner{proposal("k", fence), proposal("unseen", fence)} {
-		if res := try(t, s, r); res.Why != driver.FenceTooLow {
-			t.Errorf("%q: the fence is granted again: %+v", r.Key, res)
-		}
+		res := try(t, s, r)
+		failIf(t, res.Why != driver.FenceTooLow, "%q: the fence is granted again: %+v", r.Key, res)
 	}
 }
 
@@ -172,9 +169,8 @@ func TestNoHintsWhileHeldBack(t *testing.T) {
 	default:
 	}
 	admit(t, s)
-	if res := try(t, s, c); !res.Granted {
-		t.Errorf("admitted, the first in the queue: %+v", res)
-	}
+	res := try(t, s, c)
+	failIf(t, !res.Granted, "admitted, the first in the queue: %+v", res)
 }
 
 func TestFlush(t *testing.T) {
@@ -192,9 +188,8 @@ func TestFlush(t *testing.T) {
 	}
 	heldBack(t, s)
 	admit(t, s)
-	if res := try(t, s, ask()); !res.Granted {
-		t.Errorf("admitted: %+v", res)
-	}
+	res := try(t, s, ask())
+	failIf(t, !res.Granted, "admitted: %+v", res)
 }
 
 // Leases end by the store's clock, whatever it does.
@@ -236,9 +231,8 @@ func TestAdmitBounds(t *testing.T) {
 	need(t, s.Admit(t.Context(), rec, 2*time.Hour))
 	r := ask()
 	r.TTL = time.Hour + 1
-	if res := try(t, s, r); res.Why != driver.TTLTooLong || res.TTL != time.Hour {
-		t.Errorf("a TTL above the node's own bound: %+v", res)
-	}
+	res := try(t, s, r)
+	failIf(t, res.Why != driver.TTLTooLong || res.TTL != time.Hour, "a TTL above the node's own bound: %+v", res)
 	if err := renew(t, s, r); s.Classify(err) != driver.ClassImpossible {
 		t.Errorf("a renewal above the node's own bound: %v", err)
 	}
@@ -264,8 +258,7 @@ func TestWithoutARecord(t *testing.T) {
 	for _, forget := range []func(){func() { s.Restart(nil) }, s.Flush} {
 		try(t, s, ask())
 		forget()
-		if res := try(t, s, ask()); !res.Granted {
-			t.Errorf("a store that forgot: %+v", res)
-		}
+		res := try(t, s, ask())
+		failIf(t, !res.Granted, "a store that forgot: %+v", res)
 	}
 }

@@ -74,9 +74,8 @@ func TestReaderEndsAfterAnAbandonedSlot(t *testing.T) {
 		reader.TTL = slot.TTL + time.Second
 		try(t, s, reader)
 		time.Sleep(reader.TTL)
-		if res := try(t, s, owner(driver.Exclusive, 0)); !res.Granted || !res.Abandoned {
-			t.Errorf("after both: %+v", res)
-		}
+		res := try(t, s, owner(driver.Exclusive, 0))
+		failIf(t, !res.Granted || !res.Abandoned, "after both: %+v", res)
 	})
 }
 
@@ -90,12 +89,10 @@ func TestGrantKeepsItsMark(t *testing.T) {
 		try(t, s, slot)
 		try(t, s, reader)
 		time.Sleep(2 * time.Second)
-		if res := try(t, s, reader); !res.Granted || res.Abandoned {
-			t.Errorf("the reader, once more: %+v", res)
-		}
-		if res := try(t, s, owner(driver.Shared, 0)); !res.Granted || !res.Abandoned {
-			t.Errorf("the next reader: %+v", res)
-		}
+		res := try(t, s, reader)
+		failIf(t, !res.Granted || res.Abandoned, "the reader, once more: %+v", res)
+		res = try(t, s, owner(driver.Shared, 0))
+		failIf(t, !res.Granted || !res.Abandoned, "the next reader: %+v", res)
 	})
 }
 
@@ -190,9 +187,8 @@ func TestLeftOfAReaderBehindAWriter(t *testing.T) {
 			try(t, s, o)
 		}
 		for _, o := range []contend.Owner{owner(driver.Exclusive, 0), owner(driver.Shared, 0)} {
-			if res := try(t, s, o); res.Granted || res.Left != 20*time.Second {
-				t.Errorf("%v: %+v", o.Mode, res)
-			}
+			res := try(t, s, o)
+			failIf(t, res.Granted || res.Left != 20*time.Second, "%v: %+v", o.Mode, res)
 		}
 	})
 }
@@ -207,12 +203,10 @@ func TestConvertOfWhatWasNotClaimed(t *testing.T) {
 		need(t, contend.Release(t.Context(), s, holder))
 		early := waiter
 		early.Mode, early.Queue, early.Convert = driver.Shared, false, true
-		if res := try(t, s, early); res.Granted {
-			t.Errorf("converted: %+v", res)
-		}
-		if res := try(t, s, waiter); !res.Granted {
-			t.Errorf("and not claimed any more: %+v", res)
-		}
+		res := try(t, s, early)
+		failIf(t, res.Granted, "converted: %+v", res)
+		res = try(t, s, waiter)
+		failIf(t, !res.Granted, "and not claimed any more: %+v", res)
 	})
 }
 

@@ -76,9 +76,8 @@ func TestAbandonedIsToldOnce(t *testing.T) {
 		turn := func(want bool, end driver.End) {
 			t.Helper()
 			r := asks("k")
-			if res := granted(t, d, r); res.Abandoned != want {
-				t.Errorf("Abandoned is %v", res.Abandoned)
-			}
+			res := granted(t, d, r)
+			failIf(t, res.Abandoned != want, "Abandoned is %v", res.Abandoned)
 			synctest.Wait()
 			r.End = end
 			late.by.Store(int64(10 * time.Millisecond))

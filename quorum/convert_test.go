@@ -54,21 +54,18 @@ func TestConvertLetsReadersIn(t *testing.T) {
 		need(t, err)
 		convert, reader := converting(w, fence)
 		for range 2 {
-			if res := granted(t, d, convert); res.Fence != fence {
-				t.Errorf("the fence is %d, want %d", res.Fence, fence)
-			}
+			res := granted(t, d, convert)
+			failIf(t, res.Fence != fence, "the fence is %d, want %d", res.Fence, fence)
 		}
 		synctest.Wait()
 		<-hints
 		for _, r := range waiting {
-			if res := granted(t, d, r); res.Fence <= fence {
-				t.Errorf("a reader's fence is %d after %d", res.Fence, fence)
-			}
+			res := granted(t, d, r)
+			failIf(t, res.Fence <= fence, "a reader's fence is %d after %d", res.Fence, fence)
 		}
 		refused(t, d, w) // an older request, which comes late
-		if res := granted(t, d, withFence(reader, 0)); res.Fence != fence {
-			t.Errorf("asked again: %+v", res)
-		}
+		res := granted(t, d, withFence(reader, 0))
+		failIf(t, res.Fence != fence, "asked again: %+v", res)
 		late := w
 		late.Fence = fence
 		for _, r := range []contend.Owner{late, reader} { // renewals of before and after
@@ -171,13 +168,11 @@ func TestConvertedLeaseAskedAgain(t *testing.T) {
 			t.Fatal("one node of three answered")
 		}
 		only(nodes, nil)
-		if res := granted(t, d, withFence(reader, 0)); res.Fence != reader.Fence {
-			t.Errorf("%+v, want the fence %d", res, reader.Fence)
-		}
+		res := granted(t, d, withFence(reader, 0))
+		failIf(t, res.Fence != reader.Fence, "%+v, want the fence %d", res, reader.Fence)
 		synctest.Wait()
-		if got := modes(t, nodes, w); got[0]+got[1]+got[2] != 3 {
-			t.Errorf("the modes on the nodes: %v", got)
-		}
+		got := modes(t, nodes, w)
+		failIf(t, got[0]+got[1]+got[2] != 3, "the modes on the nodes: %v", got)
 	})
 }
 
@@ -218,9 +213,8 @@ func TestConvertedLeaseLeavesNoMark(t *testing.T) {
 		reader.End = driver.Unfinished
 		release(t, d, reader)
 		synctest.Wait()
-		if res := granted(t, d, asks("k")); res.Abandoned {
-			t.Errorf("%+v", res)
-		}
+		res := granted(t, d, asks("k"))
+		failIf(t, res.Abandoned, "%+v", res)
 	})
 }
 
@@ -260,9 +254,8 @@ func TestConvertOfALostLease(t *testing.T) {
 		}
 		convert, reader := converting(w, fence)
 		refused(t, d, convert)
-		if got := renewed(t, d, reader); !errors.Is(got.Err, driver.ErrNotHeld) {
-			t.Errorf("%+v", got)
-		}
+		got := renewed(t, d, reader)
+		failIf(t, !errors.Is(got.Err, driver.ErrNotHeld), "%+v", got)
 		stranger, _ := converting(asks("k2"), 0)
 		stranger.Queue = true
 		refused(t, d, stranger)
@@ -396,18 +389,16 @@ func TestMissedConvertIsTold(t *testing.T) {
 		if got := renewed(t, d, reader); got.Err != nil {
 			t.Error(got.Err)
 		}
-		if more := len(nodes[0].asked("k")) - told; more != 0 {
-			t.Errorf("the node knows, and is told %d times more", more)
-		}
+		more := len(nodes[0].asked("k")) - told
+		failIf(t, more != 0, "the node knows, and is told %d times more", more)
 		nodes[1].SetUnreachable(true) // what it has afterwards is not known
 		_ = renewed(t, d, reader)
 		nodes[1].SetUnreachable(false)
 		time.Sleep(time.Second)
 		told = len(nodes[1].asked("k"))
 		_ = renewed(t, d, reader)
-		if more := len(nodes[1].asked("k")) - told; more != 1 {
-			t.Errorf("a node that was away is told %d times, want once", more)
-		}
+		more = len(nodes[1].asked("k")) - told
+		failIf(t, more != 1, "a node that was away is told %d times, want once", more)
 	})
 }
 
@@ -439,9 +430,8 @@ func TestAdoptedLeaseConverts(t *testing.T) {
 			old.Restore = true
 			granted(t, nodes[1], old)
 			nodes[1].on(func(driver.VoteRequest) error { return errOnTheWay })
-			if res := granted(t, d, withFence(convert, fence)); res.Fence != reader.Fence {
-				t.Errorf("%+v, want the fence %d", res, reader.Fence)
-			}
+			res := granted(t, d, withFence(convert, fence))
+			failIf(t, res.Fence != reader.Fence, "%+v, want the fence %d", res, reader.Fence)
 			synctest.Wait()
 			nodes[1].on(nil)
 			refused(t, d, w)
@@ -518,9 +508,8 @@ func TestRollingRestartUnderAReader(t *testing.T) {
 					granted(t, other, beside)
 					release(t, other, beside)
 				}
-				if got := renewed(t, d, r); got.Err != nil {
-					t.Fatalf("while node %d restarts: %v", i, got.Err)
-				}
+				got := renewed(t, d, r)
+				stopIf(t, got.Err != nil, "while node %d restarts: %v", i, got.Err)
 			}
 			refused(t, other, asks("k"))
 		}

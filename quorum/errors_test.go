@@ -63,9 +63,8 @@ func TestClassOfTooFewNodes(t *testing.T) {
 		} {
 			var errs [maxNodes]error
 			copy(errs[:], c.errs[:])
-			if got := d.Classify(d.tooFew(errs)); got != c.want {
-				t.Errorf("%s: class %v, want %v", name, got, c.want)
-			}
+			got := d.Classify(d.tooFew(errs))
+			failIf(t, got != c.want, "%s: class %v, want %v", name, got, c.want)
 		}
 	})
 }
@@ -93,14 +92,12 @@ func TestClassify(t *testing.T) {
 			driver.ErrUnsupported: driver.ClassImpossible,
 			&twinError{"a", "b"}:  driver.ClassMisconfigured,
 		} {
-			if got := d.Classify(err); got != want {
-				t.Errorf("%v: class %v, want %v", err, got, want)
-			}
+			got := d.Classify(err)
+			failIf(t, got != want, "%v: class %v, want %v", err, got, want)
 		}
 	})
-	if got := New(nil, nil).Classify(errors.New("x")); got != driver.ClassMisconfigured {
-		t.Errorf("without nodes: class %v", got)
-	}
+	got := New(nil, nil).Classify(errors.New("x"))
+	failIf(t, got != driver.ClassMisconfigured, "without nodes: class %v", got)
 }
 
 // It is waited for the last of them.

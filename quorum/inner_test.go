@@ -109,9 +109,8 @@ func TestCleanUpsExpire(t *testing.T) {
 		}
 		d.nodes[0].mu.Lock()
 		defer d.nodes[0].mu.Unlock()
-		if n := len(d.nodes[0].cleanups.all); n > 200 {
-			t.Errorf("%d clean-ups stay that are over", n)
-		}
+		n := len(d.nodes[0].cleanups.all)
+		failIf(t, n > 200, "%d clean-ups stay that are over", n)
 	})
 }
 

@@ -190,9 +190,8 @@ func TestLateAnswerProlongsNothing(t *testing.T) {
 		ts[1].onTry(func(ctx context.Context, _ driver.VoteRequest) error { <-ctx.Done(); return ctx.Err() })
 		res := mustTry(t, d, x)
 		ts[1].onTry(nil)
-		if left := 500*time.Millisecond - time.Since(begun); res.Granted || res.RetryIn > left {
-			t.Errorf("with two answers, and %v left: %+v", left, res)
-		}
+		left := 500*time.Millisecond - time.Since(begun)
+		failIf(t, res.Granted || res.RetryIn > left, "with two answers, and %v left: %+v", left, res)
 		time.Sleep(500*time.Millisecond - time.Since(begun)) // all are in service again
 		if res := mustTry(t, d, x); !res.Granted {
 			t.Errorf("%v after it was refused: %+v", time.Since(begun), res)
@@ -265,15 +264,13 @@ func TestReleaseLater(t *testing.T) {
 				_ = contend.Release(t.Context(), d, o)
 			}
 		}()
-		if res := mustTry(t, d, x); !res.Granted {
-			t.Fatalf("%+v", res)
-		}
+		res := mustTry(t, d, x)
+		stopIf(t, !res.Granted, "%+v", res)
 		x.Settled = true
 		need(t, contend.Release(t.Context(), d, x))
 		time.Sleep(5 * time.Second)
-		if got := holdsOn(t, stores, "k"); got[0]+got[1]+got[2] != "" {
-			t.Errorf("votes 5 s after Release: %q", got)
-		}
+		got := holdsOn(t, stores, "k")
+		failIf(t, got[0]+got[1]+got[2] != "", "votes 5 s after Release: %q", got)
 	})
 }
 
@@ -314,8 +311,7 @@ func TestWaiterKeepsVotes(t *testing.T) {
 		time.Sleep(time.Second)
 		free()
 		t.Log(holdsOn(t, stores, "k"))
-		if res := mustTry(t, d2, head); !res.Granted {
-			t.Errorf("the key is free, and its next is refused a second later: %+v", res)
-		}
+		res := mustTry(t, d2, head)
+		failIf(t, !res.Granted, "the key is free, and its next is refused a second later: %+v", res)
 	})
 }

@@ -23,9 +23,8 @@ func waiterAt(t *testing.T, d *Driver, mode driver.Mode) *watch {
 	refused(t, d, r)
 	synctest.Wait()
 	w := &watch{d: d, ctx: t.Context(), claim: r.Claim(), out: make(chan struct{}, 1)}
-	if o := d.owners.get(w.claim); o == nil || !o.inQueue() || d.queue.Load() != d.nodes[0] {
-		t.Fatal("it does not wait at node 0")
-	}
+	o := d.owners.get(w.claim)
+	stopIf(t, o == nil || !o.inQueue() || d.queue.Load() != d.nodes[0], "it does not wait at node 0")
 	return w
 }
 

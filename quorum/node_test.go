@@ -33,9 +33,8 @@ func TestHungNode(t *testing.T) {
 			links[hung].stop()
 			begun := time.Now()
 			need(t, mustLock(t, c, "k").Release())
-			if took := time.Since(begun); took > 110*time.Millisecond {
-				t.Errorf("node %d hangs: a lock took %v until that was known", hung, took)
-			}
+			took := time.Since(begun)
+			failIf(t, took > 110*time.Millisecond, "node %d hangs: a lock took %v until that was known", hung, took)
 			time.Sleep(time.Second)
 			synctest.Wait()
 			sent, goroutines, kept := links[hung].sent.Load(), runtime.NumGoroutine(), int64(math.MaxInt64)
@@ -48,9 +47,8 @@ func TestHungNode(t *testing.T) {
 				}
 				kept = min(kept, (heap()-before)/locks)
 			}
-			if now := links[hung].sent.Load(); now != sent {
-				t.Errorf("%d requests went to the node that hangs", now-sent)
-			}
+			now := links[hung].sent.Load()
+			failIf(t, now != sent, "%d requests went to the node that hangs", now-sent)
 			synctest.Wait()
 			if now := runtime.NumGoroutine(); now > goroutines+10 {
 				t.Errorf("%d goroutines more beside the node that hangs", now-goroutines)
@@ -62,9 +60,8 @@ func TestHungNode(t *testing.T) {
 			time.Sleep(time.Second) // for the next probe
 			lease := mustLock(t, c, "k")
 			synctest.Wait()
-			if n := votes(t, stores, "k", lease.Owner()); n != 5 {
-				t.Errorf("the node goes on, and a lease has %d votes of 5", n)
-			}
+			n := votes(t, stores, "k", lease.Owner())
+			failIf(t, n != 5, "the node goes on, and a lease has %d votes of 5", n)
 			need(t, lease.Release())
 			synctest.Wait()
 			if info, _ := stores[hung].Inspect(t.Context(), "k"); info.Held {
@@ -94,9 +91,8 @@ func TestVoteOfAHungNodeIsReleased(t *testing.T) {
 		links[2].cont()
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if n := votes(t, stores, "k", lease.Owner()); n != 0 {
-			t.Errorf("%d votes are left of a lease that was released", n)
-		}
+		n := votes(t, stores, "k", lease.Owner())
+		failIf(t, n != 0, "%d votes are left of a lease that was released", n)
 	})
 }
 
@@ -148,16 +144,14 @@ func TestRollingRestart(t *testing.T) {
 					}
 					break
 				}
-				if res := mustTry(t, s, ask("k")); res.Granted || res.Why != driver.NotVoting {
-					t.Fatalf("a node that restarted: %+v", res)
-				}
+				res := mustTry(t, s, ask("k"))
+				stopIf(t, res.Granted || res.Why != driver.NotVoting, "a node that restarted: %+v", res)
 				stopIf(t, waited > 2*nodeMaxTTL, "node %d is not admitted", i)
 				time.Sleep(time.Second)
 			}
 			time.Sleep(nodeMaxTTL) // for the next renewals
-			if n := votes(t, stores, "k", lease.Owner()); n != 5 {
-				t.Fatalf("after the restart of node %d the lease has %d votes", i, n)
-			}
+			n := votes(t, stores, "k", lease.Owner())
+			stopIf(t, n != 5, "after the restart of node %d the lease has %d votes", i, n)
 			if _, err := other.Mutex("k", nil).TryLock(t.Context()); !errors.Is(err, hasp.ErrHeld) {
 				t.Fatalf("another client: %v, want ErrHeld", err)
 			}
@@ -165,9 +159,8 @@ func TestRollingRestart(t *testing.T) {
 		need(t, lease.Err())
 		need(t, lease.Release())
 		synctest.Wait()
-		if n := votes(t, stores, "k", lease.Owner()); n != 0 {
-			t.Errorf("%d votes are left", n)
-		}
+		n := votes(t, stores, "k", lease.Owner())
+		failIf(t, n != 0, "%d votes are left", n)
 	})
 }
 
@@ -269,9 +262,8 @@ func TestNodeTimeoutIsForAllCalls(t *testing.T) {
 		last := ask("last")
 		mustTry(t, d, last)
 		time.Sleep(5 * time.Second)
-		if n := votes(t, stores, "last", last.Owner); n != 3 {
-			t.Errorf("%d of 3 nodes vote, and all answer in time", n)
-		}
+		n := votes(t, stores, "last", last.Owner)
+		failIf(t, n != 3, "%d of 3 nodes vote, and all answer in time", n)
 	})
 }
 

@@ -74,9 +74,8 @@ func TestInspectNamesTheFenceOfTheMajority(t *testing.T) {
 		synctest.Wait()
 		one := r
 		one.Fence, one.Raise = fence+1000, true
-		if res := mustTry(t, stores[3], one); res.Fence != one.Fence {
-			t.Fatalf("%+v", res)
-		}
+		res := mustTry(t, stores[3], one)
+		stopIf(t, res.Fence != one.Fence, "%+v", res)
 		info, err := d.Inspect(t.Context(), "k")
 		if err != nil || info.Fence != fence {
 			t.Errorf("the fence is %d, %v, want the %d of four nodes", info.Fence, err, fence)
@@ -113,15 +112,13 @@ func TestLateVoteGoesBack(t *testing.T) {
 		}
 		links[0].stop()
 		r := ask("k")
-		if res := mustTry(t, d, r); res.Granted {
-			t.Fatalf("granted by one of three: %+v", res)
-		}
+		res := mustTry(t, d, r)
+		stopIf(t, res.Granted, "granted by one of three: %+v", res)
 		links[0].cont()
 		time.Sleep(5 * time.Second)
 		synctest.Wait()
-		if n := votes(t, stores, "k", r.Owner); n != 0 {
-			t.Errorf("%d votes were not given back", n)
-		}
+		n := votes(t, stores, "k", r.Owner)
+		failIf(t, n != 0, "%d votes were not given back", n)
 	})
 }
 
@@ -175,16 +172,14 @@ func TestRenewalNeedsNoNewVotes(t *testing.T) {
 		if a := renew(); a.Err != nil {
 			t.Fatalf("three of five nodes have it: %v", a.Err)
 		}
-		if n := votes(t, stores, "k", r.Owner); n != 5 {
-			t.Errorf("%d votes after the renewal, want all five again", n)
-		}
+		n := votes(t, stores, "k", r.Owner)
+		failIf(t, n != 5, "%d votes after the renewal, want all five again", n)
 		lose(stores[2:])
 		if a := renew(); !errors.Is(a.Err, driver.ErrNotHeld) {
 			t.Errorf("three of five nodes lost it: %v, want ErrNotHeld", a.Err)
 		}
-		if n := votes(t, stores, "k", r.Owner); n != 2 {
-			t.Errorf("%d votes after a renewal that failed, want the two that are left", n)
-		}
+		n = votes(t, stores, "k", r.Owner)
+		failIf(t, n != 2, "%d votes after a renewal that failed, want the two that are left", n)
 	})
 }
 
@@ -199,15 +194,13 @@ func TestVotesDontComeBackAfterAnother(t *testing.T) {
 		synctest.Wait()
 		stores[2].Lose("k")
 		between := contend.Owner{Key: "k", Owner: b.Owner, Label: b.Label, TTL: nodeMaxTTL, Fence: a.Fence + 1000, Settled: true}
-		if res := mustTry(t, stores[2], between); !res.Granted {
-			t.Fatalf("%+v", res)
-		}
+		res := mustTry(t, stores[2], between)
+		stopIf(t, !res.Granted, "%+v", res)
 		need(t, contend.Release(t.Context(), stores[2], between))
 		contend.Renew(t.Context(), d, []contend.Owner{a}, func(int, driver.Renewal) {})
 		synctest.Wait()
-		if n := votes(t, stores, "k", a.Owner); n != 2 {
-			t.Errorf("%d votes, want two: the third node granted a larger fence", n)
-		}
+		n := votes(t, stores, "k", a.Owner)
+		failIf(t, n != 2, "%d votes, want two: the third node granted a larger fence", n)
 	})
 }
 
@@ -278,9 +271,8 @@ func TestSlowNode(t *testing.T) {
 			for range 100 {
 				need(t, mustLock(t, c, "k").Release())
 			}
-			if took := time.Since(begun); took > 100*time.Millisecond {
-				t.Errorf("node %d is slow: 100 locks took %v", slow, took)
-			}
+			took := time.Since(begun)
+			failIf(t, took > 100*time.Millisecond, "node %d is slow: 100 locks took %v", slow, took)
 		})
 	}
 }

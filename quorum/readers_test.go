@@ -199,9 +199,8 @@ func TestWriterUnderAStreamOfReaders(t *testing.T) {
 		l, err := clients[4].RWMutex("k", nil).Lock(t.Context())
 		need(t, err)
 		c.writer(l.Fence())
-		if took := time.Since(begun); took > 2*hold {
-			t.Errorf("the writer waited %v for readers that stay for %v", took, hold)
-		}
+		took := time.Since(begun)
+		failIf(t, took > 2*hold, "the writer waited %v for readers that stay for %v", took, hold)
 		before := c.reads
 		time.Sleep(hold)
 		c.left(0, 1)

@@ -204,15 +204,13 @@ func TestOwnersEndWithTheirCleanUps(t *testing.T) {
 				need(t, contend.Release(t.Context(), d, r))
 			}
 			synctest.Wait()
-			if n := d.live(); n != c.left {
-				t.Fatalf("%d owners while a node has yet to hear of %d releases", n, c.left)
-			}
+			n := d.live()
+			stopIf(t, n != c.left, "%d owners while a node has yet to hear of %d releases", n, c.left)
 			back()
 			time.Sleep(time.Second)
 			synctest.Wait()
-			if n := d.live(); n != 0 {
-				t.Errorf("%d owners stay, and nothing of them is in the nodes", n)
-			}
+			n = d.live()
+			failIf(t, n != 0, "%d owners stay, and nothing of them is in the nodes", n)
 		})
 	}
 }
@@ -238,8 +236,7 @@ func TestCleanUpAfterACleanUp(t *testing.T) {
 		synctest.Wait()
 		nodes[2].mu.Lock()
 		defer nodes[2].mu.Unlock()
-		if last := nodes[2].releases[len(nodes[2].releases)-1]; last.UpTo != later.UpTo {
-			t.Errorf("the last release takes votes up to %d, want %d", last.UpTo, later.UpTo)
-		}
+		last := nodes[2].releases[len(nodes[2].releases)-1]
+		failIf(t, last.UpTo != later.UpTo, "the last release takes votes up to %d, want %d", last.UpTo, later.UpTo)
 	})
 }

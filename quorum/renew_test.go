@@ -77,9 +77,8 @@ func TestHowLongARenewalMayTake(t *testing.T) {
 			w := &renewing{d: d, ctx: ctx, done: func(int, driver.Renewal) {}, over: make(chan struct{}), all: []renewal{{Renewal: ballot.NewRenewal(3)}}}
 			before := all[2].renews.Load()
 			f := w.send(setOf(0, 1), []driver.RenewRequest{{TTL: ruleTTL}})
-			if got := f.until - f.begun; got != c.want {
-				t.Errorf("%s: %v, want %v", name, got, c.want)
-			}
+			got := f.until - f.begun
+			failIf(t, got != c.want, "%s: %v, want %v", name, got, c.want)
 			f.cancel()
 			if synctest.Wait(); all[2].renews.Load() != before {
 				t.Errorf("%s: a node is asked that is out of service", name)
@@ -119,14 +118,12 @@ func TestWhyALeaseWasNotRenewed(t *testing.T) {
 		w := &renewing{d: d, ctx: t.Context(), left: 1, all: []renewal{{Renewal: ballot.NewRenewal(3)}}}
 		w.answer(d.nodes[0], 0, driver.Renewal{Err: errDenied})
 		w.answer(d.nodes[1], 0, driver.Renewal{Err: driver.ErrNotHeld})
-		if got := w.all[0].silence(d); got != [maxNodes]error{errDenied, errVoteGone, errSilent} {
-			t.Errorf("%v", got)
-		}
+		got := w.all[0].silence(d)
+		failIf(t, got != [maxNodes]error{errDenied, errVoteGone, errSilent}, "%v", got)
 		w.answer(d.nodes[2], 0, driver.Renewal{TTL: ruleTTL})
 		w.done = func(int, driver.Renewal) {}
-		if got := w.all[0].silence(d); got != [maxNodes]error{errDenied, errVoteGone} {
-			t.Errorf("with a vote of node 3: %v", got)
-		}
+		got = w.all[0].silence(d)
+		failIf(t, got != [maxNodes]error{errDenied, errVoteGone}, "with a vote of node 3: %v", got)
 	})
 }
 
@@ -169,9 +166,8 @@ func TestWhoIsAskedForALostVote(t *testing.T) {
 				r.Fence = 0
 			}
 			before := all[2].votes.Load()
-			if res := renewOne(t.Context(), d, r); res.Err != nil {
-				t.Errorf("%s: %v", name, res.Err)
-			}
+			res := renewOne(t.Context(), d, r)
+			failIf(t, res.Err != nil, "%s: %v", name, res.Err)
 			if synctest.Wait(); all[2].votes.Load()-before != c.asked {
 				t.Errorf("%s: asked %d times, want %d", name, all[2].votes.Load()-before, c.asked)
 			}

@@ -294,9 +294,8 @@ func TestProposalsStayNearANodeBehind(t *testing.T) {
 		synctest.Wait()
 		n := len(nodes[2].asked("k"))
 		stopIf(t, n < 2, "it was asked %d times", n)
-		if next := nodes[2].asked("k")[1].Proposal; next > last {
-			t.Errorf("after %d was too large it was asked for %d", last, next)
-		}
+		next := nodes[2].asked("k")[1].Proposal
+		failIf(t, next > last, "after %d was too large it was asked for %d", last, next)
 	})
 }
 
@@ -465,9 +464,8 @@ func TestLessThanWasGivenBackIsGranted(t *testing.T) {
 		stopIf(t, given == 0, "nothing was withdrawn")
 		nodes[0].Lose("k")
 		d.clock.last.Store(0) // it asks for less
-		if res := granted(t, d, r); res.Fence <= given {
-			t.Errorf("the fence is %d, and a release takes what is up to %d", res.Fence, given)
-		}
+		res := granted(t, d, r)
+		failIf(t, res.Fence <= given, "the fence is %d, and a release takes what is up to %d", res.Fence, given)
 	})
 }
 

@@ -19,9 +19,8 @@ import (
 func TestUsualRoundTrip(t *testing.T) {
 	var trip roundTrip
 	for i := int64(1); i < enough; i++ {
-		if look := trip.sample(1000); look || trip.usual.Load() != 0 {
-			t.Fatalf("after %d: look %v, usual %d", i, look, trip.usual.Load())
-		}
+		look := trip.sample(1000)
+		stopIf(t, look || trip.usual.Load() != 0, "after %d: look %v, usual %d", i, look, trip.usual.Load())
 	}
 	if trip.sample(160); trip.usual.Load() != 160 {
 		t.Errorf("the first that is usual: %d, want 160", trip.usual.Load())
@@ -30,9 +29,8 @@ func TestUsualRoundTrip(t *testing.T) {
 		t.Errorf("the next: %d, want 170", trip.usual.Load())
 	}
 	for i := int64(enough + 2); i <= 16*enough; i++ {
-		if look := trip.sample(160); look != (i == 8*enough || i == 16*enough) {
-			t.Errorf("after %d: look %v", i, look)
-		}
+		look := trip.sample(160)
+		failIf(t, look != (i == 8*enough || i == 16*enough), "after %d: look %v", i, look)
 	}
 }
 
@@ -240,9 +238,8 @@ func TestWhichOwnersAreDropped(t *testing.T) {
 				if how == "over" {
 					want = c.ended
 				}
-				if gone := d.owners.get(claim) == nil; gone != want {
-					t.Errorf("an owner %s, if it is %s: dropped %v", name, how, gone)
-				}
+				gone := d.owners.get(claim) == nil
+				failIf(t, gone != want, "an owner %s, if it is %s: dropped %v", name, how, gone)
 			}
 		}
 	})

@@ -96,9 +96,8 @@ func TestReadersMajoritiesOverlap(t *testing.T) {
 		default:
 			t.Error("the last reader left, and the writer was not told")
 		}
-		if fence := granted(t, d, w).Fence; fence <= most {
-			t.Errorf("the writer's fence is %d after %d of a reader", fence, most)
-		}
+		fence := granted(t, d, w).Fence
+		failIf(t, fence <= most, "the writer's fence is %d after %d of a reader", fence, most)
 	})
 }
 
@@ -115,9 +114,8 @@ func TestReadersNeedNoOrder(t *testing.T) {
 		granted(t, d, r)
 		synctest.Wait()
 		for i, n := range nodes {
-			if asked := slices.DeleteFunc(n.asked("k"), func(q driver.VoteRequest) bool { return q.Owner != r.Owner }); len(asked) != 1 {
-				t.Errorf("node %d was asked %d times", i, len(asked))
-			}
+			asked := slices.DeleteFunc(n.asked("k"), func(q driver.VoteRequest) bool { return q.Owner != r.Owner })
+			failIf(t, len(asked) != 1, "node %d was asked %d times", i, len(asked))
 		}
 	})
 }
@@ -126,9 +124,8 @@ func TestReadersNeedNoOrder(t *testing.T) {
 func TestLimitIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, nodes := spies(t, 5)
-		if tr := d.Traits(); !tr.Shared || tr.Slots {
-			t.Errorf("%+v", tr)
-		}
+		tr := d.Traits()
+		failIf(t, !tr.Shared || tr.Slots, "%+v", tr)
 		r := reads("k")
 		r.Limit = 3
 		_, err := contend.Try(t.Context(), d, r)

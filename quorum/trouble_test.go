@@ -133,9 +133,8 @@ func TestSlowClient(t *testing.T) {
 		for _, s := range stores {
 			r := ask("k")
 			r.Fence = good
-			if res := mustTry(t, s, r); !res.Granted {
-				t.Fatalf("%+v", res)
-			}
+			res := mustTry(t, s, r)
+			stopIf(t, !res.Granted, "%+v", res)
 			_ = contend.Release(t.Context(), s, r)
 		}
 		freeB := stores[1].Hold("k", nodeMaxTTL, driver.Label{})
@@ -145,9 +144,8 @@ func TestSlowClient(t *testing.T) {
 		freeB()
 		freeC()
 		time.Sleep(5 * time.Second)
-		if got := holdsOn(t, stores, "k"); got[0] != "" {
-			t.Errorf("still there 5 s after a refused Try: %q", got)
-		}
+		got := holdsOn(t, stores, "k")
+		failIf(t, got[0] != "", "still there 5 s after a refused Try: %q", got)
 	})
 }
 
@@ -183,9 +181,8 @@ func TestRestoreAfterRelease(t *testing.T) {
 		}
 		time.Sleep(5 * time.Second)
 		for _, r := range rs {
-			if got := holdsOn(t, stores, r.Key); got[0] != "" {
-				t.Errorf("%s: votes 5 s after Release: %q", r.Key, got)
-			}
+			got := holdsOn(t, stores, r.Key)
+			failIf(t, got[0] != "", "%s: votes 5 s after Release: %q", r.Key, got)
 		}
 	})
 }
@@ -249,9 +246,8 @@ func TestFarNode(t *testing.T) {
 			<-waits
 			synctest.Wait()
 			last = time.Since(begun)
-			if got := holdsOn(t, stores, "k"); got[0] != "" {
-				t.Errorf("released, and %q", got)
-			}
+			got := holdsOn(t, stores, "k")
+			failIf(t, got[0] != "", "released, and %q", got)
 		}
 		failIf(t, last > 5*time.Second, "a turn took %v", last)
 	})
@@ -318,9 +314,8 @@ func TestDeaf(t *testing.T) {
 		time.Sleep(time.Second)
 		released := time.Now()
 		_ = l.Release()
-		if took := (<-got).Sub(released); took > 2*time.Second {
-			t.Errorf("the only waiter had the key %v after the release", took)
-		}
+		took := (<-got).Sub(released)
+		failIf(t, took > 2*time.Second, "the only waiter had the key %v after the release", took)
 	})
 }
 
@@ -366,9 +361,8 @@ func TestGoneAndBack(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		released := time.Now()
 		_ = l.Release()
-		if took := (<-got).Sub(released); took > 2*time.Second {
-			t.Errorf("the only waiter had the key %v after the release", took)
-		}
+		took := (<-got).Sub(released)
+		failIf(t, took > 2*time.Second, "the only waiter had the key %v after the release", took)
 		close(stop)
 	})
 }

@@ -117,9 +117,8 @@ func TestWhichErrorsAreTheNodes(t *testing.T) {
 			nil: false, errDenied: true, errFull: false, driver.ErrNotVoting: false,
 			context.DeadlineExceeded: false, fmt.Errorf("vote: %w", context.Canceled): false,
 		} {
-			if got := d.nodes[0].refuses(err); got != want {
-				t.Errorf("%v: %v, want %v", err, got, want)
-			}
+			got := d.nodes[0].refuses(err)
+			failIf(t, got != want, "%v: %v, want %v", err, got, want)
 		}
 	})
 }
@@ -135,9 +134,8 @@ func TestWhyNodesSaidNothing(t *testing.T) {
 		said := [maxNodes]driver.Result{long, long}
 		step := ballot.Step{Said: &said, Votes: setOf(0)}
 		isLong := func(err error) bool { return errors.As(err, new(*tooLong)) }
-		if errs := a.reasons(step); errs[0] != errDenied || !isLong(errs[1]) || errs[2] != nil {
-			t.Errorf("%v", errs)
-		}
+		errs := a.reasons(step)
+		failIf(t, errs[0] != errDenied || !isLong(errs[1]) || errs[2] != nil, "%v", errs)
 		if errs := a.inDoubt(step); errs[0] != errDenied || !isLong(errs[1]) || errs[2] != errVoteGone {
 			t.Errorf("in doubt: %v", errs)
 		}
@@ -172,9 +170,8 @@ func TestQuorumPromisesWhatEachNodeDoes(t *testing.T) {
 			}
 			nodes = append(nodes, s)
 		}
-		if d := New(nodes, nil); d.Check() != nil || !c.want(d.Traits()) {
-			t.Errorf("without %s: %+v, %v", name, d.Traits(), d.Check())
-		}
+		d := New(nodes, nil)
+		failIf(t, d.Check() != nil || !c.want(d.Traits()), "without %s: %+v, %v", name, d.Traits(), d.Check())
 	}
 }
 
@@ -250,9 +247,8 @@ func TestNotSent(t *testing.T) {
 				t.Errorf("no node was asked: %v, want one that says not sent", err)
 			}
 		}
-		if n := d.live() - before; n != 0 {
-			t.Errorf("%d owners are left", n)
-		}
+		n := d.live() - before
+		failIf(t, n != 0, "%d owners are left", n)
 		for _, s := range nodes {
 			s.SetUnreachable(false)
 		}
@@ -285,17 +281,14 @@ func TestProposalsKeepUp(t *testing.T) {
 		first := p.next()
 		failIf(t, p.next() != first+1, "two proposals of one instant are the same")
 		p.saw(first)
-		if got := p.next(); got != first+2 {
-			t.Errorf("after a smaller fence: %d, want %d", got, first+2)
-		}
+		got := p.next()
+		failIf(t, got != first+2, "after a smaller fence: %d, want %d", got, first+2)
 		limit := p.limit()
 		p.saw(limit + 1)
-		if got := p.next(); got != first+3 {
-			t.Errorf("after a fence above the limit: %d, want %d", got, first+3)
-		}
+		got = p.next()
+		failIf(t, got != first+3, "after a fence above the limit: %d, want %d", got, first+3)
 		p.saw(limit)
-		if got := p.next(); got != limit+1 {
-			t.Errorf("after the limit: %d, want %d", got, limit+1)
-		}
+		got = p.next()
+		failIf(t, got != limit+1, "after the limit: %d, want %d", got, limit+1)
 	})
 }

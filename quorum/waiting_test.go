@@ -79,13 +79,11 @@ func TestReleasedIsNotHeld(t *testing.T) {
 		r := ask("k")
 		_ = contend.Release(t.Context(), stores[0], r) // leaves a tombstone
 		r.Queue = true
-		if res := mustTry(t, d, r); !res.Granted {
-			t.Errorf("nobody has the key, and it is refused: %+v", res)
-		}
+		res := mustTry(t, d, r)
+		failIf(t, !res.Granted, "nobody has the key, and it is refused: %+v", res)
 		need(t, contend.Release(t.Context(), d, r))
-		if res := mustTry(t, d, r); res.Granted || res.Why != driver.Released {
-			t.Errorf("an owner that was released: %+v", res)
-		}
+		res = mustTry(t, d, r)
+		failIf(t, res.Granted || res.Why != driver.Released, "an owner that was released: %+v", res)
 	})
 }
 
@@ -112,9 +110,8 @@ func TestOwnerThatListensIsNotGone(t *testing.T) {
 		failIf(t, mustTry(t, stores[2], r).Why == driver.Released, "an owner that listens is remembered as released")
 		cancel()
 		time.Sleep(10 * time.Second)
-		if res := mustTry(t, stores[2], r); res.Why != driver.Released {
-			t.Errorf("an owner that went: %+v, want Released", res)
-		}
+		res := mustTry(t, stores[2], r)
+		failIf(t, res.Why != driver.Released, "an owner that went: %+v, want Released", res)
 	})
 }
 
@@ -158,9 +155,8 @@ func TestWaiterLooksAfterTheLine(t *testing.T) {
 			happens(t, stores[0], links[0], hlinks[0])
 			begun := time.Now()
 			need(t, held.Release())
-			if free := (<-got).Sub(begun); free > freeFor {
-				t.Errorf("the key was free for %v", free)
-			}
+			free := (<-got).Sub(begun)
+			failIf(t, free > freeFor, "the key was free for %v", free)
 			time.Sleep(10 * time.Second)
 		})
 	}
@@ -198,9 +194,8 @@ func TestReadersHeedAWaitingWriter(t *testing.T) {
 		ts[0].onTry(func(ctx context.Context, _ driver.VoteRequest) error { <-ctx.Done(); return ctx.Err() })
 		before := ask("k")
 		before.Mode = driver.Shared
-		if res := mustTry(t, first, before); !res.Granted {
-			t.Fatalf("refused: %+v", res)
-		}
+		res := mustTry(t, first, before)
+		stopIf(t, !res.Granted, "refused: %+v", res)
 		wd, _ := connect(t, stores)
 		rd, _ := connect(t, stores)
 		mustTry(t, wd, ask("warm2"))
@@ -252,9 +247,8 @@ func TestReaderHearsOfAConversion(t *testing.T) {
 		stopIf(t, reader.asks(t), "a reader beside a writer")
 		ts[0].onTry(func(ctx context.Context, _ driver.VoteRequest) error { <-ctx.Done(); return ctx.Err() })
 		writer.Mode, writer.Convert = driver.Shared, true
-		if res := mustTry(t, hd, writer); !res.Granted {
-			t.Fatalf("not converted: %+v", res)
-		}
+		res := mustTry(t, hd, writer)
+		stopIf(t, !res.Granted, "not converted: %+v", res)
 		for begun := time.Now(); !reader.asks(t); {
 			select {
 			case <-hints:

@@ -297,9 +297,8 @@ func TestWhoIsMet(t *testing.T) {
 		d.nodes[0].rec = nil
 		d.nodes[1].setOut(errGone)
 		d.meet(t.Context())
-		if got := []int64{all[0].records.Load(), all[1].records.Load(), all[2].records.Load()}; !slices.Equal(got, []int64{0, 0, 1}) {
-			t.Errorf("asked %v times, want the last one alone", got)
-		}
+		got := []int64{all[0].records.Load(), all[1].records.Load(), all[2].records.Load()}
+		failIf(t, !slices.Equal(got, []int64{0, 0, 1}), "asked %v times, want the last one alone", got)
 		d.met.Store(true)
 		if d.meet(t.Context()); all[2].records.Load() != 1 {
 			t.Error("met once more")
@@ -322,9 +321,8 @@ func TestWatchOfACallerWhoIsGone(t *testing.T) {
 		synctest.Wait()
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		if n := len(d.waiters["k"]); n != 0 {
-			t.Errorf("%d watches stay", n)
-		}
+		n := len(d.waiters["k"])
+		failIf(t, n != 0, "%d watches stay", n)
 	})
 }
 

@@ -130,9 +130,8 @@ func TestMajorityWins(t *testing.T) {
 	if s = b.Next(seen(5, 11)); s.Outcome != Granted || s.Result.Fence != 10 || b.Fence() != 10 || len(s.Back) != 0 {
 		t.Fatalf("%+v, want a grant with fence 10", s)
 	}
-	if back := answers(&b, Step{Round: 1}, 3, grants(10)); len(back) != 0 {
-		t.Errorf("a vote that comes later belongs to the lease: %+v", back)
-	}
+	back := answers(&b, Step{Round: 1}, 3, grants(10))
+	failIf(t, len(back) != 0, "a vote that comes later belongs to the lease: %+v", back)
 }
 
 func TestMinorityIsWithdrawn(t *testing.T) {
@@ -231,9 +230,8 @@ func TestWithdrawSparesTheLease(t *testing.T) {
 	answers(&b, s, 0, grants(10))
 	answers(&b, s, 1, grants(10))
 	b.Next(seen(3, 11))
-	if w := b.withdraw(1); w.UpTo != 9 {
-		t.Errorf("it takes votes up to %d, and the lease has 10", w.UpTo)
-	}
+	w := b.withdraw(1)
+	failIf(t, w.UpTo != 9, "it takes votes up to %d, and the lease has 10", w.UpTo)
 }
 
 // Votes that were counted are known to be there, although an older answer that was
@@ -315,9 +313,8 @@ func TestWhatARefusalSaysOfEarlierVotes(t *testing.T) {
 			}
 			stopIf(t, b.Has(1) != c.has, "the owner may have the vote: %v, want %v", b.Has(1), c.has)
 			if c.has {
-				if w := b.withdraw(1); w.UpTo != 10 {
-					t.Errorf("votes up to %d are withdrawn, want 10", w.UpTo)
-				}
+				w := b.withdraw(1)
+				failIf(t, w.UpTo != 10, "votes up to %d are withdrawn, want 10", w.UpTo)
 			}
 		})
 	}

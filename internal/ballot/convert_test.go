@@ -25,9 +25,8 @@ func TestConvertAfterTheRelease(t *testing.T) {
 	req.End = driver.Unfinished
 	b.Release(req, None)
 	b.Converting()
-	if r := b.Release(req, None); r.Request(0).End != driver.Finished {
-		t.Errorf("released as %v, want Finished", r.Request(0).End)
-	}
+	r := b.Release(req, None)
+	failIf(t, r.Request(0).End != driver.Finished, "released as %v, want Finished", r.Request(0).End)
 }
 
 // What a holder converted before says nothing of the key that it asks for anew.
@@ -37,9 +36,8 @@ func TestConvertedLeaseIsOverWithItsRelease(t *testing.T) {
 	b.Release(releases(true), None)
 	req := asks()
 	req.Mode = driver.Shared
-	if s := b.Ask(req, seen(3, 20)); s.Outcome != Asking || s.Ask.Convert || s.Ask.Proposal != 20 {
-		t.Errorf("%+v, want a Try of its own", s)
-	}
+	s := b.Ask(req, seen(3, 20))
+	failIf(t, s.Outcome != Asking || s.Ask.Convert || s.Ask.Proposal != 20, "%+v, want a Try of its own", s)
 }
 
 // Which nodes are told that a lease is Shared: only those of one that is, and not again
@@ -103,32 +101,26 @@ func TestAbandonedIsToldOnce(t *testing.T) {
 	refuses.Result.Abandoned = true
 	holder := func() Ballot {
 		b := New(3)
-		if s := try(&b, asks(), seen(3, 10), abandoned, yes(10), yes(10)); !s.Result.Abandoned {
-			t.Fatal("one node knows, and nobody is told")
-		}
+		s := try(&b, asks(), seen(3, 10), abandoned, yes(10), yes(10))
+		stopIf(t, !s.Result.Abandoned, "one node knows, and nobody is told")
 		return b
 	}
 	b := holder()
-	if s := try(&b, asks(), seen(3, 11), silent, yes(10), yes(10)); !s.Result.Abandoned {
-		t.Error("asked again, without the node that knows: it is not told")
-	}
+	s := try(&b, asks(), seen(3, 11), silent, yes(10), yes(10))
+	failIf(t, !s.Result.Abandoned, "asked again, without the node that knows: it is not told")
 	b = won(t)
-	if s := try(&b, asks(), seen(3, 11), abandoned, yes(10), yes(10)); !s.Result.Abandoned {
-		t.Error("asked again, a node knows that did not answer before: it is not told")
-	}
+	s = try(&b, asks(), seen(3, 11), abandoned, yes(10), yes(10))
+	failIf(t, !s.Result.Abandoned, "asked again, a node knows that did not answer before: it is not told")
 	b = holder()
-	if s := try(&b, converts(), seen(3, 11), yes(10), yes(10), yes(10)); s.Outcome != Granted || s.Result.Abandoned {
-		t.Errorf("%+v: it is told again with the conversion", s)
-	}
+	s = try(&b, converts(), seen(3, 11), yes(10), yes(10), yes(10))
+	failIf(t, s.Outcome != Granted || s.Result.Abandoned, "%+v: it is told again with the conversion", s)
 	b = holder()
 	try(&b, asks(), seen(3, 11), no, no, no)
-	if s := try(&b, asks(), seen(3, 12), yes(12), yes(12), yes(12)); s.Outcome != Granted || s.Result.Abandoned {
-		t.Errorf("%+v: a new lease is told what the lost one was", s)
-	}
+	s = try(&b, asks(), seen(3, 12), yes(12), yes(12), yes(12))
+	failIf(t, s.Outcome != Granted || s.Result.Abandoned, "%+v: a new lease is told what the lost one was", s)
 	b = New(3)
-	if s := try(&b, asks(), seen(3, 10), yes(10), yes(10), refuses); s.Outcome != Granted || s.Result.Abandoned {
-		t.Errorf("%+v: a node that did not vote is believed", s)
-	}
+	s = try(&b, asks(), seen(3, 10), yes(10), yes(10), refuses)
+	failIf(t, s.Outcome != Granted || s.Result.Abandoned, "%+v: a node that did not vote is believed", s)
 }
 
 // What a renewal says of a conversion: a lease that was converted stays so, whatever the
@@ -180,13 +172,11 @@ func TestConvertAdopts(t *testing.T) {
 		t.Errorf("the lease of another process has the fence %d, want 10", b.Fence())
 	}
 	b = New(3)
-	if s := try(&b, converts(), seen(3, 11), no, no, no); s.Outcome != Refused || !s.Forget {
-		t.Errorf("%+v, want the lease of another process forgotten", s)
-	}
+	s := try(&b, converts(), seen(3, 11), no, no, no)
+	failIf(t, s.Outcome != Refused || !s.Forget, "%+v, want the lease of another process forgotten", s)
 	b = won(t)
-	if s := try(&b, converts(), seen(3, 11), no, no, no); s.Outcome != Refused || s.Forget {
-		t.Errorf("%+v, want its own kept until its release", s)
-	}
+	s = try(&b, converts(), seen(3, 11), no, no, no)
+	failIf(t, s.Outcome != Refused || s.Forget, "%+v, want its own kept until its release", s)
 }
 
 // A conversion waits for the queue node, where those are woken who can come in.
@@ -222,12 +212,10 @@ func TestNewLeaseIsNotConverted(t *testing.T) {
 	b := won(t)
 	b.Converting()
 	b.Release(releases(true), None)
-	if s := try(&b, asks(), seen(3, 20), yes(20), yes(20), yes(20)); s.Outcome != Granted {
-		t.Fatalf("%+v, want a grant", s)
-	}
+	s := try(&b, asks(), seen(3, 20), yes(20), yes(20), yes(20))
+	stopIf(t, s.Outcome != Granted, "%+v, want a grant", s)
 	req := releases(true)
 	req.End = driver.Unfinished
-	if r := b.Release(req, None); r.Request(0).End != driver.Unfinished {
-		t.Errorf("released as %v, want Unfinished", r.Request(0).End)
-	}
+	r := b.Release(req, None)
+	failIf(t, r.Request(0).End != driver.Unfinished, "released as %v, want Unfinished", r.Request(0).End)
 }

@@ -126,9 +126,8 @@ func TestReasonOfARefusal(t *testing.T) {
 		"two say released":        {[3]Answer{released, released, holds("B", 1)}, driver.Released, 0},
 	} {
 		b := New(3)
-		if s := try(&b, asks(), seen(3, 10), c.said[0], c.said[1], c.said[2]); s.Outcome != Refused || s.Result.Why != c.why || s.Result.Left != c.left {
-			t.Errorf("%s: %+v", name, s)
-		}
+		s := try(&b, asks(), seen(3, 10), c.said[0], c.said[1], c.said[2])
+		failIf(t, s.Outcome != Refused || s.Result.Why != c.why || s.Result.Left != c.left, "%s: %+v", name, s)
 	}
 }
 
@@ -164,9 +163,8 @@ func TestVotesOfALeaseWithoutAFence(t *testing.T) {
 	b := New(3)
 	req := converts()
 	req.Fence = 0
-	if s := try(&b, req, seen(3, 11), yes(7), silent, silent); s.Outcome != InDoubt || s.Votes != 1<<0 {
-		t.Errorf("%+v, want a vote of node 0 alone", s)
-	}
+	s := try(&b, req, seen(3, 11), yes(7), silent, silent)
+	failIf(t, s.Outcome != InDoubt || s.Votes != 1<<0, "%+v, want a vote of node 0 alone", s)
 }
 
 // When one asks again that was refused: who has the queue node's vote soon, and the others

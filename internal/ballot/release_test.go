@@ -81,9 +81,8 @@ func TestReleaseSkipsNodesThatWereNotAsked(t *testing.T) {
 	answers(&b, s, 0, grants(10))
 	answers(&b, s, 1, grants(10))
 	b.Next(v)
-	if r := b.Release(releases(true), None); r.Tells(2) || r.Late(2) || !r.Tells(1) {
-		t.Error("node 2 was never asked, and is told")
-	}
+	r := b.Release(releases(true), None)
+	failIf(t, r.Tells(2) || r.Late(2) || !r.Tells(1), "node 2 was never asked, and is told")
 }
 
 func TestReleaseByAStrangerTellsAll(t *testing.T) {
@@ -289,9 +288,8 @@ func TestEndOfAVoteThatCameAfterTheRelease(t *testing.T) {
 		req.End = c.end
 		b.Release(req, None)
 		b.Heard(Reply{Node: 2, Round: 1, Answer: c.late})
-		if w := b.withdraw(c.node); w.End != c.want {
-			t.Errorf("%s: withdrawn as %v, want %v", name, w.End, c.want)
-		}
+		w := b.withdraw(c.node)
+		failIf(t, w.End != c.want, "%s: withdrawn as %v, want %v", name, w.End, c.want)
 	}
 }
 
@@ -303,9 +301,8 @@ func TestReleaseEndsEarlierWithdrawals(t *testing.T) {
 	stopIf(t, !b.Stands(1, 0), "the vote of node 0 is not withdrawn again")
 	b.Release(releases(true), None)
 	failIf(t, b.Stands(1, 0), "a withdrawal is sent again after the release")
-	if back := b.Vanished(1); back != nil {
-		t.Errorf("an owner that was released vanishes, too: %+v", back)
-	}
+	back := b.Vanished(1)
+	failIf(t, back != nil, "an owner that was released vanishes, too: %+v", back)
 }
 
 // A Withdraw that nobody confirmed is sent again when its owner is given up, or the vote
@@ -364,13 +361,11 @@ func TestEarlierWithdrawIsConfirmed(t *testing.T) {
 	try(&b, asks(), seen(3, 10), no, yes(10), no)
 	try(&b, asks(), seen(3, 12), no, yes(12), no) // whose Withdraw is lost
 	b.Withdrawn(1, 10)
-	if s := try(&b, asks(), seen(3, 7), no, low(11), no); len(s.Back) != 1 || s.Back[0].UpTo != 12 {
-		t.Errorf("%+v, want the vote withdrawn up to 12", s.Back)
-	}
+	s := try(&b, asks(), seen(3, 7), no, low(11), no)
+	failIf(t, len(s.Back) != 1 || s.Back[0].UpTo != 12, "%+v, want the vote withdrawn up to 12", s.Back)
 	b.Withdrawn(1, 12)
-	if s := try(&b, asks(), seen(3, 7), no, low(11), no); len(s.Back) != 0 {
-		t.Errorf("%+v, and the Withdraw was confirmed", s.Back)
-	}
+	s = try(&b, asks(), seen(3, 7), no, low(11), no)
+	failIf(t, len(s.Back) != 0, "%+v, and the Withdraw was confirmed", s.Back)
 }
 
 // Nor does it say anything of a release, until which a Try that had no answer may come.
@@ -379,9 +374,8 @@ func TestReleaseIsNotAnEarlierWithdraw(t *testing.T) {
 	try(&b, asks(), seen(3, 10), no, yes(10), no)
 	try(&b, asks(), seen(3, 12), no, silent, no)
 	r := b.Release(releases(false), None)
-	if upTo := r.Request(1).UpTo; upTo != 12 {
-		t.Fatalf("released up to %d, want 12", upTo)
-	}
+	upTo := r.Request(1).UpTo
+	stopIf(t, upTo != 12, "released up to %d, want 12", upTo)
 	if b.Withdrawn(1, 10); b.votes[1].settled() || !b.votes[1].withdrawing {
 		t.Errorf("%+v: the node has not heard of the release, and would grant a late Try", b.votes[1])
 	}

@@ -198,9 +198,8 @@ func TestQueueNodeWithAWrongClock(t *testing.T) {
 	} {
 		b, v := New(5), seenQueue(5, 10, 0)
 		v.MaxTTL = c.maxTTL
-		if s := try(&b, queues(), v, c.queue, c.other, yes(10), yes(10), yes(10)); s.Outcome != c.want {
-			t.Errorf("%s: %+v, want outcome %v", name, s, c.want)
-		}
+		s := try(&b, queues(), v, c.queue, c.other, yes(10), yes(10), yes(10))
+		failIf(t, s.Outcome != c.want, "%s: %+v, want outcome %v", name, s, c.want)
 	}
 }
 
@@ -316,9 +315,8 @@ func TestWhoReservesTheQueueNodesVote(t *testing.T) {
 func TestOneNodeIsFarBehind(t *testing.T) {
 	b := New(3)
 	try(&b, asks(), seen(3, 1000), low(500), no, no)
-	if s := b.Ask(asks(), seen(3, 1500)); s.Ask.Proposal != 501 {
-		t.Errorf("%d is proposed, want 501", s.Ask.Proposal)
-	}
+	s := b.Ask(asks(), seen(3, 1500))
+	failIf(t, s.Ask.Proposal != 501, "%d is proposed, want 501", s.Ask.Proposal)
 }
 
 // What has to be waited for before a majority counts: the queue node, and in the first round
