@@ -101,27 +101,29 @@ func TestErrAsksTheClock(t *testing.T) {
 // Promise 2: so does Err of a context of the lease, also of one within another lease's, and then the
 // context has ended in every way.
 func TestErrOfAContextAsksTheClock(t *testing.T) {
-	var offset atomic.Int64
-	c, other := newClient(t, newStore(), nil), newClient(t, newStore(), nil)
-	hasp.SetClock(c, func() clock.Instant {
-		now := clock.System()
-		now.Boot += time.Duration(offset.Load())
-		return now
+	synctest.Test(t, func(t *testing.T) { // where no renewer runs meanwhile
+		var offset atomic.Int64
+		c, other := newClient(t, newStore(), nil), newClient(t, newStore(), nil)
+		hasp.SetClock(c, func() clock.Instant {
+			now := bubble()
+			now.Boot += time.Duration(offset.Load())
+			return now
+		})
+		ctx := lock(t, c, "k", nil).Context(t.Context())
+		lease := lock(t, other, "other", nil)
+		between, cancel := context.WithCancel(ctx)
+		defer cancel()
+		within := lease.Context(between)
+		stopIf(t, ctx.Err() != nil || within.Err() != nil, "a context of a lease that stands has ended")
+		offset.Store(int64(time.Minute))
+		wantIs(t, within.Err(), context.Canceled)
+		wantIs(t, context.Cause(within), hasp.ErrLost)
+		<-within.Done()
+		wantIs(t, ctx.Err(), context.Canceled)
+		wantIs(t, context.Cause(ctx), hasp.ErrLost)
+		<-ctx.Done()
+		failIf(t, lease.Err() != nil, "the other lease: %v", lease.Err())
 	})
-	ctx := lock(t, c, "k", nil).Context(t.Context())
-	lease := lock(t, other, "other", nil)
-	between, cancel := context.WithCancel(ctx)
-	defer cancel()
-	within := lease.Context(between)
-	stopIf(t, ctx.Err() != nil || within.Err() != nil, "a context of a lease that stands has ended")
-	offset.Store(int64(time.Minute))
-	wantIs(t, within.Err(), context.Canceled)
-	wantIs(t, context.Cause(within), hasp.ErrLost)
-	<-within.Done()
-	wantIs(t, ctx.Err(), context.Canceled)
-	wantIs(t, context.Cause(ctx), hasp.ErrLost)
-	<-ctx.Done()
-	failIf(t, lease.Err() != nil, "the other lease: %v", lease.Err())
 }
 
 // A store that says that the key is another's ends the lease at once.
