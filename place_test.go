@@ -70,16 +70,18 @@ func TestHolderVanishes(t *testing.T) {
 	})
 }
 
+// hinted returns a hooked store where "k" is held for an hour, and the hints of those who wait for it.
+func hinted(t *testing.T) (d *hooked, holder *hasp.Lease, hints chan struct{}) {
+	t.Helper()
+	d, hints = &hooked{Driver: newStore()}, make(chan struct{}, 1)
+	d.watch = func(context.Context, driver.Claim, watchFunc) (<-chan struct{}, error) { return hints, nil }
+	return d, lock(t, newClient(t, d.Driver, nil), "k", &hasp.LockOptions{TTL: time.Hour, NoRenew: true}), hints
+}
+
 // Stale news override the pause after an error.
 func TestStaleNewsOverridesBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := newStore()
-		lock(t, newClient(t, store, nil), "k", &hasp.LockOptions{TTL: time.Hour, NoRenew: true})
-		d := &hooked{Driver: store}
-		hints := make(chan struct{}, 1)
-		d.watch = func(ctx context.Context, r driver.Claim, next watchFunc) (<-chan struct{}, error) {
-			return hints, nil
-		}
+		d, _, hints := hinted(t)
 		c := newClient(t, d, nil)
 		go func() { _, _ = c.Mutex("k", nil).Lock(t.Context()) }()
 		time.Sleep(time.Minute)
@@ -97,11 +99,9 @@ func TestStaleNewsOverridesBackoff(t *testing.T) {
 // that the Try's answer names.
 func TestOldNewsDoesNotPutOffATry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := newStore()
-		lock(t, newClient(t, store, nil), "k", &hasp.LockOptions{TTL: time.Hour, NoRenew: true})
+		d, _, hints := hinted(t)
 		var patience time.Duration
 		var queued []time.Time
-		d := &hooked{Driver: store}
 		d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
 			if !r.Queue {
 				return next(ctx, r)
@@ -114,8 +114,6 @@ func TestOldNewsDoesNotPutOffATry(t *testing.T) {
 			time.Sleep(2 * time.Second) // meanwhile there is a sign of life
 			return driver.Result{Why: driver.Held, RetryIn: time.Second}, nil
 		}
-		hints := make(chan struct{}, 1)
-		d.watch = func(context.Context, driver.Claim, watchFunc) (<-chan struct{}, error) { return hints, nil }
 		go func() { _, _ = newClient(t, d, nil).Mutex("k", nil).Lock(t.Context()) }()
 		synctest.Wait()
 		time.Sleep(patience/3 - time.Second)
@@ -132,14 +130,10 @@ func TestOldNewsDoesNotPutOffATry(t *testing.T) {
 // A sign of life that fails does not end the pause after a Try that failed.
 func TestFailedSignOfLifeIsNoReasonToTry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := newStore()
-		lock(t, newClient(t, store, nil), "k", &hasp.LockOptions{TTL: time.Hour, NoRenew: true})
-		hints := make(chan struct{}, 1)
+		d, _, hints := hinted(t)
 		var away atomic.Bool
 		var failed time.Time
 		pauses := 0
-		d := &hooked{Driver: store}
-		d.watch = func(context.Context, driver.Claim, watchFunc) (<-chan struct{}, error) { return hints, nil }
 		d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
 			if !away.Load() {
 				return next(ctx, r)
@@ -203,11 +197,9 @@ func TestSlowSignOfLifeIsNoReasonToPoll(t *testing.T) {
 // store may have answered the Try first.
 func TestNewsWhileATryIsUnderWayBringsTheNextForward(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := newStore()
-		lock(t, newClient(t, store, nil), "k", &hasp.LockOptions{TTL: time.Hour, NoRenew: true})
+		d, _, hints := hinted(t)
 		var patience time.Duration
 		var queued []time.Time
-		d := &hooked{Driver: store}
 		d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
 			res, err := next(ctx, r)
 			if r.Queue {
@@ -225,8 +217,6 @@ func TestNewsWhileATryIsUnderWayBringsTheNextForward(t *testing.T) {
 			}
 			done(0, r)
 		}
-		hints := make(chan struct{}, 1)
-		d.watch = func(context.Context, driver.Claim, watchFunc) (<-chan struct{}, error) { return hints, nil }
 		go func() { _, _ = newClient(t, d, nil).Mutex("k", nil).Lock(t.Context()) }()
 		synctest.Wait()
 		time.Sleep(patience/3 - time.Second)
@@ -243,13 +233,9 @@ func TestNewsWhileATryIsUnderWayBringsTheNextForward(t *testing.T) {
 // while the store was asked. The hint is lost here.
 func TestNewsOfAHandoffBesideATry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := newStore()
-		holder := lock(t, newClient(t, store, nil), "k", &hasp.LockOptions{TTL: time.Hour, NoRenew: true})
+		d, holder, hints := hinted(t)
 		var patience time.Duration
 		var queued atomic.Int64
-		d := &hooked{Driver: store}
-		hints := make(chan struct{}, 1)
-		d.watch = func(context.Context, driver.Claim, watchFunc) (<-chan struct{}, error) { return hints, nil }
 		d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
 			res, err := next(ctx, r)
 			if r.Queue {
@@ -282,13 +268,10 @@ func TestNewsOfAHandoffBesideATry(t *testing.T) {
 // A place that is gone ends the pause after a Try that failed: the next one joins anew.
 func TestGonePlaceEndsAPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := newStore()
-		lock(t, newClient(t, store, nil), "k", &hasp.LockOptions{TTL: time.Hour, NoRenew: true})
-		hints, later := make(chan struct{}, 1), make(chan time.Duration, 1)
+		d, _, hints := hinted(t)
+		later := make(chan time.Duration, 1)
 		var away atomic.Bool
 		var gone atomic.Pointer[time.Time]
-		d := &hooked{Driver: store}
-		d.watch = func(context.Context, driver.Claim, watchFunc) (<-chan struct{}, error) { return hints, nil }
 		d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
 			if !away.Load() {
 				return next(ctx, r)

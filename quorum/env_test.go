@@ -285,3 +285,16 @@ func need(t testing.TB, err error) {
 func bubbled(t *testing.T, name string, f func(t *testing.T)) {
 	t.Run(name, func(t *testing.T) { synctest.Test(t, f) })
 }
+
+// grantedAt tells when a waiter has "k", which it releases.
+func grantedAt(t *testing.T, c *hasp.Client) <-chan time.Time {
+	got := make(chan time.Time, 1)
+	go func() {
+		n, err := c.Mutex("k", nil).Lock(t.Context())
+		got <- time.Now()
+		if err == nil {
+			_ = n.Release()
+		}
+	}()
+	return got
+}

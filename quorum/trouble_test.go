@@ -303,14 +303,7 @@ func TestDeaf(t *testing.T) {
 		}
 		defer func() { watchHook = nil }()
 		// The 1 s that it takes is left out here; the node was heard just now.
-		got := make(chan time.Time, 1)
-		go func() {
-			n, err := c.Mutex("k", nil).Lock(t.Context())
-			got <- time.Now()
-			if err == nil {
-				_ = n.Release()
-			}
-		}()
+		got := grantedAt(t, c)
 		time.Sleep(time.Second)
 		released := time.Now()
 		_ = l.Release()
@@ -350,14 +343,7 @@ func TestGoneAndBack(t *testing.T) {
 		})
 		watchHook = func(ctx context.Context, l *link) error { time.Sleep(990 * time.Millisecond); return nil }
 		defer func() { watchHook = nil }()
-		got := make(chan time.Time, 1)
-		go func() {
-			n, err := c.Mutex("k", nil).Lock(t.Context())
-			got <- time.Now()
-			if err == nil {
-				_ = n.Release()
-			}
-		}()
+		got := grantedAt(t, c)
 		time.Sleep(3 * time.Second)
 		released := time.Now()
 		_ = l.Release()

@@ -113,15 +113,22 @@ func TestWatchIsToldOfAMajority(t *testing.T) {
 	})
 }
 
+// leaves returns a watch on its way to the queue at node 1, and what confirms that it is heard there.
+func leaves(t *testing.T) (d *Driver, l *listened, hints <-chan struct{}, confirmed chan struct{}) {
+	t.Helper()
+	d, l, hints = listens(t)
+	confirmed = make(chan struct{})
+	l.set(func() { l.confirms[1] = confirmed })
+	queueAt(d, 1)
+	l.want(t, "on its way", [3]int{1, 1}, [3]int{1})
+	return d, l, hints, confirmed
+}
+
 // A watch stays at the old queue node until it is heard at the new one, and is told then,
 // since what was said in between is lost.
 func TestWatchFollowsTheQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d, l, hints := listens(t)
-		confirmed := make(chan struct{})
-		l.set(func() { l.confirms[1] = confirmed })
-		queueAt(d, 1)
-		l.want(t, "on its way", [3]int{1, 1}, [3]int{1})
+		_, l, hints, confirmed := leaves(t)
 		failIf(t, hinted(hints), "told before it is heard there")
 		close(confirmed)
 		l.want(t, "there", [3]int{1, 1}, [3]int{0, 1})
@@ -136,11 +143,7 @@ func TestWatchFollowsTheQueue(t *testing.T) {
 // The queue is back before the watch has left: it stays, and gives up the way.
 func TestQueueComesBackToAWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d, l, hints := listens(t)
-		confirmed := make(chan struct{})
-		l.set(func() { l.confirms[1] = confirmed })
-		queueAt(d, 1)
-		l.want(t, "on its way", [3]int{1, 1}, [3]int{1})
+		d, l, hints, confirmed := leaves(t)
 		queueAt(d, 0)
 		l.want(t, "back", [3]int{1, 1}, [3]int{1})
 		failIf(t, !hinted(hints), "not told that the queue is back, where its place may be gone")
@@ -155,11 +158,7 @@ func TestQueueComesBackToAWatch(t *testing.T) {
 // The queue moves on before the watch has arrived: it goes to where the queue is now.
 func TestQueueMovesOnBeforeAWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d, l, _ := listens(t)
-		confirmed := make(chan struct{})
-		l.set(func() { l.confirms[1] = confirmed })
-		queueAt(d, 1)
-		l.want(t, "on its way", [3]int{1, 1}, [3]int{1})
+		d, l, _, confirmed := leaves(t)
 		queueAt(d, 2)
 		l.want(t, "where the queue is now", [3]int{1, 1, 1}, [3]int{0, 0, 1})
 		close(confirmed)
@@ -178,11 +177,7 @@ func thereAndBack(d *Driver) {
 // A move there and back that is seen as one is no reason to go anywhere else than before.
 func TestQueueMovesTwiceAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d, l, hints := listens(t)
-		confirmed := make(chan struct{})
-		l.set(func() { l.confirms[1] = confirmed })
-		queueAt(d, 1)
-		l.want(t, "on its way", [3]int{1, 1}, [3]int{1})
+		d, l, hints, confirmed := leaves(t)
 		hinted(hints)
 		thereAndBack(d)
 		l.want(t, "on its way there already", [3]int{1, 1}, [3]int{1})
