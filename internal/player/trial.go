@@ -49,7 +49,7 @@ type Trial struct {
 	AtGrant    bool          // two thirds, and the first, hit a client as soon as it is granted a key
 	Rest       time.Duration // the least time from one fault to the next
 	Pace       time.Duration // the least time from one order to the next; 0: there is none
-	Patience   time.Duration // in place of Bound, and of the time that a client may take to end; 0: these
+	Patience   time.Duration // in place of Bound, and of the time that a client may take to end, with a store that is silent; 0: these
 
 	Draw     func(*rand.Rand) Order
 	Last     bool            // each client is granted one more order in the end
@@ -389,9 +389,9 @@ func (r *run) add(m *Member, e *Event) (answer *Order) {
 }
 
 // fatal says whether a failure means that it makes no sense to go on: the
-// store refuses for good, or answers no client.
+// store refuses for good, or answers no client, and there is no Patience.
 func (r *run) fatal(e *Event) bool {
-	return e.Kind != Cancelled && (!temporary(e.Kind) || r.silent >= r.o.Clients)
+	return e.Kind != Cancelled && (!temporary(e.Kind) || r.silent >= r.o.Clients && r.o.Patience == 0)
 }
 
 // temporary says whether a wait may go on after such an error.

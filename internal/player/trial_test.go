@@ -184,6 +184,9 @@ func TestHopeless(t *testing.T) {
 	if !r.fatal(&Event{What: Failed, Kind: "unreachable"}) || r.fatal(&Event{What: Failed, Kind: Cancelled}) {
 		t.Error("when all had no answer, it is fatal; a cancelled wait says nothing")
 	}
+	if r.o.Patience = time.Minute; r.fatal(&Event{What: Failed, Kind: "unreachable"}) || !r.fatal(&Event{What: Failed, Kind: "denied"}) {
+		t.Error("with patience, only a refusal for good is fatal")
+	}
 }
 
 // The faults follow from the seed, within the time for them.
