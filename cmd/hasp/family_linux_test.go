@@ -26,7 +26,7 @@ func TestSignalReachesWhatLeftTheGroup(t *testing.T) {
 	onEach(t, func(t *testing.T, s *sandbox) {
 		s.fifo("gate")
 		p := s.hasp("run", "--ttl", "30s", "--grace", "15s", "k", "--", "bash", "-c",
-			`setsid -w sh -c 'trap "echo >asked; read x <gate; exit" TERM; echo $$ >pid; while :; do read x <>never; done'; echo >next`)
+			`setsid -w sh -c 'trap "echo >asked; read x <gate; exit" TERM; echo $$ >pid; while :; do sleep 0.01; done'; echo >next`)
 		pid := number(t, s.read("pid"))
 		p.signal(syscall.SIGTERM)
 		s.read("asked")

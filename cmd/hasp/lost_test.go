@@ -38,7 +38,7 @@ const ttl = "5s"
 
 // works is a command that reports that it runs, prints its fence, traps TERM, and
 // never ends by itself.
-const works = `trap "echo >term; exit 0" TERM; echo $HASP_FENCE >fence; while :; do read x <>never; done`
+const works = `trap "echo >term; exit 0" TERM; echo $HASP_FENCE >fence; while :; do sleep 0.01; done`
 
 func TestKilledHaspTakesItsCommandAlong(t *testing.T) {
 	t.Parallel()

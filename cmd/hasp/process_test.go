@@ -24,7 +24,8 @@ import (
 )
 
 // sandbox is a directory and a store for hasp processes. From its fifo "never" a command that is to run on
-// reads: a shell that starts one sleep after another instead keeps a busy machine busier.
+// reads: a shell that starts one sleep after another instead keeps a busy machine busier. A command with a trap
+// does that nevertheless: a shell does not hear a signal that comes right before it begins to read.
 type sandbox struct {
 	t     testing.TB
 	dir   string

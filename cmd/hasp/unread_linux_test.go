@@ -83,7 +83,7 @@ func TestUnreadLossOfAStoppedServer(t *testing.T) {
 func TestUnreadSignals(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, s *sandbox) {
-		p := s.unread("run", "-v", "k", "--", "sh", "-c", `exec 2>&-; trap "exit 7" TERM; echo >ready; while :; do read x <>never; done`)
+		p := s.unread("run", "-v", "k", "--", "sh", "-c", `exec 2>&-; trap "exit 7" TERM; echo >ready; while :; do sleep 0.01; done`)
 		s.read("ready")
 		blocked(t, p.cmd.Process.Pid, 2)
 		p.signal(syscall.SIGTERM)
@@ -151,7 +151,7 @@ func TestUnreadAtTheTerminal(t *testing.T) {
 	})
 	onTerminal(t, "Ctrl-S, and a signal", func(t *testing.T, s *sandbox) {
 		sc := s.shell(t)
-		sc.run(`hasp run -v k -- sh -c 'exec 2>&-; trap "exit 7" TERM; echo $PPID >hasp; while :; do read x <>never; done'; echo $? >code`)
+		sc.run(`hasp run -v k -- sh -c 'exec 2>&-; trap "exit 7" TERM; echo $PPID >hasp; while :; do sleep 0.01; done'; echo $? >code`)
 		hasp := number(t, s.read("hasp"))
 		sc.send(ctrlS)
 		sc.full()
