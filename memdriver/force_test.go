@@ -153,36 +153,6 @@ func TestSetUnreachable(t *testing.T) {
 	})
 }
 
-// An abandoned key says so to its next holder, also when the key was handed
-// over in between to one that never claimed it.
-func TestAbandoned(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := memdriver.New()
-		try(t, s, ask())
-		dead, b := ask(), ask()
-		dead.Queue, b.Queue = true, true
-		try(t, s, dead)
-		try(t, s, b)
-		time.Sleep(time.Minute - time.Second)
-		renewPlace(t, s, dead)
-		renewPlace(t, s, b)
-		time.Sleep(time.Second)
-		try(t, s, b)                       // finds that the key is dead's to claim
-		time.Sleep(500 * time.Millisecond) // which it does not
-		res := try(t, s, b)
-		failIf(t, !res.Granted || !res.Abandoned, "%+v, want a grant of an abandoned key", res)
-		need(t, contend.Release(t.Context(), s, b))
-		dead.Owner = rand.Text()
-		res = try(t, s, dead)
-		failIf(t, res.Abandoned, "abandoned after a Release: %+v", res)
-	})
-}
-
-func renewPlace(t *testing.T, s *memdriver.Store, r contend.Owner) {
-	t.Helper()
-	need(t, renew(t, s, r))
-}
-
 // Memory for keys that are no longer used is freed.
 func TestNothingPermanentPerKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
