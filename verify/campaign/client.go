@@ -136,7 +136,7 @@ func (l *haspLocks) Note(e *player.Event) {
 	if e.What == player.Asked {
 		l.seen.takes(e.N)
 	}
-	_, e.Most = l.seen.of(e.Owner)
+	e.Most = l.seen.of(e.Owner).most
 	e.Fence = broken.Shift(e.Fence, l.skew)
 	e.Stood, e.Slow = l.stood(), time.Duration(l.seen.slow.Load())
 }

@@ -74,27 +74,18 @@ func (e *ensemble) link(a Action, node int) {
 }
 
 func (e *ensemble) cut(l *faultproxy.Proxy, a Action) {
-	switch a.Kind {
-	case Partition, Expire, CutAll, CutMaster:
-		l.Swallow(true, true)
-	case LoseRequests:
-		l.Swallow(true, false)
-	case LoseReplies:
-		l.Swallow(false, true)
-	case Delay:
-		l.Delay(a.By)
-	case ResetLinks:
-		l.Reset()
-	case Hold:
-		gate := make(chan struct{})
-		e.gates[l] = gate
-		l.Hook(func(c faultproxy.Chunk) bool {
-			if c.Dir == faultproxy.Up {
-				<-gate
-			}
-			return false
-		})
+	if a.Kind != Hold {
+		disturb(l, a)
+		return
 	}
+	gate := make(chan struct{})
+	e.gates[l] = gate
+	l.Hook(func(c faultproxy.Chunk) bool {
+		if c.Dir == faultproxy.Up {
+			<-gate
+		}
+		return false
+	})
 }
 
 // deliver delivers all that is held back.

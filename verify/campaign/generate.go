@@ -262,7 +262,8 @@ func (g *generator) some(n int) []int {
 }
 
 func (g *generator) act(at ms, k Kind, p Part, on []int, client int, by time.Duration) {
-	g.s.Actions = append(g.s.Actions, Action{At: time.Duration(at) * time.Millisecond, Kind: k, Part: p, Nodes: on, Client: client, By: by})
+	a := Action{At: time.Duration(at) * time.Millisecond, Kind: k, Part: p, Nodes: on, Client: client, By: by}
+	g.s.Actions = append(g.s.Actions, a)
 }
 
 // span adds the beginning and the end of a fault.

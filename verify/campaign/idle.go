@@ -41,7 +41,7 @@ func (o outage) stops() bool { return o.Kind == ClientStop || o.Kind == ClientKi
 
 // outages lists them for each client that was spawned.
 func (r *run) outages() [][]outage {
-	all := make([][]outage, r.spawned)
+	all := make([][]outage, len(r.slots))
 	for i, a := range r.injected {
 		if a.Part != Begin {
 			continue
@@ -56,28 +56,12 @@ func (r *run) outages() [][]outage {
 		if r.s.records() && slices.ContainsFunc(r.s.Actions, func(b Action) bool { return b.Kind == a.Kind && b.forgets() }) {
 			o.to = max(o.to, r.voting)
 		}
-		if a.Kind != ClientKill {
-			o.to = o.to.Add(r.s.lingers() + backOn)
-		}
-		switch {
-		case a.Client < 0:
-			for id := range all {
-				all[id] = append(all[id], o)
-			}
-		case a.Kind == ClientKill: // it affects the process that ran then
-			id := -1
-			for i, slot := range r.slots {
-				if slot == a.Client && r.startOf(i) < a.from {
-					id = i
-				}
-			}
+		if o.to = o.to.Add(r.s.lingers() + backOn); a.Kind == ClientKill {
 			o.to = never
-			all[id] = append(all[id], o)
-		default:
-			for id, slot := range r.slots {
-				if slot == a.Client {
-					all[id] = append(all[id], o)
-				}
+		}
+		for id, slot := range r.slots {
+			if a.Client < 0 || a.Client == slot && (a.Kind != ClientKill || id == r.ran(slot, a.from)) {
+				all[id] = append(all[id], o)
 			}
 		}
 	}
@@ -103,8 +87,16 @@ func (r *run) gap() (longest time.Duration) {
 	return longest
 }
 
-// startOf returns when the run started a client.
-func (r *run) startOf(id int) Mono { return r.startedAt[id] }
+// ran returns which client of a slot ran before an instant; -1: none.
+func (r *run) ran(slot int, before Mono) (id int) {
+	id = -1
+	for i, of := range r.slots {
+		if of == slot && r.startedAt[i] < before {
+			id = i
+		}
+	}
+	return id
+}
 
 // idle finds keys that were available to a waiter for too long, and returns the longest
 // such time, both without stalls of the machine. It only judges waiters that no fault

@@ -53,10 +53,6 @@ func fencedLock(exclusive bool) porcupine.Model {
 			return s.leave(op)
 		},
 		Equal: func(a, b any) bool { return a == b },
-		DescribeOperation: func(input, _ any) string {
-			op := input.(lockOp)
-			return fmt.Sprintf("%s %d", [...]string{"grant", "downgrade", "maybe downgrade", "end"}[op.kind], op.fence)
-		},
 	}
 }
 

@@ -95,8 +95,8 @@ type Outcome struct {
 func (o *Outcome) Violated() bool { return slices.ContainsFunc(o.Verdicts, Verdict.Violated) }
 
 // judge runs every oracle.
-func (r *run) judge(late, hung []string, stalled time.Duration) *Outcome {
-	o := &Outcome{Schedule: r.s, Kinds: r.s.Kinds(), Stalled: stalled, records: r.log.from(0)}
+func (r *run) judge(late, hung []string) *Outcome {
+	o := &Outcome{Schedule: r.s, Kinds: r.s.Kinds(), Stalled: r.log.stalled(), records: r.log.from(0)}
 	book := r.log.book
 	o.holds = book.History()
 	for i := range o.holds {

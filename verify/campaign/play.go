@@ -152,8 +152,24 @@ func (n *node) injectLink(a Action, client int) {
 		l.Hook(nil)
 		return
 	}
+	if a.Kind != Duplicate && a.Kind != Late {
+		disturb(l, a)
+		return
+	}
+	addr := l.Target()
+	l.Hook(func(c faultproxy.Chunk) bool {
+		if c.Dir != faultproxy.Up {
+			return false
+		}
+		later(addr, bytes.Clone(c.Data), a.By)
+		return a.Kind == Late
+	})
+}
+
+// disturb begins a fault that the links to every engine may have.
+func disturb(l *faultproxy.Proxy, a Action) {
 	switch a.Kind {
-	case Partition:
+	case Partition, Expire, CutAll, CutMaster:
 		l.Swallow(true, true)
 	case LoseRequests:
 		l.Swallow(true, false)
@@ -161,15 +177,6 @@ func (n *node) injectLink(a Action, client int) {
 		l.Swallow(false, true)
 	case Delay:
 		l.Delay(a.By)
-	case Duplicate, Late:
-		addr := l.Target()
-		l.Hook(func(c faultproxy.Chunk) bool {
-			if c.Dir != faultproxy.Up {
-				return false
-			}
-			later(addr, bytes.Clone(c.Data), a.By)
-			return a.Kind == Late
-		})
 	case ResetLinks:
 		l.Reset()
 	}

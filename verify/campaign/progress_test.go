@@ -46,7 +46,7 @@ func TestProgressIsJudged(t *testing.T) {
 		got(0, r.over+1)
 		got(1, r.over-1) // before the faults had ended
 		got(2, r.over.Add(recoveryLimit+time.Second))
-		late := strings.Join(r.recover(noStall), "\n")
+		late := strings.Join(r.recover(), "\n")
 		for _, want := range []string{"client 1 never", "client 2 had the lock only", "client 3 never"} {
 			if !strings.Contains(late, want) {
 				t.Errorf("found %q, want %q in it", late, want)

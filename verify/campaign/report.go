@@ -6,6 +6,7 @@
 package campaign
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -29,44 +30,29 @@ type Report struct {
 
 // Violations returns the outcomes in which something is wrong that must hold.
 func (rep *Report) Violations() []*Outcome {
-	return slices.DeleteFunc(slices.Clone(rep.Outcomes), func(o *Outcome) bool { return !o.Violated() })
+	return rep.of((*Outcome).Violated)
 }
 
-// row summarizes the outcomes of some schedules.
-type row struct {
-	schedules int
-	counts    Counts
-	must, may map[string][2]int // by oracle: how many held, and did not
-}
-
-func (rep *Report) row(has func(*Outcome) bool) row {
-	r := row{must: map[string][2]int{}, may: map[string][2]int{}}
-	for _, o := range rep.Outcomes {
-		if !has(o) {
-			continue
-		}
-		r.schedules++
-		r.counts.add(o.Counts)
-		for _, v := range o.Verdicts {
-			to, i := r.must, 0
-			if len(v.May) > 0 {
-				to = r.may
-			}
-			if len(v.Found) > 0 {
-				i = 1
-			}
-			n := to[v.Oracle]
-			n[i]++
-			to[v.Oracle] = n
-		}
-	}
-	return r
+// of returns the outcomes of some schedules.
+func (rep *Report) of(has func(*Outcome) bool) []*Outcome {
+	return slices.DeleteFunc(slices.Clone(rep.Outcomes), func(o *Outcome) bool { return !has(o) })
 }
 
 // verdict returns a cell: how often an oracle's rule held of how often it had to,
 // and how often it broke in schedules where it may.
-func (r row) verdict(oracle string) string {
-	must, may := r.must[oracle], r.may[oracle]
+func verdict(of []*Outcome, oracle string) string {
+	var must, may [2]int // how often it held, and did not
+	for _, o := range of {
+		for _, v := range o.Verdicts {
+			switch {
+			case v.Oracle != oracle:
+			case len(v.May) > 0:
+				may[min(1, len(v.Found))]++
+			default:
+				must[min(1, len(v.Found))]++
+			}
+		}
+	}
 	text := "-"
 	if n := must[0] + must[1]; n > 0 {
 		text = fmt.Sprintf("%d/%d", must[0], n)
@@ -92,11 +78,15 @@ func (rep *Report) Markdown(w io.Writer) {
 		fmt.Fprint(w, "--:|")
 	}
 	fmt.Fprintln(w)
-	line := func(name string, r row) {
-		c := r.counts
-		fmt.Fprintf(w, "| %s | %d | %d | %d | %d | %d | %d | %d | %d | %d |", name, r.schedules, c.Locks, c.Shared, c.Lowered, c.Renewals, c.Releases, c.Lost, c.Stale, c.BareLosts)
+	line := func(name string, of []*Outcome) {
+		var c Counts
+		for _, o := range of {
+			c.add(o.Counts)
+		}
+		fmt.Fprintf(w, "| %s | %d | %d | %d | %d | %d | %d | %d | %d | %d |",
+			name, len(of), c.Locks, c.Shared, c.Lowered, c.Renewals, c.Releases, c.Lost, c.Stale, c.BareLosts)
 		for _, o := range oracles {
-			fmt.Fprintf(w, " %s |", r.verdict(o))
+			fmt.Fprintf(w, " %s |", verdict(of, o))
 		}
 		fmt.Fprintln(w)
 	}
@@ -108,14 +98,14 @@ func (rep *Report) Markdown(w io.Writer) {
 		kinds = loneCatalogue
 	}
 	for _, k := range kinds {
-		line(string(k.kind), rep.row(func(o *Outcome) bool { return slices.Contains(o.Kinds, k.kind) }))
+		line(string(k.kind), rep.of(func(o *Outcome) bool { return slices.Contains(o.Kinds, k.kind) }))
 	}
 	if rep.Lone {
 		for _, s := range []Store{Redis, RedisNode} {
-			line("**"+string(s)+"**", rep.row(func(o *Outcome) bool { return o.Schedule.Store == s }))
+			line("**"+string(s)+"**", rep.of(func(o *Outcome) bool { return o.Schedule.Store == s }))
 		}
 	}
-	line("**all schedules**", rep.row(func(*Outcome) bool { return true }))
+	line("**all schedules**", rep.Outcomes)
 	fmt.Fprintln(w)
 	if rep.Lone || rep.Engine != "" {
 		longest, told, taken := time.Duration(0), time.Duration(0), 0
@@ -131,7 +121,7 @@ func (rep *Report) Markdown(w io.Writer) {
 	if slices.Contains(engines.Replicated, rep.Engine) {
 		rep.failovers(w)
 	}
-	if n := rep.row(func(o *Outcome) bool { return o.Schedule.Wired }).schedules; n > 0 {
+	if n := len(rep.of(func(o *Outcome) bool { return o.Schedule.Wired })); n > 0 {
 		fmt.Fprintf(w, "In %d of them the links were real: network namespaces, and a bridge that dropped packets.\n\n", n)
 	}
 	if len(rep.Singles) > 0 {
@@ -193,17 +183,8 @@ func (o *Outcome) Explain(w io.Writer) {
 		fmt.Fprintf(w, "  %s asked %.6f: %s\n", h.Key, time.Duration(h.Asked).Seconds(), h.Owner)
 	}
 	fmt.Fprintf(w, "\nevents:\n")
+	events := json.NewEncoder(w)
 	for _, r := range o.records {
-		fmt.Fprintf(w, "%.6f client %d #%d %s %s", time.Duration(r.At).Seconds(), r.Client, r.N, r.What, r.Key)
-		if r.Fence != 0 {
-			fmt.Fprintf(w, " fence %d", r.Fence)
-		}
-		if r.Deadline != 0 {
-			fmt.Fprintf(w, " deadline %.6f", time.Duration(r.Deadline).Seconds())
-		}
-		if r.Lost || r.Err != "" {
-			fmt.Fprintf(w, " shared=%v lost=%v %s %s", r.Shared, r.Lost, r.Kind, r.Err)
-		}
-		fmt.Fprintln(w)
+		_ = events.Encode(r) // as for all that is printed
 	}
 }

@@ -51,7 +51,6 @@ type run struct {
 	nodes     []*node   // those of Redis
 	ensemble  *ensemble // those of another engine
 	processes [clients]*player.Process
-	spawned   int
 	slots     []int  // of each client process
 	startedAt []Mono // when each was started
 	log       *journal
@@ -101,8 +100,7 @@ func perform(ctx context.Context, library, broken string, s *Schedule) (*Outcome
 }
 
 func (r *run) all() *Outcome {
-	lost := stall.Watch(r.t)
-	r.log = newJournal(lost)
+	r.log = newJournal(stall.Watch(r.t))
 	if r.s.Wired {
 		r.wires = newWires(r.t)
 	}
@@ -119,16 +117,18 @@ func (r *run) all() *Outcome {
 	for slot := range clients {
 		r.t.Must(r.spawn(slot))
 	}
-	r.begin()
+	if !r.await(func(e record) bool { return e.What == player.Granted }) {
+		r.t.Fatalf("no client was granted a lock")
+	}
 	r.sleep(settle)
 	r.injectAll(r.s.Actions)
-	late := r.readmitted(lost)
+	late := r.readmitted()
 	r.voting = now()
 	r.injectAll(r.s.AfterRecovery)
-	late = append(late, r.recover(lost)...)
+	late = append(late, r.recover()...)
 	r.sleep(r.calm())
 	hung := r.stopClients()
-	o := r.judge(late, hung, lost())
+	o := r.judge(late, hung)
 	if r.wires != nil {
 		o.Dropped, o.Resent = r.wires.traffic()
 	}
@@ -144,17 +144,22 @@ func (r *run) calm() time.Duration {
 	return 0
 }
 
-// begin waits for the first lock.
-func (r *run) begin() {
+// await passes on what the clients report, from the beginning, until enough is said. It reports false when the patience is over.
+func (r *run) await(enough func(record) bool) bool {
 	limit := time.NewTimer(r.patience)
 	defer limit.Stop()
 	stood := r.log.stalled()
-	for !slices.ContainsFunc(r.log.from(0), func(e record) bool { return e.What == player.Granted }) {
+	for seen := 0; ; {
+		for _, e := range r.log.from(seen) {
+			if seen++; enough(e) {
+				return true
+			}
+		}
 		select {
 		case <-r.log.more:
 		case <-limit.C:
 			if !r.stoodStill(limit, &stood) {
-				r.t.Fatalf("no client was granted a lock")
+				return false
 			}
 		case <-r.t.Context().Done():
 			r.t.Must(context.Cause(r.t.Context()))
@@ -228,7 +233,7 @@ func (r *run) admit() error {
 // job is that of the client of a slot; timeout is of a node.
 func (r *run) job(slot int, timeout time.Duration) player.Job {
 	extra, err := json.Marshal(job{Library: r.library, Store: r.s.Store, Addrs: r.servers.addrs(slot), Skew: r.s.Skew[slot], State: r.state,
-		Timeout: timeout, Strict: r.s.Strict, Session: r.spawned%2 == 0}) // leases of some clients depend on sessions, and those of others do not
+		Timeout: timeout, Strict: r.s.Strict, Session: len(r.slots)%2 == 0}) // leases of some clients depend on sessions, and those of others do not
 	r.t.Must(err)
 	return player.Job{TTL: r.s.MaxTTL, Broken: r.broken, Extra: extra}
 }
@@ -236,8 +241,8 @@ func (r *run) job(slot int, timeout time.Duration) player.Job {
 // spawn starts a client for a slot.
 func (r *run) spawn(slot int) error {
 	var c player.Member
-	draws, rest := rand.New(rand.NewPCG(r.s.Seed<<8+uint64(r.spawned), 1)), time.Duration(0)
-	m, err := player.Spawn(r.spawned, r.wires.client(slot), clientEnv, r.job(slot, 0), func(p *player.Process, e player.Event) {
+	draws, rest := rand.New(rand.NewPCG(r.s.Seed<<8+uint64(len(r.slots)), 1)), time.Duration(0)
+	m, err := player.Spawn(len(r.slots), r.wires.client(slot), clientEnv, r.job(slot, 0), func(p *player.Process, e player.Event) {
 		c.Process = p
 		if answer := r.log.add(&c, e); answer != nil {
 			p.Send(answer)
@@ -247,15 +252,14 @@ func (r *run) spawn(slot int) error {
 			o := r.draw(draws)
 			time.AfterFunc(rest, func() { p.Send(o) })
 		case player.Failed:
-			rest = between(draws, 5*time.Millisecond, 60*time.Millisecond)
+			rest = player.Between(draws, 5*time.Millisecond, 60*time.Millisecond)
 		case player.Released:
-			rest = between(draws, 0, 30*time.Millisecond)
+			rest = player.Between(draws, 0, 30*time.Millisecond)
 		}
 	})
 	if err != nil {
 		return err
 	}
-	r.spawned++
 	r.slots, r.startedAt = append(r.slots, slot), append(r.startedAt, now())
 	r.processes[slot] = m
 	r.t.Cleanup(m.Kill)
@@ -269,13 +273,13 @@ func (r *run) draw(draws *rand.Rand) player.Order {
 	o := player.Order{
 		Wants: []player.Want{{Key: fmt.Sprintf("k%d", draws.IntN(keys)), Shared: shares && draws.IntN(5) < 2}},
 		Try:   draws.IntN(5) == 0 || s.Polls,
-		Limit: between(draws, time.Second, 9*time.Second), Hold: between(draws, 2*time.Millisecond, 40*time.Millisecond),
+		Limit: player.Between(draws, time.Second, 9*time.Second), Hold: player.Between(draws, 2*time.Millisecond, 40*time.Millisecond),
 	}
 	if s.Hasty && draws.IntN(2) == 0 {
-		o.Limit = between(draws, 20*time.Millisecond, 800*time.Millisecond)
+		o.Limit = player.Between(draws, 20*time.Millisecond, 800*time.Millisecond)
 	}
 	if draws.IntN(s.Long) == 0 { // long enough for a renewal or two
-		o.Hold = between(draws, s.MaxTTL/3, cmp.Or(s.Longest, s.MaxTTL*3/2))
+		o.Hold = player.Between(draws, s.MaxTTL/3, cmp.Or(s.Longest, s.MaxTTL*3/2))
 	}
 	if shares && !o.Wants[0].Shared && draws.IntN(3) == 0 { // and half of it as a reader
 		o.Downgrade, o.Hold = true, o.Hold*3/4
@@ -283,24 +287,19 @@ func (r *run) draw(draws *rand.Rand) player.Order {
 	return o
 }
 
-// between returns a random time.
-func between(draws *rand.Rand, from, to time.Duration) time.Duration {
-	return from + time.Duration(draws.Int64N(int64(to-from)))
-}
-
 // readmitted waits until all nodes vote again, also those that lost data, and
 // returns those that take too long.
-func (r *run) readmitted(lost func() time.Duration) (late []string) {
+func (r *run) readmitted() (late []string) {
 	if r.library != "hasp" || !r.s.records() {
 		return nil
 	}
 	wait := admission.Wait(r.s.MaxTTL)
 	r.sleep(r.lastLoss.Add(wait).Sub(now()))
-	before := lost()
+	before := r.log.stalled()
 	for i, n := range r.nodes {
 		for !r.votes(n) {
 			// A client has seen the record at the end of the faults at the latest.
-			if over := now().Sub(r.over.Add(wait)); over > recoveryLimit+lost()-before {
+			if over := now().Sub(r.over.Add(wait)); over > recoveryLimit+r.log.stalled()-before {
 				late = append(late, fmt.Sprintf("node %d does not vote %v after it should", i, over))
 				break
 			}
@@ -324,38 +323,23 @@ func (r *run) votes(n *node) bool {
 
 // recover waits until every client has been granted a lock after the faults,
 // and returns those that took too long.
-func (r *run) recover(lost func() time.Duration) (late []string) {
+func (r *run) recover() (late []string) {
 	waiting := map[int]bool{}
 	for _, m := range r.processes {
 		waiting[m.ID] = true
 	}
-	before := lost()
-	limit := time.NewTimer(r.patience)
-	defer limit.Stop()
-	stood := r.log.stalled()
-	for seen := 0; len(waiting) > 0; {
-		for _, e := range r.log.from(seen) {
-			seen++
-			if e.What == player.Granted && e.At > r.over && waiting[e.Client] {
-				delete(waiting, e.Client)
-				if took := e.At.Sub(r.over); took > recoveryLimit+r.s.beside()+lost()-before {
-					late = append(late, fmt.Sprintf("client %d had the lock only %v after the faults", e.Client, took))
-				}
+	before := r.log.stalled()
+	r.await(func(e record) bool {
+		if e.What == player.Granted && e.At > r.over && waiting[e.Client] {
+			delete(waiting, e.Client)
+			if took := e.At.Sub(r.over); took > recoveryLimit+r.s.beside()+r.log.stalled()-before {
+				late = append(late, fmt.Sprintf("client %d had the lock only %v after the faults", e.Client, took))
 			}
 		}
-		select {
-		case <-r.log.more:
-		case <-limit.C:
-			if r.stoodStill(limit, &stood) {
-				continue
-			}
-			for id := range waiting {
-				late = append(late, fmt.Sprintf("client %d never had the lock again, for %v", id, now().Sub(r.over)))
-			}
-			return late
-		case <-r.t.Context().Done():
-			r.t.Must(context.Cause(r.t.Context()))
-		}
+		return len(waiting) == 0
+	})
+	for id := range waiting {
+		late = append(late, fmt.Sprintf("client %d never had the lock again, for %v", id, now().Sub(r.over)))
 	}
 	return late
 }

@@ -170,7 +170,7 @@ func (s *Schedule) Kinds() (kinds []Kind) {
 
 // FakesClocks reports whether the run needs libfaketime.
 func (s *Schedule) FakesClocks() bool {
-	return slices.ContainsFunc(s.Actions, func(a Action) bool { return a.steps() })
+	return s.any(Action.steps)
 }
 
 // canBeWired reports whether real links can have all faults of the schedule.
@@ -221,42 +221,56 @@ func (a Action) forgets() bool {
 	return false
 }
 
-// MayOverlap names the assumptions of exclusion that the schedule breaks. Where
-// there are none, two holders are a violation.
-func (s *Schedule) MayOverlap() (broken []string) {
+// any reports whether some action fits.
+func (s *Schedule) any(fits func(Action) bool) bool { return slices.ContainsFunc(s.Actions, fits) }
+
+// breaks lists what the actions break, as of says of each; empty: nothing.
+func (s *Schedule) breaks(of func(Action) string) (broken []string) {
 	for _, a := range s.Actions {
-		switch {
-		case a.Kind == ClockForward:
-			broken = append(broken, fmt.Sprintf("the clock of node %v steps forward by %v while it votes", a.Nodes, a.By))
-		case a.Kind == Delete:
-			broken = append(broken, fmt.Sprintf("somebody deletes the lock's key on nodes %v", a.Nodes))
-		case a.Kind == Evict && a.Part == Begin:
-			broken = append(broken, fmt.Sprintf("node %v evicts leases", a.Nodes))
-		case a.Kind == Split && a.Part == Begin && !(s.records() && a.How == guarded):
-			broken = append(broken, "the old master of a promoted replica continues to run")
-		case a.Kind == Break || a.Kind == Revoke:
-			broken = append(broken, "a lease is taken away from its holder")
-		case s.Store == Store(engines.ZooKeeper3) && a.Kind == StopLeader && a.Part == Begin && slices.ContainsFunc(s.Actions, Action.silences):
-			broken = append(broken, "the sessions are short, the leader stands still and goes on, and holders are cut off or stopped")
-		case a.replaces() && (s.Store == Store(engines.Sentinel) || s.Store == Store(engines.Cluster)):
-			broken = append(broken, "the replica that is promoted may not have the lease yet")
-		case s.Store == Redis && a.forgets() && a.Kind != RestartAOF:
-			broken = append(broken, "the server forgets leases, and keeps no record")
+		if what := of(a); what != "" {
+			broken = append(broken, what)
 		}
 	}
 	return broken
 }
 
-// MayLose names what the schedule does that may lose a lease before its deadline, beside those that somebody takes away. Where there is
-// nothing, a lease that is lost so is a violation.
-func (s *Schedule) MayLose() (broken []string) {
-	k, _ := s.engine()
-	for _, a := range s.Actions {
-		if a.replaces() && k != engines.SentinelReplicas && k != engines.ClusterReplicas {
-			broken = append(broken, "the replica that is promoted may not have the lease yet")
+// MayOverlap names the assumptions of exclusion that the schedule breaks. Where
+// there are none, two holders are a violation.
+func (s *Schedule) MayOverlap() []string {
+	return s.breaks(func(a Action) string {
+		switch {
+		case a.Kind == ClockForward:
+			return fmt.Sprintf("the clock of node %v steps forward by %v while it votes", a.Nodes, a.By)
+		case a.Kind == Delete:
+			return fmt.Sprintf("somebody deletes the lock's key on nodes %v", a.Nodes)
+		case a.Kind == Evict && a.Part == Begin:
+			return fmt.Sprintf("node %v evicts leases", a.Nodes)
+		case a.Kind == Split && a.Part == Begin && !(s.records() && a.How == guarded):
+			return "the old master of a promoted replica continues to run"
+		case a.Kind == Break || a.Kind == Revoke:
+			return "a lease is taken away from its holder"
+		case s.Store == Store(engines.ZooKeeper3) && a.Kind == StopLeader && a.Part == Begin && s.any(Action.silences):
+			return "the sessions are short, the leader stands still and goes on, and holders are cut off or stopped"
+		case a.replaces() && (s.Store == Store(engines.Sentinel) || s.Store == Store(engines.Cluster)):
+			return unreplicated
+		case s.Store == Redis && a.forgets() && a.Kind != RestartAOF:
+			return "the server forgets leases, and keeps no record"
 		}
-	}
-	return broken
+		return ""
+	})
+}
+
+const unreplicated = "the replica that is promoted may not have the lease yet"
+
+// MayLose names what the schedule does that may lose a lease before its deadline, beside those that somebody takes away.
+// Where there is nothing, a lease that is lost so is a violation.
+func (s *Schedule) MayLose() []string {
+	return s.breaks(func(a Action) string {
+		if k, _ := s.engine(); a.replaces() && k != engines.SentinelReplicas && k != engines.ClusterReplicas {
+			return unreplicated
+		}
+		return ""
+	})
 }
 
 // clockError is how wrong a node's clock may be when it has lost its
@@ -264,49 +278,38 @@ func (s *Schedule) MayLose() (broken []string) {
 const clockError = 3 * time.Second
 
 // MayRepeat names the assumptions of rising fences that the schedule breaks.
-// Where there are none, a fence that does not rise is a violation.
-func (s *Schedule) MayRepeat() (broken []string) {
-	if s.Store != Redlock {
-		return s.mayRepeatAlone()
-	}
-	for _, a := range s.Actions {
-		switch {
-		case a.Kind == ClockBack && -a.By > clockError && slices.ContainsFunc(s.Actions, func(b Action) bool {
-			return b.forgets() && slices.Contains(b.Nodes, a.Nodes[0])
-		}):
-			broken = append(broken, fmt.Sprintf("node %v forgets, and its clock is behind by %v", a.Nodes, -a.By))
-		case a.Kind == Evict && a.Part == Begin:
-			broken = append(broken, fmt.Sprintf("node %v evicts what it knows of fences", a.Nodes))
-		}
-	}
-	return broken
-}
-
-// mayRepeatAlone is MayRepeat of one server, which mints its fences above those that
-// it remembers and above its clock.
-func (s *Schedule) mayRepeatAlone() (broken []string) {
+// Where there are none, a fence that does not rise is a violation. One server mints
+// its fences above those that it remembers and above its clock.
+func (s *Schedule) MayRepeat() []string {
 	bears := time.Duration(0)
 	if s.records() {
 		bears = clockError
 	}
-	for _, a := range s.Actions {
-		switch {
-		case a.Kind != ClockBack:
-		case slices.ContainsFunc(s.Actions, func(b Action) bool { return b.Kind == Evict }),
-			-a.By > bears && slices.ContainsFunc(s.Actions, Action.forgets):
-			broken = append(broken, fmt.Sprintf("the server forgets, and its clock is behind by %v", -a.By))
+	return s.breaks(func(a Action) string {
+		forgets := func(b Action) bool {
+			return b.forgets() && (s.Store != Redlock || slices.Contains(b.Nodes, a.Nodes[0]))
 		}
-	}
-	return broken
+		evicts := func(b Action) bool { return b.Kind == Evict }
+		switch {
+		case s.Store == Redlock && a.Kind == Evict && a.Part == Begin:
+			return fmt.Sprintf("node %v evicts what it knows of fences", a.Nodes)
+		case a.Kind != ClockBack:
+		case s.Store == Redlock && -a.By > bears && s.any(forgets):
+			return fmt.Sprintf("node %v forgets, and its clock is behind by %v", a.Nodes, -a.By)
+		case s.Store != Redlock && (s.any(evicts) || -a.By > bears && s.any(forgets)):
+			return fmt.Sprintf("the server forgets, and its clock is behind by %v", -a.By)
+		}
+		return ""
+	})
 }
 
 // MayWait names what the schedule does to the times that the server keeps. If there is
 // nothing, a key that is free beside a waiter is a violation.
-func (s *Schedule) MayWait() (broken []string) {
-	for _, a := range s.Actions {
+func (s *Schedule) MayWait() []string {
+	return s.breaks(func(a Action) string {
 		if a.Kind == ClockBack {
-			broken = append(broken, fmt.Sprintf("the clock steps back by %v, and leases and claims last for as much longer", -a.By))
+			return fmt.Sprintf("the clock steps back by %v, and leases and claims last for as much longer", -a.By)
 		}
-	}
-	return broken
+		return ""
+	})
 }

@@ -9,7 +9,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"regexp"
 	"strconv"
@@ -65,7 +64,7 @@ func tool(name, pkg string) (string, error) {
 // CanCutWires returns nil if schedules can have real links, or says what is missing.
 func CanCutWires() error {
 	var errs []error
-	for _, t := range [][2]string{{"ip", "iproute2"}, {"nft", "nftables"}, {"nsenter", "util-linux"}} {
+	for _, t := range [][2]string{{"ip", "iproute2"}, {"nstat", "iproute2"}, {"nft", "nftables"}, {"nsenter", "util-linux"}} {
 		_, err := tool(t[0], t[1])
 		errs = append(errs, err)
 	}
@@ -192,44 +191,28 @@ func (w *wires) play(a Action) {
 	w.run(w.bridge, rules, "nft", "-f", "-")
 }
 
-var packets = regexp.MustCompile(`counter packets (\d+) `)
+var (
+	packets = regexp.MustCompile(`counter packets (\d+) `)
+	resends = regexp.MustCompile(`TcpRetransSegs +(\d+) `)
+)
 
 // traffic returns how many packets were dropped, and how many segments TCP has
 // retransmitted.
 func (w *wires) traffic() (dropped, resent int) {
-	found := packets.FindStringSubmatch(w.run(w.bridge, "", "nft", "list", "chain", "bridge", "wires", "forward"))
-	if found == nil {
-		w.t.Fatalf("nft does not count")
-	}
-	dropped, err := strconv.Atoi(found[1])
-	w.t.Must(err)
+	dropped = w.counts(w.bridge, packets, "nft", "list", "chain", "bridge", "wires", "forward")
 	for _, n := range append(w.clients[:], w.servers) {
-		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/snmp", n.pid()))
-		w.t.Must(err)
-		resent += counterOf(string(b), "Tcp", "RetransSegs")
+		resent += w.counts(n, resends, "nstat", "-asz", "TcpRetransSegs")
 	}
 	return dropped, resent
 }
 
-// counterOf reads a counter of /proc/net/snmp, where one line has the names and the
-// next one the values.
-func counterOf(table, of, name string) int {
-	var names []string
-	for line := range strings.Lines(table) {
-		f := strings.Fields(line)
-		if len(f) == 0 || f[0] != of+":" {
-			continue
-		}
-		if names == nil {
-			names = f
-			continue
-		}
-		for i := range names {
-			if names[i] == name {
-				n, _ := strconv.Atoi(f[i]) // the kernel writes numbers
-				return n
-			}
-		}
+// counts reads a counter that a program prints in a namespace.
+func (w *wires) counts(n *namespace, counter *regexp.Regexp, name string, args ...string) int {
+	found := counter.FindStringSubmatch(w.run(n, "", name, args...))
+	if found == nil {
+		w.t.Fatalf("%s does not count", name)
 	}
-	return 0
+	count, err := strconv.Atoi(found[1])
+	w.t.Must(err)
+	return count
 }

@@ -6,6 +6,7 @@
 package campaign
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -25,21 +26,20 @@ type witness struct {
 	slow   atomic.Int64       // ns, see usual
 
 	mu     sync.Mutex
-	n      int            // the order that the next new owner belongs to
-	orders map[string]int // by owner
-	most   map[string]Mono
-	seen   map[string]refusal // the latest of each owner
+	n      int // the order that the next new owner belongs to
+	owners map[string]*seen
 }
 
-// refusal is when a Try was sent that was refused, and when that was on the store's clock.
-type refusal struct {
+// seen is what is known of an owner.
+type seen struct {
+	n    int  // the order that it belongs to
+	most Mono // the latest that its deadline may be
+	// Its latest Try that was refused: when that was sent, and when that was on the store's clock.
 	sent Mono
 	at   time.Duration
 }
 
-func newWitness() *witness {
-	return &witness{orders: map[string]int{}, most: map[string]Mono{}, seen: map[string]refusal{}}
-}
+func newWitness() *witness { return &witness{owners: map[string]*seen{}} }
 
 // takes records that an order begins.
 func (w *witness) takes(n int) {
@@ -48,41 +48,24 @@ func (w *witness) takes(n int) {
 	w.n = n
 }
 
-func (w *witness) asks(owner string) {
+// note changes what is known of an owner, and returns it.
+func (w *witness) note(owner string, change func(*seen)) seen {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.orders[owner] == 0 {
-		w.orders[owner] = w.n
+	o := w.owners[owner]
+	if o == nil {
+		o = &seen{}
+		w.owners[owner] = o
 	}
+	change(o)
+	return *o
 }
 
-func (w *witness) of(owner string) (n int, most Mono) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.orders[owner], w.most[owner]
-}
+func (w *witness) of(owner string) seen { return w.note(owner, func(*seen) {}) }
 
-func (w *witness) note(owner string, at Mono, ttl time.Duration) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.most[owner] = max(w.most[owner], at.Add(ttl-drift(ttl)))
-}
-
-// refused notes the answer to a Try that was sent at that time.
-func (w *witness) refused(owner string, sent Mono, at time.Duration) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.seen[owner] = refusal{sent, at}
-}
-
-// handed notes a lease that was handed over.
-func (w *witness) handed(owner string, to driver.Handover) {
-	w.mu.Lock()
-	seen, ok := w.seen[owner]
-	w.mu.Unlock()
-	if ok && seen.at != 0 {
-		w.note(owner, seen.sent, to.At-seen.at+to.TTL)
-	}
+// granted notes a lease of this TTL that was asked for at an instant.
+func (w *witness) granted(owner string, at Mono, ttl time.Duration) {
+	w.note(owner, func(o *seen) { o.most = max(o.most, at.Add(ttl-drift(ttl))) })
 }
 
 // usual is how long a call may take before it counts as slow.
@@ -110,15 +93,15 @@ type watched struct {
 }
 
 func (d watched) Try(ctx context.Context, r driver.TryRequest) (driver.Result, error) {
-	d.by.asks(r.Owner)
+	d.by.note(r.Owner, func(o *seen) { o.n = cmp.Or(o.n, d.by.n) })
 	at := now()
 	res, err := d.Driver.Try(ctx, r)
 	d.by.took(at)
 	switch {
 	case err == nil && res.Granted:
-		d.by.note(r.Owner, at, res.TTL)
+		d.by.granted(r.Owner, at, res.TTL)
 	case err == nil:
-		d.by.refused(r.Owner, at, res.At)
+		d.by.note(r.Owner, func(o *seen) { o.sent, o.at = at, res.At })
 	}
 	return res, err
 }
@@ -134,8 +117,8 @@ func handed(d any, c driver.Claim) (driver.Handover, bool) {
 
 func (d watched) Handed(c driver.Claim) (driver.Handover, bool) {
 	to, ok := handed(d.Driver, c)
-	if ok {
-		d.by.handed(c.Owner, to)
+	if o := d.by.of(c.Owner); ok && o.at != 0 {
+		d.by.granted(c.Owner, o.sent, to.At-o.at+to.TTL)
 	}
 	return to, ok
 }
@@ -145,7 +128,7 @@ func (d watched) Renew(ctx context.Context, rs []driver.RenewRequest, done func(
 	defer d.by.took(at)
 	d.Driver.Renew(ctx, rs, func(i int, r driver.Renewal) {
 		if r.Err == nil && !rs[i].Queue {
-			d.by.note(rs[i].Owner, at, r.TTL)
+			d.by.granted(rs[i].Owner, at, r.TTL)
 		}
 		done(i, r)
 	})
@@ -155,7 +138,7 @@ func (d watched) Release(ctx context.Context, r driver.ReleaseRequest) error {
 	at := now()
 	err := d.Driver.Release(ctx, r)
 	d.by.took(at)
-	if n, _ := d.by.of(r.Owner); n != 0 && (err == nil || errors.Is(err, driver.ErrNotHeld)) {
+	if n := d.by.of(r.Owner).n; n != 0 && (err == nil || errors.Is(err, driver.ErrNotHeld)) {
 		d.by.report(player.Event{What: player.Gone, N: n, Key: r.Key, Owner: r.Owner})
 	}
 	return err

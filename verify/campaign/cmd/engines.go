@@ -57,15 +57,7 @@ func all(ctx context.Context, o campaign.Options, kinds []engines.Kind, into, ma
 	head := fmt.Sprintf("%d schedules of each engine from seed %d on, %d side by side, in %v (%s):\n\n",
 		len(o.Seeds), o.Seeds[0], o.Parallel, time.Since(begun).Round(time.Second), runtime.Version())
 	fmt.Print(head, text.String())
-	return errors.Join(append(errs, put(into, mark, head+text.String()))...)
-}
-
-// put writes a result into a document, if there is one.
-func put(into, mark, text string) error {
-	if into == "" {
-		return nil
-	}
-	return page.Write(into, mark, text)
+	return errors.Join(append(errs, page.Write(into, mark, head+text.String()))...)
 }
 
 // sweep cuts every operation of every engine at every message, and writes the table.
@@ -111,5 +103,5 @@ func sweep(ctx context.Context, into string) error {
 	fmt.Fprintln(text)
 	head := fmt.Sprintf("At how many messages an operation was cut, in %v (%s):\n\n", time.Since(begun).Round(time.Second), runtime.Version())
 	fmt.Print(head, text)
-	return errors.Join(append(errs, put(into, "sweep of the other engines", head+text.String()))...)
+	return errors.Join(append(errs, page.Write(into, "sweep of the other engines", head+text.String()))...)
 }

@@ -110,13 +110,19 @@ func run(ctx context.Context) error {
 	if err == nil && *seed < 0 && !o.Lone && o.Engine == "" && o.Library == "hasp" && o.Broken == "" {
 		rep.Singles, err = campaign.SideBySide(ctx)
 	}
-	rep.Markdown(os.Stdout)
-	if *into != "" && o.Engine != "" {
+	var text bytes.Buffer
+	rep.Markdown(&text)
+	fmt.Print(&text)
+	if o.Engine != "" && *into != "" {
 		err = errors.Join(err, errors.New("only the tables of all engines are written into a document"))
-	} else if *into != "" {
-		err = errors.Join(err, write(rep, *into, fmt.Sprintf("%d schedules from seed %d on, %d side by side, in %v (%s):",
-			done, *from, o.Parallel, time.Since(begun).Round(time.Second), runtime.Version())))
+		*into = ""
 	}
+	mark := "campaign"
+	if o.Lone {
+		mark = "campaign of one server"
+	}
+	err = errors.Join(err, page.Write(*into, mark, fmt.Sprintf("%d schedules from seed %d on, %d side by side, in %v (%s):\n\n%s",
+		done, *from, o.Parallel, time.Since(begun).Round(time.Second), runtime.Version(), &text)))
 	if *out != "" {
 		b, jsonErr := json.MarshalIndent(rep, "", " ")
 		err = errors.Join(err, jsonErr, os.WriteFile(*out, b, 0o644))
@@ -138,16 +144,4 @@ func line(out *campaign.Outcome, err error) string {
 		text += "; VIOLATED"
 	}
 	return text
-}
-
-// write puts the tables into a document, under a heading.
-func write(rep *campaign.Report, path, head string) error {
-	var text bytes.Buffer
-	fmt.Fprintf(&text, "%s\n\n", head)
-	rep.Markdown(&text)
-	mark := "campaign"
-	if rep.Lone {
-		mark = "campaign of one server"
-	}
-	return page.Write(path, mark, text.String())
 }
