@@ -62,33 +62,34 @@ func (w *world) tell() {
 }
 
 // step carries out a step. An error says that the rest makes no sense.
-func (w *world) step(words []string) (err error) {
+func (w *world) step(words []string) error {
 	if d, err := time.ParseDuration(words[0]); err == nil {
 		time.Sleep(d)
 		return nil
 	}
-	n, rate := 0, 0.0
 	switch words[0] {
 	case "alone":
+		return nil
 	case "free":
 		if i := slices.IndexFunc(w.nodes, func(n *node) bool { return len(n.holders()) > 0 }); i >= 0 {
 			w.find(Said, "node %d keeps the key for an owner that is gone", i)
 		}
+		return nil
 	case "fast":
-		rate, err = strconv.ParseFloat(words[1], 64)
+		rate, err := strconv.ParseFloat(words[1], 64)
 		for n := range w.nodes {
 			w.inject(Fault{Kind: Rate, Node: n, Rate: rate})
 		}
+		return err
 	case "empty", "flush":
-		n, err = strconv.Atoi(words[1])
+		n, err := strconv.Atoi(words[1])
 		w.inject(Fault{Kind: map[string]FaultKind{"empty": RestartEmpty, "flush": Flush}[words[0]], Node: n})
-	default:
-		if len(words) < 2 || !strings.Contains("abc", words[0]) {
-			return errors.New("there is no such step")
-		}
-		err = w.clients[words[0][0]-'a'].act(words[1], words[2:])
+		return err
 	}
-	return err
+	if len(words) < 2 || !strings.Contains("abc", words[0]) {
+		return errors.New("there is no such step")
+	}
+	return w.clients[words[0][0]-'a'].act(words[1], words[2:])
 }
 
 // act carries out the step of a client.
