@@ -46,9 +46,7 @@ func alerts(t *testing.T) []alert {
 func read(t *testing.T, path string, into any) {
 	t.Helper()
 	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if err := yaml.Unmarshal(b, into); err != nil {
 		t.Fatalf("%s: %v", path, err)
 	}
@@ -97,9 +95,7 @@ func TestEachAlertFiresAndDoesNot(t *testing.T) {
 // Each alert leads to its runbook, and there is none for an alert that is gone.
 func TestRunbooks(t *testing.T) {
 	b, err := os.ReadFile(runbooks)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	sections := map[string]string{}
 	for _, part := range regexp.MustCompile(`(?m)^#+ `).Split(string(b), -1) {
 		title, text, _ := strings.Cut(part, "\n")

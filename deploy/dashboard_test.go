@@ -91,9 +91,7 @@ func TestDashboardIsComplete(t *testing.T) {
 	var d dashboard
 	read(t, "grafana/hasp.json", &d)
 	b, err := os.ReadFile("grafana/hasp.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if d.UID == "" || strings.Contains(string(b), "__inputs") {
 		t.Error("no uid, or inputs, which are for an import by hand only")
 	}
@@ -177,9 +175,7 @@ func scraping(t *testing.T) *scraper {
 	}))
 	t.Cleanup(target.Close)
 	rules, err := filepath.Abs("prometheus/rules.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	server := testserver.Prometheus(t, fmt.Sprintf(`
 global: {scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}
 rule_files: [%q]
@@ -268,9 +264,7 @@ func (p *scraper) values(t *testing.T, v variable) {
 	var query struct {
 		Query string `json:"query"`
 	}
-	if err := json.Unmarshal(v.Query, &query); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(v.Query, &query))
 	m := regexp.MustCompile(`^label_values\((.*), (\w+)\)$`).FindStringSubmatch(filled(query.Query))
 	if m == nil || m[2] != v.Name {
 		t.Fatalf("variable %s: %s", v.Name, query.Query)
@@ -292,9 +286,7 @@ func (p *scraper) rulesWork(t *testing.T) {
 		} `json:"groups"`
 	}
 	for range patience {
-		if err := p.ask(t.Context(), "rules", nil, &data); err != nil {
-			t.Fatal(err)
-		}
+		must(t, p.ask(t.Context(), "rules", nil, &data))
 		known := 0
 		for _, g := range data.Groups {
 			for _, r := range g.Rules {
@@ -329,9 +321,7 @@ func (p *scraper) spans(t *testing.T, panel panel) []span {
 			"query": {filled(q.Expr)}, "step": {"1"},
 			"start": {strconv.FormatInt(p.began.Unix(), 10)}, "end": {strconv.FormatInt(time.Now().Unix(), 10)},
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, a := range got {
 			s := span{name: regexp.MustCompile(`{{(\w+)}}`).ReplaceAllStringFunc(q.Legend, func(m string) string { return a.Metric[strings.Trim(m, "{}")] })}
 			for _, v := range a.Values {

@@ -51,9 +51,7 @@ func (p *scraper) draws(t *testing.T, d *dashboard) {
 		b.WriteString("</g>\n")
 	}
 	b.WriteString("</svg>\n")
-	if err := os.WriteFile(*drawInto, []byte(b.String()), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(*drawInto, []byte(b.String()), 0o644))
 }
 
 // picture is the place of one panel.

@@ -50,9 +50,7 @@ func rendersChart(t *testing.T, values string) (map[string]object, error) {
 	t.Helper()
 	var all, over, meta map[string]any
 	read(t, chart+"/values.yaml", &all)
-	if err := yaml.Unmarshal([]byte(values), &over); err != nil {
-		t.Fatal(err)
-	}
+	must(t, yaml.Unmarshal([]byte(values), &over))
 	read(t, chart+"/Chart.yaml", &meta)
 	data := map[string]any{
 		"Values":  merged(all, over),
@@ -140,9 +138,7 @@ image: {tag: v1.2.3}
 func TestChartIsConfined(t *testing.T) {
 	for _, values := range []string{"", everything} {
 		objects, err := rendersChart(t, values)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		pod := func(path ...any) any {
 			return objects["Deployment"].at(append([]any{"spec", "template", "spec"}, path...)...)
 		}
@@ -177,9 +173,7 @@ func TestChartStartsServe(t *testing.T) {
 			"--host a --host b --tls-cert /run/secrets/hasp/tls/tls.crt --tls-key /run/secrets/hasp/tls/tls.key -v", "HTTPS"},
 	} {
 		objects, err := rendersChart(t, c.values)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		container := objects["Deployment"].at("spec", "template", "spec", "containers", 0)
 		o, _ := container.(map[string]any)
 		var args []string
@@ -231,9 +225,7 @@ func TestHelmAgrees(t *testing.T) {
 		t.Skip("helm is not installed")
 	}
 	values := filepath.Join(t.TempDir(), "values.yaml")
-	if err := os.WriteFile(values, []byte(everything), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(values, []byte(everything), 0o600))
 	for _, args := range [][]string{
 		{"lint", "--strict", chart}, {"lint", "--strict", chart, "--values", values},
 		{"template", "locks", chart}, {"template", "locks", chart, "--values", values},

@@ -14,13 +14,9 @@ import (
 func TestRenderedFilesAreFresh(t *testing.T) {
 	for path := range rendered {
 		want, err := render(".", path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		got, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if string(got) != want {
 			t.Errorf("%s is not what the mixin makes: go run ./deploy", path)
 		}
@@ -32,9 +28,7 @@ func TestConfiguration(t *testing.T) {
 	text, err := vmIn(".").EvaluateAnonymousSnippet("override", `
 		local m = (import 'mixin.libsonnet') + { _config+:: { selector: 'cluster="eu"', waitSeconds: 5, longHeldClasses: 'nightly|backup' } };
 		[m.prometheusAlerts, m.grafanaDashboards]`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	metrics := regexp.MustCompile(`distributed_lock_\w+.{0,13}`).FindAllString(text, -1)
 	if len(metrics) < 40 {
 		t.Errorf("only %d metrics are asked for", len(metrics))

@@ -47,15 +47,11 @@ func source(t testing.TB, pace int) http.Handler {
 	metrics := haspprom.New(&haspprom.Options{Classes: []string{"order", "stock", "nightly"}, Engine: "memory"})
 	for range 3 {
 		c, err := hasp.New(r.store, &hasp.Options{Observe: hasp.Observers(metrics.Observe, r.observe)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		t.Cleanup(func() { _ = c.Close() })
 		r.clients = append(r.clients, c)
 	}
-	if err := r.clients[0].Admit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.clients[0].Admit(t.Context()))
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(func() {
 		cancel()
@@ -207,5 +203,12 @@ func (r *run) until(ctx context.Context, second int) bool {
 func (r *run) failed(ctx context.Context, err error) {
 	if ctx.Err() == nil {
 		r.t.Errorf("the run went wrong: %v", err)
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -18,14 +18,10 @@ func TestUnit(t *testing.T) {
 		t.Skip("systemd-analyze is not installed")
 	}
 	b, err := os.ReadFile("systemd/hasp-serve.service")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	// It wants the program to be there.
 	path := filepath.Join(t.TempDir(), "hasp-serve.service")
-	if err := os.WriteFile(path, []byte(strings.Replace(string(b), "/usr/bin/hasp", "/bin/true", 1)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte(strings.Replace(string(b), "/usr/bin/hasp", "/bin/true", 1)), 0o600))
 	for _, args := range [][]string{{"verify", "--man=no"}, {"security", "--offline=true", "--threshold=20"}} { // of 100
 		out, err := exec.CommandContext(t.Context(), analyze, append(args, path)...).CombinedOutput()
 		if err != nil || args[0] == "verify" && len(out) > 0 {

@@ -72,9 +72,7 @@ func TestDenied(t *testing.T) {
 		withUsers(t, s, "hasp/mine/")
 		user := func(name, password string) *Driver {
 			c, err := clientv3.New(clientv3.Config{Endpoints: []string{s.Addr()}, Username: name, Password: password, Logger: zap.NewNop(), DialTimeout: limit})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			t.Cleanup(func() { _ = c.Close() })
 			return opened(t, c)
 		}
@@ -115,9 +113,7 @@ func withUsers(t testing.TB, s *testserver.Server, prefix string) (root *clientv
 	admin, ctx := connect(t, s.Addr()), t.Context()
 	must := func(_ any, err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	must(admin.RoleAdd(ctx, "locks"))
 	must(admin.RoleGrantPermission(ctx, "locks", prefix, clientv3.GetPrefixRangeEnd(prefix), clientv3.PermissionType(clientv3.PermReadWrite)))
@@ -169,9 +165,7 @@ func TestMinTTL(t *testing.T) {
 				c := connect(t, start(t, more...).Addr())
 				d := New(c, &Options{ElectionTimeout: election})
 				got, err := c.Grant(t.Context(), 1)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				if least := time.Duration(got.TTL) * time.Second; d.Traits().MinTTL != least {
 					t.Errorf("with an election time-out of %v the least TTL is %v, the traits say %v", election, least, d.Traits().MinTTL)
 				}

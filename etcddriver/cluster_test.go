@@ -19,9 +19,7 @@ import (
 func user(t testing.TB, addrs ...string) *hasp.Client {
 	t.Helper()
 	c, err := hasp.New(New(connect(t, addrs...), &Options{ElectionTimeout: quickElection}), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	return c
 }
@@ -77,9 +75,7 @@ func TestCluster(t *testing.T) {
 	c := testserver.NewEtcdCluster(t, quick...)
 	holder := user(t, c.Addrs()...)
 	kept, err := holder.Mutex("kept", &hasp.LockOptions{TTL: 20 * time.Second}).Lock(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var w crowd
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
@@ -138,17 +134,13 @@ func TestCutOffHolder(t *testing.T) {
 		}
 		options := &hasp.LockOptions{TTL: 3 * time.Second}
 		lease, err := user(t, c.Members[cut].Addr()).Mutex("k", options).Lock(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		ended := make(chan time.Time, 1)
 		go func() { <-lease.Done(); ended <- time.Now() }()
 		c.Cut(cut)
 		next, err := user(t, rest...).Mutex("k", options).Lock(t.Context())
 		granted := time.Now()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if at := comes(t, ended, "the end of the lease of the one that is cut off"); !at.Before(granted) {
 			t.Errorf("it learned of it %v after another had the key", at.Sub(granted))
 		} else {

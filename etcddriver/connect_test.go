@@ -36,9 +36,7 @@ import (
 func as(t testing.TB, user, password string, addrs ...string) *clientv3.Client {
 	t.Helper()
 	c, err := Connect(clientv3.Config{Endpoints: addrs, Logger: zap.NewNop(), Username: user, Password: password, DialKeepAliveTime: time.Hour}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	return c
 }
@@ -52,9 +50,7 @@ func connected(t testing.TB, addrs ...string) *Driver {
 func ordinary(t testing.TB, addr string) *Driver {
 	t.Helper()
 	c, err := clientv3.New(clientv3.Config{Endpoints: []string{addr}, Logger: zap.NewNop(), Username: "user", Password: "word"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	c.Watcher = watcher{c.Watcher}
 	t.Cleanup(func() { _ = c.Close() })
 	return opened(t, c)
@@ -64,9 +60,7 @@ func ordinary(t testing.TB, addr string) *Driver {
 func logins(t testing.TB, s *testserver.Server) (n int) {
 	t.Helper()
 	res, err := http.Get("http://" + s.Addr() + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer res.Body.Close()
 	for lines := bufio.NewScanner(res.Body); lines.Scan(); {
 		if name, value, ok := strings.Cut(lines.Text(), "} "); ok && strings.HasPrefix(name, "grpc_server_started_total") && strings.Contains(name, `"Authenticate"`) {
@@ -119,9 +113,7 @@ func TestLogins(t *testing.T) {
 			b := ask(all[0].Claim, time.Minute)
 			b.Owner = claim("").Owner
 			hints, err := d.Watch(t.Context(), b.Claim)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			refuse(t, d, b)
 			give(t, d, all[0], driver.Finished)
 			comes(t, hints, "the hint")
@@ -186,9 +178,7 @@ func TestSlowLogin(t *testing.T) {
 			return false
 		})
 		c, err := Connect(clientv3.Config{Endpoints: []string{p.Addr()}, Logger: zap.NewNop(), Username: "user", Password: "word"}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		t.Cleanup(func() { _ = c.Close() })
 		before := logins(t, s)
 		insist(t, opened(t, c), ask(claim("k"), time.Minute))
@@ -217,9 +207,7 @@ func hold(t testing.TB, d *Driver, key string, ttl time.Duration) *holding {
 			h.renewed <- time.Now()
 		}
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	if h.lease, err = c.Mutex(key, &hasp.LockOptions{TTL: ttl}).Lock(t.Context()); err != nil {
 		t.Fatal(err)
@@ -330,9 +318,7 @@ func TestRotatedPassword(t *testing.T) {
 			defer mu.Unlock()
 			return "user", password, nil
 		}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		t.Cleanup(func() { _ = c.Close() })
 		d := opened(t, c)
 		r := ask(claim("k"), time.Minute)
@@ -355,20 +341,14 @@ func TestRotatedPassword(t *testing.T) {
 func shortTokens(t *testing.T) []string {
 	t.Helper()
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	public, err := x509.MarshalPKIXPublicKey(&key.PublicKey)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	dir := t.TempDir()
 	for name, block := range map[string]*pem.Block{
 		"private": {Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)}, "public": {Type: "PUBLIC KEY", Bytes: public},
 	} {
-		if err := os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(block), 0o600))
 	}
 	return append([]string{"--auth-token=jwt,pub-key=" + filepath.Join(dir, "public") + ",priv-key=" + filepath.Join(dir, "private") + ",sign-method=RS256,ttl=3s"}, quick...)
 }
@@ -377,14 +357,10 @@ func shortTokens(t *testing.T) []string {
 func outlive(t testing.TB, s *testserver.Server) {
 	t.Helper()
 	cc, err := grpc.NewClient(s.Addr(), grpc.WithTransportCredentials(insecure.NewCredentials()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer cc.Close()
 	got, err := pb.NewAuthClient(cc).Authenticate(t.Context(), &pb.AuthenticateRequest{Name: "user", Password: "word"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ctx := (&token{text: got.GetToken()}).on(t.Context())
 	for err == nil {
 		_, err = pb.NewKVClient(cc).Range(ctx, &pb.RangeRequest{Key: []byte("hasp/k")})
@@ -414,9 +390,7 @@ func TestTokensEnd(t *testing.T) {
 				waits := func() (driver.TryRequest, <-chan struct{}) {
 					r := ask(claim(what+"k"), time.Minute)
 					hints, err := d.Watch(t.Context(), r.Claim)
-					if err != nil {
-						t.Fatal(err)
-					}
+					must(t, err)
 					refuse(t, d, r)
 					return r, hints
 				}
@@ -426,9 +400,7 @@ func TestTokensEnd(t *testing.T) {
 				age(d, 30*time.Second)
 				renewed(t, d, held)
 				third, hints := waits()
-				if err := d.Release(t.Context(), driver.ReleaseRequest{Claim: second.Claim, TTL: second.TTL, Settled: true}); err != nil {
-					t.Fatal(err)
-				}
+				must(t, d.Release(t.Context(), driver.ReleaseRequest{Claim: second.Claim, TTL: second.TTL, Settled: true}))
 				comes(t, hints, "the hint on the stream with the old token, of a client of "+what)
 				give(t, d, first, driver.Finished)
 				grant(t, d, third)
@@ -482,9 +454,7 @@ func TestHalfOpenWatch(t *testing.T) {
 		a, b := ask(claim("k"), time.Minute), ask(claim("k"), time.Minute)
 		grant(t, other, a)
 		hints, err := d.Watch(t.Context(), b.Claim)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		refuse(t, d, b)
 		watches(t, d, b)
 		swallow()

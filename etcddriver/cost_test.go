@@ -50,9 +50,7 @@ func TestCosts(t *testing.T) {
 			{"another one", func() { refuse(t, d, first) }, 1, 0},
 			{"joining the queue", func() { refuse(t, d, b) }, 1, 1},
 			{"a release", func() {
-				if err := d.Release(t.Context(), release); err != nil {
-					t.Fatal(err)
-				}
+				must(t, d.Release(t.Context(), release))
 			}, 1, 1},
 			{"the waiter's turn", func() { grant(t, d, b) }, 1, 1},
 		} {

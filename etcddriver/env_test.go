@@ -120,9 +120,7 @@ func tapped(t testing.TB, addrs ...string) (*Driver, *tap) {
 	c, err := clientv3.New(clientv3.Config{Endpoints: addrs, Logger: zap.NewNop(), DialOptions: []grpc.DialOption{
 		grpc.WithChainUnaryInterceptor(p.unary), grpc.WithChainStreamInterceptor(p.stream),
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	return opened(t, c), p
 }
@@ -223,9 +221,7 @@ func comes[T any](t testing.TB, ch <-chan T, what string) (got T) {
 func own(t testing.TB, d *Driver, r driver.TryRequest, class byte) (lease int64, found bool) {
 	t.Helper()
 	got, err := d.client.Get(t.Context(), d.names(r.ID()).name(class))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if len(got.Kvs) == 0 {
 		return 0, false
 	}
@@ -244,9 +240,14 @@ func forgetful(t testing.TB, addr string, change func(*pb.LeaseTimeToLiveRespons
 			return err
 		}),
 	}})
+	must(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	return opened(t, c)
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = c.Close() })
-	return opened(t, c)
 }

@@ -16,9 +16,7 @@ import (
 func finds(t *testing.T, d *Driver, level driver.Level, check, part string) {
 	t.Helper()
 	found, err := d.Examine(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if !slices.ContainsFunc(found, func(f driver.Finding) bool {
 		return f.Level == level && f.Check == check && strings.Contains(f.Text, part)
 	}) {

@@ -145,9 +145,7 @@ func TestLateClaim(t *testing.T) {
 		}
 		late := p.lost()[0]
 		p.set(nil)
-		if err := d.Release(t.Context(), driver.ReleaseRequest{Claim: b.Claim, TTL: b.TTL, Settled: true}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, d.Release(t.Context(), driver.ReleaseRequest{Claim: b.Claim, TTL: b.TTL, Settled: true}))
 		grant(t, d, c)
 		if _, err := pb.NewKVClient(d.client.ActiveConnection()).Txn(t.Context(), late); err != nil {
 			t.Fatal(err)

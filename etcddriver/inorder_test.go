@@ -73,9 +73,7 @@ func (s *inOrder) serve(t *testing.T) (d *Driver, end func()) {
 	c, err := clientv3.New(clientv3.Config{Endpoints: []string{"etcd:1"}, Logger: zap.NewNop(), DialOptions: []grpc.DialOption{
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }),
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	d = New(c, nil)
 	return d, func() {
 		_, _ = d.Close(), c.Close()
@@ -197,9 +195,7 @@ func TestEndedConnection(t *testing.T) {
 		here, there := net.Pipe()
 		ls := &links{dial: func(context.Context, string) (net.Conn, error) { return here, nil }, closed: make(map[string]closed)}
 		c, err := ls.connect(t.Context(), "etcd:1")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		reads := make(chan error)
 		go func() {
 			_, err := c.Read(make([]byte, 1))

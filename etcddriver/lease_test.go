@@ -135,9 +135,7 @@ func together(t *testing.T, d *Driver, a, b driver.TryRequest) {
 			return
 		}
 		for _, r := range []driver.TryRequest{a, b} { // the machine was slow
-			if err := d.Release(t.Context(), driver.ReleaseRequest{Claim: r.Claim, TTL: r.TTL, Settled: true}); err != nil {
-				t.Fatal(err)
-			}
+			must(t, d.Release(t.Context(), driver.ReleaseRequest{Claim: r.Claim, TTL: r.TTL, Settled: true}))
 		}
 	}
 }
@@ -203,9 +201,7 @@ func TestExpiredPool(t *testing.T) {
 func revokeAll(t testing.TB, d *Driver) {
 	t.Helper()
 	all, err := d.client.Leases(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, l := range all.Leases {
 		if _, err := d.client.Revoke(t.Context(), l.ID); err != nil {
 			t.Fatal(err)

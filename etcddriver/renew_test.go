@@ -22,9 +22,7 @@ func lasts(t *testing.T, d *Driver, r driver.TryRequest) time.Duration {
 	t.Helper()
 	on, _ := own(t, d, r, writes)
 	left, err := d.client.TimeToLive(t.Context(), clientv3.LeaseID(on))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return time.Duration(left.TTL) * time.Second
 }
 

@@ -30,9 +30,7 @@ func replied(t *testing.T, s *testserver.Server, f func(req any)) *Driver {
 			return err
 		}),
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	return opened(t, c)
 }
@@ -74,9 +72,7 @@ func TestLateLook(t *testing.T) {
 		a, b := ask(claim("k"), time.Minute), ask(claim("k"), time.Minute)
 		grant(t, d, a)
 		hints, err := d.Watch(t.Context(), b.Claim)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		refuse(t, d, b)
 		sign := driver.RenewRequest{Claim: b.Claim, Queue: true, Patience: b.Patience}
 		d.Renew(t.Context(), []driver.RenewRequest{sign}, func(_ int, r driver.Renewal) {

@@ -62,15 +62,11 @@ func harness(t testing.TB, addrs ...string) drivertest.Harness {
 func persist(t testing.TB, c *clientv3.Client, prefix string) bool {
 	t.Helper()
 	got, err := c.Get(t.Context(), prefix, clientv3.WithPrefix())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, kv := range got.Kvs {
 		put, err := c.Txn(t.Context()).If(clientv3.Compare(clientv3.ModRevision(string(kv.Key)), "=", kv.ModRevision)).
 			Then(clientv3.OpPut(string(kv.Key), string(kv.Value))).Commit()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if !put.Succeeded {
 			return false
 		}
@@ -85,9 +81,7 @@ func connect(t testing.TB, addrs ...string) *clientv3.Client {
 		Endpoints: addrs, Logger: zap.NewNop(),
 		DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: time.Second, // as doc.go advises; gRPC takes no less
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	return c
 }
@@ -96,9 +90,7 @@ func connect(t testing.TB, addrs ...string) *clientv3.Client {
 func everything(t testing.TB, c *clientv3.Client, prefix string, permanent bool) (keys []string) {
 	t.Helper()
 	got, err := c.Get(t.Context(), prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, kv := range got.Kvs {
 		if !permanent || kv.Lease == 0 {
 			keys = append(keys, string(kv.Key))

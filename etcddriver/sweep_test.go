@@ -96,9 +96,7 @@ func compact(t testing.TB, d *Driver) {
 	if err == nil {
 		_, err = d.client.Compact(t.Context(), got.Header.Revision)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 }
 
 func reader(r driver.TryRequest) driver.TryRequest {
@@ -178,9 +176,7 @@ func TestLeftoversWalk(t *testing.T) {
 		const n = sweepCrowd + sweepPage
 		d := open(t, s.Addr())
 		l, err := d.client.Grant(t.Context(), 3600)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		holder := stored{state: holds, many: 1, label: "held"}
 		var ops []clientv3.Op
 		flush := func() {
@@ -210,9 +206,7 @@ func TestLeftoversWalk(t *testing.T) {
 				t.Errorf("held is %+v", i)
 			}
 		}) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 		}
 		if held != n {
 			t.Errorf("%d are held, want %d", held, n)
@@ -341,9 +335,7 @@ func TestLeftoverFromACopy(t *testing.T) {
 		grant(t, d, a)
 		name := d.names(a.ID()).name(reads)
 		got, err := d.client.Get(t.Context(), name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		give(t, d, a, driver.Finished)
 		put(t, d, name, string(got.Kvs[0].Value))
 		compact(t, d)

@@ -90,9 +90,7 @@ func TestLostPlace(t *testing.T) {
 		a, b := ask(claim("k"), time.Minute), ask(claim("k"), time.Minute)
 		grant(t, d, a)
 		hints, err := d.Watch(t.Context(), b.Claim)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		refuse(t, d, b)
 		sign := driver.RenewRequest{Claim: b.Claim, Queue: true, Patience: b.Patience}
 		d.Renew(t.Context(), []driver.RenewRequest{sign}, func(_ int, r driver.Renewal) {
@@ -123,17 +121,13 @@ func TestCompaction(t *testing.T) {
 		a, b := ask(claim("k"), time.Minute), ask(claim("k"), time.Minute)
 		grant(t, other, a)
 		hints, err := d.Watch(t.Context(), b.Claim)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		refuse(t, d, b)
 		proxy.Refuse()
 		proxy.Reset()
 		give(t, other, a, driver.Finished)
 		got, err := other.client.Get(t.Context(), "k")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if _, err := other.client.Put(t.Context(), "unrelated", ""); err != nil {
 			t.Fatal(err)
 		}
@@ -173,9 +167,7 @@ func TestLateWatch(t *testing.T) {
 		grant(t, d, a)
 		refuse(t, d, b)
 		hints, err := d.Watch(t.Context(), b.Claim) // it joined before
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		give(t, other, a, driver.Finished)
 		comes(t, hints, "the hint for one that joined before it watched")
 		grant(t, d, b)
@@ -201,9 +193,7 @@ func TestWatchOfAnUnknownPlace(t *testing.T) {
 				refuse(t, other, b)
 			}
 			hints, err := d.Watch(t.Context(), b.Claim)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			give(t, other, a, driver.Finished)
 			comes(t, hints, "the hint for a place that the driver did not know")
 			grant(t, d, b)
@@ -217,13 +207,9 @@ func viewOf(t testing.TB, d *Driver, r driver.TryRequest) (*view, *entry) {
 	t.Helper()
 	n := d.names(r.ID())
 	got, err := d.commit(t.Context(), nil, []clientv3.Op{n.lists()}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	v, err := d.look(got.Header.Revision, got.Responses[0].GetResponseRange().Kvs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return v, v.find(n.id)
 }
 
@@ -234,9 +220,7 @@ func TestHintsSurviveARestart(t *testing.T) {
 		a, b := ask(claim("k"), time.Minute), ask(claim("k"), time.Minute)
 		fence := grant(t, d, a).Fence
 		hints, err := other.Watch(t.Context(), b.Claim)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		refuse(t, other, b)
 		s.Restart()
 		renewed(t, d, a)

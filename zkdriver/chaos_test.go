@@ -38,9 +38,7 @@ func cutLinks(t *testing.T, layout Layout) {
 		d, p := w.behind(brief)
 		d = New(d.c, &Options{Root: w.root, Layout: layout})
 		c, err := hasp.New(d, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		t.Cleanup(func() { _ = c.Close() })
 		cs, links = append(cs, c), append(links, p)
 	}
@@ -66,9 +64,7 @@ func cutLinks(t *testing.T, layout Layout) {
 	}
 	for i := range keys {
 		l, err := cs[0].Mutex(string(rune('a'+i)), &hasp.LockOptions{TTL: brief / 2}).Lock(w.ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if err := l.Release(); err != nil && !errors.Is(err, hasp.ErrLost) {
 			t.Error(err)
 		}

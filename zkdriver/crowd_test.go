@@ -136,14 +136,10 @@ func TestSilenceLosesNoLease(t *testing.T) {
 					renewed <- struct{}{}
 				}
 			}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			defer client.Close()
 			l, err := client.Mutex("k", &hasp.LockOptions{TTL: ttl}).Lock(w.ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			defer l.Release()
 			ctx := l.Context(w.ctx)
 			for range 2 { // silent once, and again

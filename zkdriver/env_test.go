@@ -261,3 +261,10 @@ func answers(p *faultproxy.Proxy, code zk.Code) <-chan struct{} {
 	})
 	return came
 }
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -18,9 +18,7 @@ func finds(t *testing.T, level driver.Level, check, part string, addrs ...string
 	c := Connect(addrs, nil)
 	defer c.Close()
 	found, err := New(c, nil).Examine(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if !slices.ContainsFunc(found, func(f driver.Finding) bool {
 		return f.Level == level && f.Check == check && strings.Contains(f.Text, part)
 	}) {

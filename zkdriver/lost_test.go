@@ -221,13 +221,9 @@ func TestGrantOfANodeThatIsGone(t *testing.T) {
 	r := ask("k")
 	w.grant(d, r)
 	s, err := d.c.session(w.ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	e, err := d.c.lock(w.ctx, d.place(r.Claim()), markOf(r.Claim()), d.folders())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer d.c.unlock(e)
 	n := w.queue("k")[0]
 	d.c.forget(e, false) // as missing does, when the server says that the node is gone

@@ -86,15 +86,11 @@ func TestSemaphoreBesideJava(t *testing.T) {
 	java := func(folder, name string) string {
 		folder = d.dir("k") + "/" + folder
 		s, err := w.admin.session(w.ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var path string
 		w.eventually("a node in "+folder, func() bool { // as Curator does: the servers may delete an empty folder at any time
 			node := zk.Create(folder+"/_c_0a1b2c3d-4e5f-4678-9abc-def012345678-"+name, nil, w.admin.acl, zk.EphemeralSequential)
-			if err := s.Do(w.ctx, zk.Create(folder, nil, w.admin.acl, zk.Container), node); err != nil {
-				t.Fatal(err)
-			}
+			must(t, s.Do(w.ctx, zk.Create(folder, nil, w.admin.acl, zk.Container), node))
 			path = node.Path
 			return node.Err == nil
 		})

@@ -72,9 +72,7 @@ func TestTTLIsTheSessions(t *testing.T) {
 	r := ask("k")
 	start := time.Now()
 	s, err := c.session(w.ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if res := w.grant(short, r); start.Add(res.TTL).After(s.Assured()) || res.TTL <= time.Second {
 		t.Errorf("granted for %v", res.TTL)
 	}
@@ -98,9 +96,7 @@ func TestTraitsAreTheGrantedSessions(t *testing.T) {
 	} {
 		conn := w.connect(w.server.Addr(), c.asked)
 		client, err := hasp.New(w.over(conn), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		o := &hasp.LockOptions{TTL: c.asked / 3 * 2}
 		if tr := client.Traits(); tr.MaxTTL != o.TTL || tr.SessionTTL != c.asked {
 			t.Errorf("%v asked for: %+v before the servers were reached", c.asked, tr)
@@ -108,9 +104,7 @@ func TestTraitsAreTheGrantedSessions(t *testing.T) {
 		m := client.Mutex("k", o)
 		for range 2 {
 			l, err := m.Lock(w.ctx)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if err := l.Release(); err != nil {
 				t.Error(err)
 			}
@@ -262,9 +256,7 @@ func TestGrantIsProven(t *testing.T) {
 		comes(w, hints, "hint")
 		res := w.grant(d, queued(b))
 		s, err := c.session(w.ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if left := time.Until(s.Assured()); left > s.Timeout() || res.TTL < b.TTL/2 {
 			t.Errorf("after %v granted for %v, and the session is assured for %v", wait, res.TTL, left)
 		}
@@ -355,13 +347,9 @@ func TestRefusalAmongMany(t *testing.T) {
 	w.grant(d, first)
 	w.refuse(d, queued(second))
 	s, err := d.c.session(w.ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	e, err := d.c.lock(w.ctx, d.place(r.Claim()), markOf(r.Claim()), d.folders())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer d.c.unlock(e)
 	q := w.queue("k")
 	w.release(d, first)

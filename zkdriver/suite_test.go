@@ -56,20 +56,14 @@ func TestSuite(t *testing.T) {
 func persist(t testing.TB, d *Driver, key string) bool {
 	t.Helper()
 	s, err := d.c.session(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	q, err := d.read(t.Context(), s, d.dir(key))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if len(q) == 0 {
 		return false
 	}
 	n, get := q[0], zk.Get(d.dir(key)+"/"+q[0].name)
-	if err := s.Do(t.Context(), get); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Do(t.Context(), get))
 	data := decode(get.Data)
 	data.fence = fenceIn(n, get)
 	name := numbered(n.sub()+nameOf(mark{n.owner, n.label}, 1, n.marker()), n.seq)
@@ -90,13 +84,9 @@ func permanent(path string, s zk.Stat) bool {
 func everything(t testing.TB, c *Conn, path string, want func(string, zk.Stat) bool) (names []string) {
 	t.Helper()
 	s, err := c.session(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	children := zk.Children(path, nil)
-	if err := s.Do(t.Context(), zk.Sync(path), children); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Do(t.Context(), zk.Sync(path), children))
 	if children.Err == nil && want(path, children.Stat) {
 		names = append(names, path)
 	}

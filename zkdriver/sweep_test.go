@@ -125,9 +125,7 @@ func TestLeftoversWalk(t *testing.T) {
 			t.Errorf("held is %+v", i)
 		}
 	}) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	if held != n {
 		t.Errorf("%d are held, want %d", held, n)
@@ -297,9 +295,7 @@ func TestRenewalTakesBackItsNode(t *testing.T) {
 		fence := w.grant(d, a).Fence
 		path := w.path(d, "k")
 		s, err := w.admin.session(w.ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		get := zk.Get(path)
 		if err := s.Do(w.ctx, get); err != nil || get.Err != nil {
 			t.Fatal(err, get.Err)
@@ -352,9 +348,7 @@ func TestPlacesLeftOver(t *testing.T) {
 	w.grant(d, holder)
 	w.refuse(other, dead)
 	s, err := d.c.session(w.ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	q, err := d.read(w.ctx, s, d.dir("k"))
 	if err != nil || len(q) != 2 {
 		t.Fatal(q, err)
@@ -365,9 +359,7 @@ func TestPlacesLeftOver(t *testing.T) {
 		t.Errorf("left over are %+v", all)
 	}
 	dirs, err := (&sweep{d: d, s: s}).read(w.ctx, []string{"k"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	written := time.UnixMilli(dirs[0].gets[1].Stat.Mtime)
 	if all := dirs[0].nodes(written.Add(dead.TTL + linger)); len(all) != 0 {
 		t.Errorf("after a minute there is left over %+v", all)
@@ -394,9 +386,7 @@ func TestEmptyFolders(t *testing.T) {
 		t.Helper()
 		all := map[string]driver.Leftover{}
 		sw := &sweep{d: d, rest: rest, yield: func(l driver.Leftover) bool { all[l.Name] = l; return true }}
-		if err := sw.walk(w.ctx, ""); err != nil {
-			t.Fatal(err)
-		}
+		must(t, sw.walk(w.ctx, ""))
 		return all
 	}
 	plain := func(path string, data []byte) { w.do(w.admin, zk.Create(path, data, w.admin.acl, zk.Persistent)) }

@@ -40,9 +40,7 @@ func TestLateCommandDoesNotBegin(t *testing.T) {
 // way of a look at the clock.
 func TestCommandIsWhatItWasToBe(t *testing.T) {
 	given, err := os.Open(os.DevNull)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer given.Close()
 	if _, err := unix.FcntlInt(given.Fd(), unix.F_SETFD, 0); err != nil { // inherited
 		t.Fatal(err)
@@ -57,9 +55,7 @@ func TestCommandIsWhatItWasToBe(t *testing.T) {
 			t.Fatalf("%+v, %v", st, err)
 		}
 		text, err := os.ReadFile(out)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		text = regexp.MustCompile(`(?m)^[l-][rwx-]{9}.* (\d+ ->)`).ReplaceAll(text, []byte("$1")) // no times
 		return strings.ReplaceAll(string(text), out, "OUT")
 	}
@@ -74,9 +70,7 @@ func TestCommandThatCannotBegin(t *testing.T) {
 	dir := t.TempDir()
 	text, noProgram := filepath.Join(dir, "text"), filepath.Join(dir, "no-program")
 	for name, mode := range map[string]os.FileMode{text: 0o600, noProgram: 0o700} {
-		if err := os.WriteFile(name, []byte("text"), mode); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(name, []byte("text"), mode))
 	}
 	for path, want := range map[string]error{
 		"/no/such/program": syscall.ENOENT, text: syscall.EACCES, dir: syscall.EACCES, noProgram: syscall.ENOEXEC,
@@ -95,14 +89,10 @@ func TestCommandThatCannotBegin(t *testing.T) {
 // A command that was not reaped is alive, whatever /proc shows.
 func TestInvisibleCommandIsSignalled(t *testing.T) {
 	p, err := start(shell("exec sleep 1000"), -1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	procfs = t.TempDir() // in which it is not seen
 	defer func() { procfs = "/proc" }()
-	if err := os.Symlink("/proc/self", filepath.Join(procfs, strconv.Itoa(os.Getpid()))); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Symlink("/proc/self", filepath.Join(procfs, strconv.Itoa(os.Getpid()))))
 	if p.visible() != nil {
 		t.Fatalf("it is seen: %v", p.visible())
 	}
@@ -123,9 +113,7 @@ func TestInvisibleCommandIsSignalled(t *testing.T) {
 // A stop that was followed by a CONT has no effect when it is received.
 func TestStopOfThePast(t *testing.T) {
 	p, err := start(shell("kill -STOP $$; exec sleep 1000"), -1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { p.signalAll(syscall.SIGKILL); <-p.changes }()
 	c := <-p.changes
 	if !c.Stopped() || p.since(c) {
@@ -158,9 +146,7 @@ func TestGains(t *testing.T) {
 	const other = 54001
 	for mode, want := range map[os.FileMode]bool{0o755: false, 0o755 | os.ModeSetuid: true, 0o755 | os.ModeSetgid: true, 0o745 | os.ModeSetgid: false} {
 		path := filepath.Join(t.TempDir(), "program")
-		if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Chown(path, other, other), os.Chmod(path, mode)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(os.WriteFile(path, nil, 0o600), os.Chown(path, other, other), os.Chmod(path, mode)))
 		if got := Gains(path); got != want {
 			t.Errorf("a program of another user with mode %v gains rights: %v", mode, got)
 		}

@@ -76,9 +76,7 @@ func TestResumedComesFirst(t *testing.T) {
 		stat, _ := os.ReadFile("/proc/" + strconv.Itoa(n) + "/stat")
 		return strings.Contains(string(stat), ") T ")
 	})
-	if err := syscall.Kill(os.Getpid(), syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Kill(os.Getpid(), syscall.SIGCONT))
 	r := <-done
 	if r.error != nil || !r.Ordered || r.Signal != syscall.SIGTERM || r.Killed {
 		t.Errorf("it ended as %+v, %v", r.Status, r.error)
@@ -119,13 +117,9 @@ func TestLimitThatJumps(t *testing.T) {
 // What cannot be ended is named, and not waited for.
 func TestWhatRemains(t *testing.T) {
 	sleep, err := exec.LookPath("sleep")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	p, err := start(Spec{Path: sleep, Argv: []string{"sleep", "1000"}}, -1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r := &runner{p: p, order: &Order{}, killed: time.Now().Add(-killLimit)}
 	if !r.over() || len(r.status.Remaining) != 1 || r.status.Remaining[0] != fmt.Sprintf("sleep (pid %d)", p.pid) {
 		t.Errorf("remaining: %v, want sleep (%d)", r.status.Remaining, p.pid)
@@ -170,4 +164,11 @@ func TestEchoOfASignal(t *testing.T) {
 			t.Error("a second request to read files again was not passed on")
 		}
 	})
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

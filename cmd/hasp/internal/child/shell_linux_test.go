@@ -16,35 +16,23 @@ import (
 // held for it, and it gets no signal.
 func TestShellWhoseNumberIsAnothers(t *testing.T) {
 	cmd := exec.Command("sleep", "1000")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Start())
 	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
 	p, err := Find(cmd.Process.Pid)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s, err := OpenShell(p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	earlier := Process{p.PID, p.Start - 1}
 	if _, err := OpenShell(earlier); err == nil {
 		t.Error("it is taken for an earlier process with its number")
 	}
 	// Of a shell that has ended, the pidfd reaches nobody; its number must not either.
 	gone := exec.Command("true")
-	if err := gone.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, gone.Start())
 	id, err := Find(gone.Process.Pid)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	dead, err := OpenShell(id)
-	if err := gone.Wait(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, gone.Wait())
 	if err == nil {
 		dead.Process = earlier
 		dead.End(Order{})
@@ -66,28 +54,18 @@ func TestShellStartsNothingWhileItIsEnded(t *testing.T) {
 		cmd := exec.Command("sh", "-c", "echo begun; read line; sleep 1000; :")
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 		in, err := cmd.StdinPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		out, err := cmd.StdoutPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
+		must(t, cmd.Start())
 		group := cmd.Process.Pid
 		if _, err := out.Read(make([]byte, 1)); err != nil {
 			t.Fatal(err)
 		}
 		p, err := Find(group)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		s, err := OpenShell(p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		go func() {
 			time.Sleep(time.Duration(i) * 40 * time.Microsecond) // to meet each moment of it
 			_, _ = in.Write([]byte("go\n"))
@@ -119,9 +97,7 @@ func TestWorkerStartsNothingWhileItIsEnded(t *testing.T) {
 				dir := t.TempDir()
 				cmd := exec.Command("sh", "-c", "yes | xargs -P 30 -I{} "+c.job+`sh -c 'echo >>begun; test -e ending && exec sleep 1000; exec sleep 0.06' & sleep 1000; :`)
 				cmd.Dir, cmd.SysProcAttr = dir, &syscall.SysProcAttr{Setsid: true}
-				if err := cmd.Start(); err != nil {
-					t.Fatal(err)
-				}
+				must(t, cmd.Start())
 				go func() { _ = cmd.Wait() }()
 				for begun := 0; begun < 60; { // it has started jobs anew
 					text, _ := os.ReadFile(filepath.Join(dir, "begun"))
@@ -129,16 +105,10 @@ func TestWorkerStartsNothingWhileItIsEnded(t *testing.T) {
 					time.Sleep(time.Millisecond)
 				}
 				p, err := Find(cmd.Process.Pid)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				s, err := OpenShell(p)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err := os.WriteFile(filepath.Join(dir, "ending"), nil, 0o600); err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
+				must(t, os.WriteFile(filepath.Join(dir, "ending"), nil, 0o600))
 				s.End(Order{Term: c.term, Left: func() time.Duration { return time.Minute }})
 				for pid, p := range readProcs() {
 					if cwd, err := os.Readlink(Process{PID: pid}.file("cwd")); err == nil && cwd == dir && !p.dead {

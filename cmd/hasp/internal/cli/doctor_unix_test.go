@@ -21,9 +21,7 @@ func TestUntilSignal(t *testing.T) {
 		if end := interruption(ctx); end != nil {
 			t.Errorf("before a signal: %v", end)
 		}
-		if err := syscall.Kill(syscall.Getpid(), sig); err != nil {
-			t.Fatal(err)
-		}
+		must(t, syscall.Kill(syscall.Getpid(), sig))
 		<-ctx.Done()
 		if end := interruption(ctx); end == nil || end.code != code || end.verdict != "interrupted" || end.interrupted {
 			t.Errorf("after %v: %+v", sig, end)

@@ -70,9 +70,7 @@ func TestSignalsWhileWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &silentStore{memdriver.New(), make(chan struct{}), make(chan struct{})}
 		c, err := hasp.New(store, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		close(store.silent)
 		signals := make(chan os.Signal, 2)
 		j := quietJob(signals)
@@ -122,9 +120,7 @@ func TestPauseOfACandidate(t *testing.T) {
 		failed := &exit{code: exitUnreachable, verdict: "unreachable"}
 		for i, want := range []float64{1, 2, 4, 8, 16, 32, 60, 60} {
 			start := time.Now()
-			if err := j.rest(nil, failed, time.Hour); err != nil {
-				t.Fatal(err)
-			}
+			must(t, j.rest(nil, failed, time.Hour))
 			if took := time.Since(start); took.Seconds() != want {
 				t.Errorf("pause %d: %v, want %v s", i, took, want)
 			}
@@ -140,15 +136,11 @@ func TestPauseOfACandidate(t *testing.T) {
 // said with the code of a lost lock.
 func TestLeaseIsOverBeforeTheCommandBegins(t *testing.T) {
 	c, err := hasp.New(memdriver.New(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer c.Close()
 	for _, onLost := range []string{lostTerm, lostIgnore} {
 		leases, err := hasp.LockAll(t.Context(), c.Mutex("a", &hasp.LockOptions{TTL: 50 * time.Millisecond, NoRenew: true}))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		<-leases.Done()
 		ran := filepath.Join(t.TempDir(), "ran")
 		j := quietJob(nil)
@@ -165,5 +157,12 @@ func TestLeaseIsOverBeforeTheCommandBegins(t *testing.T) {
 		if j.over(nil, end) {
 			t.Errorf("on-lost=%s: it is the end of a candidacy", onLost)
 		}
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

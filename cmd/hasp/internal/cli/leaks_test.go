@@ -51,13 +51,9 @@ func (s *littered) RemoveLeftover(context.Context, driver.Leftover) (time.Durati
 func (s *littered) locks(t *testing.T) *locks {
 	t.Helper()
 	u, err := store.Parse("sqlite:/nowhere")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	c, err := hasp.New(s, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	return &locks{Client: c, url: u, store: &store.Store{Driver: s}}
 }
@@ -100,16 +96,12 @@ func TestRemovalsAreRecorded(t *testing.T) {
 	if err == nil {
 		err = os.Mkdir(filepath.Join(dir, "gone"), 0o700)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	lost, err := audit.Open(filepath.Join(dir, "gone", "log"))
 	if err == nil {
 		err = os.RemoveAll(filepath.Join(dir, "gone"))
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s := &littered{Store: memdriver.New(), n: 1}
 	l := s.locks(t)
 	found, err := l.leaks(t.Context(), &leaksCommand{remark: note})
@@ -125,9 +117,7 @@ func TestRemovalsAreRecorded(t *testing.T) {
 			t.Errorf("%s: %v", want, err)
 		}
 		text, err := os.ReadFile(filepath.Join(dir, "log"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		lines := strings.Split(strings.TrimSpace(string(text)), "\n")
 		if len(lines) < 2 {
 			t.Fatalf("%s: recorded %s", want, text)

@@ -19,13 +19,9 @@ func TestReread(t *testing.T) {
 		path := filepath.Join(t.TempDir(), "file")
 		write := func(text string, age time.Duration) {
 			t.Helper()
-			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(path, []byte(text), 0o600))
 			then := time.Now().Add(-age)
-			if err := os.Chtimes(path, then, then); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.Chtimes(path, then, then))
 		}
 		reads := 0
 		write("one", time.Hour)
@@ -37,9 +33,7 @@ func TestReread(t *testing.T) {
 			}
 			return string(b), err
 		}, path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		want := func(what, text string, n int) {
 			t.Helper()
 			if got := r.get(); got != text || reads != n {
@@ -63,9 +57,7 @@ func TestReread(t *testing.T) {
 			time.Sleep(lookEvery)
 			want("wrong", "three", 4)
 		}
-		if err := os.Remove(path); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Remove(path))
 		for range 3 {
 			time.Sleep(lookEvery)
 			want("missing", "three", 5)
@@ -77,12 +69,8 @@ func TestReread(t *testing.T) {
 		want("asked to", "four", 7)
 		other := path + ".new"
 		info, err := os.Stat(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := errors.Join(os.WriteFile(other, []byte("five"), 0o600), os.Chtimes(other, info.ModTime(), info.ModTime()), os.Rename(other, path)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
+		must(t, errors.Join(os.WriteFile(other, []byte("five"), 0o600), os.Chtimes(other, info.ModTime(), info.ModTime()), os.Rename(other, path)))
 		time.Sleep(lookEvery)
 		want("another file of the same size and time", "five", 8)
 	})

@@ -69,13 +69,9 @@ func (*twisted) Close() error { return nil }
 func tried(t *testing.T, ctx context.Context, first, second driver.Driver) []doctor.Finding {
 	t.Helper()
 	u, err := store.Parse("sqlite:/nowhere")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	c, err := hasp.New(first, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer c.Close()
 	x := &examination{ctx: ctx, l: &locks{Client: c, url: u, store: &store.Store{Driver: first, NoMessages: ": the reason"}},
 		second: func() (*store.Store, error) { return &store.Store{Driver: second}, nil }}

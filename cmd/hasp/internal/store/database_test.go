@@ -24,22 +24,16 @@ func TestNoIdleConnection(t *testing.T) {
 		return false
 	})
 	u, err := Parse("postgres://postgres@" + link.Addr() + "/postgres?sslmode=disable")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s, err := u.Open()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		_ = s.Close()
 		_ = s.Disconnect()
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	if err := s.Tables.Make(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Tables.Make(ctx))
 	for once := int64(0); latest.Load() < once+4; { // four in a row, each on a connection of its own
 		once = latest.Load()
 		for range 4 {

@@ -35,9 +35,7 @@ func TestSharedDisks(t *testing.T) {
 func pretendShared(t *testing.T, dir string) {
 	t.Helper()
 	var s unix.Statfs_t
-	if err := unix.Statfs(dir, &s); err != nil {
-		t.Fatal(err)
-	}
+	must(t, unix.Statfs(dir, &s))
 	number := uint32(s.Type)
 	if sharedDisks[number] != "" {
 		t.Fatalf("the tests run on %s", sharedDisks[number])
@@ -72,9 +70,7 @@ func TestLayersAreFound(t *testing.T) {
 	}
 	dir := t.TempDir()
 	for _, name := range []string{"lower", "upper", "work", "root"} {
-		if err := os.Mkdir(filepath.Join(dir, name), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Mkdir(filepath.Join(dir, name), 0o755))
 	}
 	root := filepath.Join(dir, "root")
 	if err := unix.Mount("overlay", root, "overlay", 0, fmt.Sprintf("lowerdir=%[1]s/lower,upperdir=%[1]s/upper,workdir=%[1]s/work", dir)); err != nil {
@@ -84,13 +80,9 @@ func TestLayersAreFound(t *testing.T) {
 	found := looks(t, "sqlite:"+root+"/x.db")
 	has(t, found, driver.LevelWarn, "disk", "keeps apart the processes of this container alone")
 	u, err := Parse("sqlite:" + root + "/x.db")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s, err := u.Open()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = s.Disconnect() }()
 	use, _ := s.Fit([]doctor.Finding{{Level: found[0].Level, Check: found[0].Check, FencesRepeat: found[0].FencesRepeat}}, true)
 	if use != doctor.ForEfficiency {

@@ -17,13 +17,9 @@ import (
 func looks(t *testing.T, url string) []driver.Finding {
 	t.Helper()
 	u, err := Parse(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s, err := u.Open()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		_ = s.Close()
 		_ = s.Disconnect()

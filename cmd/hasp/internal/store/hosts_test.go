@@ -69,9 +69,7 @@ func TestParseHostsRefuses(t *testing.T) {
 func TestEtcdOpensWithoutItsServers(t *testing.T) {
 	t.Parallel()
 	u, err := Parse("etcd://user:word@127.0.0.1:1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s, err := u.Open()
 	if err != nil {
 		t.Fatalf("Open: %v", err)

@@ -56,9 +56,7 @@ func TestReplies(t *testing.T) {
 // A server that announces a huge reply costs an error, and no memory.
 func TestHostileServer(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer l.Close()
 	go func() {
 		for {
@@ -72,13 +70,9 @@ func TestHostileServer(t *testing.T) {
 		}
 	}()
 	u, err := Parse("redis://" + l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s, err := u.Open()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = s.Disconnect() }()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -100,9 +94,7 @@ func TestRepliesHideSecrets(t *testing.T) {
 	for _, cut := range []int{0, strings.Index(text, "hunter2") + 2} {
 		r, read := &replies{}, []byte(text)
 		for _, part := range [][]byte{read[:cut], read[cut:]} {
-			if err := r.scan(part); err != nil {
-				t.Fatal(err)
-			}
+			must(t, r.scan(part))
 		}
 		if string(read) != want {
 			t.Errorf("cut at %d, it reads\n%s", cut, read)

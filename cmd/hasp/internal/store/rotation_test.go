@@ -17,15 +17,11 @@ func TestRotation(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "url")
 	write := func(text string) {
 		t.Helper()
-		if err := os.WriteFile(file, []byte(text+"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(file, []byte(text+"\n"), 0o600))
 	}
 	write("redis://me:one@h:6379/2")
 	u, err := fromFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r := newRotation(u)
 	for _, c := range []struct{ text, password string }{
 		{"redis://me:one@h:6379/2", "one"}, {"redis://me:two@h:6379/2", "two"}, {"", "two"}, {"redis://me:thr", "two"}, {"redis://me:three@other:6379/2", "two"},
@@ -36,9 +32,7 @@ func TestRotation(t *testing.T) {
 			t.Errorf("after %q the password is %q, want %q", c.text, got, c.password)
 		}
 	}
-	if err := os.Remove(file); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(file))
 	if got := r.now().(*redisServers).nodes[0].Password; got != "three" { //nolint:forcetypeassert // it panics
 		t.Errorf("without the file it is %q", got)
 	}

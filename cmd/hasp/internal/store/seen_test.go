@@ -32,16 +32,12 @@ func TestLastWords(t *testing.T) {
 // A connection that was not tried, since the time for it was over, says nothing of the server.
 func TestLateDial(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer func() { _ = l.Close() }()
 	s := &sights{scheme: "postgres"}
 	ctx, cancel := context.WithCancel(t.Context())
 	c, err := s.watch(plainly)(ctx, "tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_ = c.Close()
 	cancel()
 	if _, err := s.watch(plainly)(ctx, "tcp", l.Addr().String()); err == nil || s.of("").stage != mute {

@@ -177,14 +177,10 @@ func TestTLSOfACluster(t *testing.T) {
 		"--cluster-enabled", "yes", "--tls-cluster", "yes")
 	admin := redis.NewClient(&redis.Options{Network: "unix", Addr: server.Socket()})
 	defer admin.Close()
-	if err := admin.ClusterAddSlotsRange(t.Context(), 0, 16383).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, admin.ClusterAddSlotsRange(t.Context(), 0, 16383).Err())
 	for ok := false; !ok; {
 		text, err := admin.ClusterInfo(t.Context()).Result()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		ok = strings.Contains(text, "cluster_state:ok")
 	}
 	url := "rediss+cluster://127.0.0.1:" + port + "?tls-ca=" + a.file("ca.crt") + "&tls-server-name=redis.test"
@@ -205,9 +201,7 @@ func TestTLSOfASentinel(t *testing.T) {
 	conf := a.file("sentinel.conf")
 	text := fmt.Sprintf("port 0\ntls-port %s\ntls-ca-cert-file %s\ntls-cert-file %s\ntls-key-file %s\ntls-replication yes\nunixsocket sock\nsentinel monitor main 127.0.0.1 %s 1\n",
 		port, a.file("ca.crt"), a.file("server.crt"), a.file("server.key"), masterPort)
-	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(conf, []byte(text), 0o600))
 	testserver.RedisUnder(t, []string{"sh", "-c", `exec "$1" "$0" --sentinel`, conf}, nil)
 	url := "rediss+sentinel://main@127.0.0.1:" + port + "?tls-ca=" + a.file("ca.crt") + "&tls-server-name=redis.test"
 	if err := lock(t, url+"&tls-cert="+a.file("client.crt")+"&tls-key="+a.file("client.key")); err != nil {
@@ -222,9 +216,7 @@ func TestTLSOfASentinel(t *testing.T) {
 func freePort(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer l.Close()
 	_, port, _ := net.SplitHostPort(l.Addr().String())
 	return port
@@ -262,12 +254,8 @@ func TestWarnings(t *testing.T) {
 		{"redis://:hunter2@h", 0o604, "others can read it: chmod 600"},
 		{"redis://h", 0o644, ""},
 	} {
-		if err := os.WriteFile(file, []byte(c.url), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chmod(file, c.mode); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(file, []byte(c.url), 0o600))
+		must(t, os.Chmod(file, c.mode))
 		u, err := Find("", false)
 		if err != nil || (u.Warning == "") != (c.want == "") || !strings.Contains(u.Warning, c.want) || strings.Contains(u.Warning, "hunter2") {
 			t.Errorf("%s in a file of mode %v: %v %v", c.url, c.mode, u, err)

@@ -214,9 +214,7 @@ func TestByHand(t *testing.T) {
 		{"redis://h", `GET "a`, `printf '%s\n' 'GET "a' | redis-cli -h h -p 6379`},
 	} {
 		u, err := Parse(c.url)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if got := u.ByHand(0, c.statement); got != c.want {
 			t.Errorf("%s, %s: %s, want %s", c.url, c.statement, got, c.want)
 		}
@@ -256,4 +254,11 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("%q with %q: the text has it: %s", form, password, u)
 		}
 	})
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }
