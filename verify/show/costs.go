@@ -6,7 +6,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -52,7 +51,7 @@ func costs(flags *flag.FlagSet) func(*testserver.Program) []row {
 		}
 		for range costRounds {
 			for _, c := range all {
-				if err := c.measure(t.Context()); err != nil {
+				if _, err := testserver.Perform(t.Context(), c.measure); err != nil {
 					t.Fatalf("%s: %w", c.title, err)
 				}
 			}
@@ -64,16 +63,14 @@ func costs(flags *flag.FlagSet) func(*testserver.Program) []row {
 	}
 }
 
-// measure makes one round.
-func (c *candidate) measure(ctx context.Context) error {
+// measure makes one round, and returns c.
+func (c *candidate) measure(t *testserver.Program) *candidate {
 	var clients [2]*hasp.Client
 	waits := make(chan struct{}, 1)
 	for i := range clients {
 		conn, err := c.open()
-		if err != nil {
-			return err
-		}
-		defer func() { _ = conn.Disconnect() }()
+		t.Must(err)
+		t.Cleanup(func() { _ = conn.Disconnect() })
 		c.traits = conn.Traits()
 		clients[i], err = hasp.New(conn.Driver, &hasp.Options{Observe: func(e hasp.Event) {
 			if e.Kind == hasp.EventWaiting {
@@ -83,46 +80,35 @@ func (c *candidate) measure(ctx context.Context) error {
 				}
 			}
 		}})
-		if err != nil {
-			return err
-		}
-		defer func() { _ = clients[i].Close() }()
+		t.Must(err)
+		t.Cleanup(func() { _ = clients[i].Close() })
 	}
-	pairs, err := sample(func() (time.Duration, error) {
+	c.pairs = append(c.pairs, sample(func() time.Duration {
 		begun := time.Now()
-		lease, err := lock(ctx, clients[0], "alone")
-		if err == nil {
-			err = lease.Release()
-		}
-		return time.Since(begun), err
-	})
-	if err != nil {
-		return err
-	}
-	handoffs, err := sample(func() (time.Duration, error) {
+		lease, err := lock(t, clients[0], "alone")
+		t.Must(err)
+		t.Must(lease.Release())
+		return time.Since(begun)
+	}))
+	c.handoffs = append(c.handoffs, sample(func() time.Duration {
 		slices.Reverse(clients[:])
-		return handoff(ctx, clients, waits)
-	})
-	c.pairs, c.handoffs = append(c.pairs, pairs), append(c.handoffs, handoffs)
-	return err
+		return handoff(t, clients, waits)
+	}))
+	return c
 }
 
-func lock(ctx context.Context, c *hasp.Client, key string) (*hasp.Lease, error) {
-	return c.Mutex(key, &hasp.LockOptions{TTL: costTTL}).Lock(ctx)
+func lock(t *testserver.Program, c *hasp.Client, key string) (*hasp.Lease, error) {
+	return c.Mutex(key, &hasp.LockOptions{TTL: costTTL}).Lock(t.Context())
 }
 
 // sample returns the median of what f measures, without the first few, which connect.
-func sample(f func() (time.Duration, error)) (time.Duration, error) {
+func sample(f func() time.Duration) time.Duration {
 	const warm = 4
 	var all []time.Duration
 	for begun := time.Now(); len(all) < 2*warm || time.Since(begun) < costTime; {
-		took, err := f()
-		if err != nil {
-			return 0, err
-		}
-		all = append(all, took)
+		all = append(all, f())
 	}
-	return median(all[warm:]), nil
+	return median(all[warm:])
 }
 
 func median(all []time.Duration) time.Duration {
@@ -131,11 +117,9 @@ func median(all []time.Duration) time.Duration {
 }
 
 // handoff returns how long after a release by the first client began the other one has the key.
-func handoff(ctx context.Context, clients [2]*hasp.Client, waits <-chan struct{}) (time.Duration, error) {
-	lease, err := lock(ctx, clients[0], "both")
-	if err != nil {
-		return 0, err
-	}
+func handoff(t *testserver.Program, clients [2]*hasp.Client, waits <-chan struct{}) time.Duration {
+	lease, err := lock(t, clients[0], "both")
+	t.Must(err)
 	select {
 	case <-waits:
 	default:
@@ -146,7 +130,7 @@ func handoff(ctx context.Context, clients [2]*hasp.Client, waits <-chan struct{}
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		next, failed = lock(ctx, clients[1], "both")
+		next, failed = lock(t, clients[1], "both")
 		granted = time.Now()
 	}()
 	select {
@@ -157,10 +141,9 @@ func handoff(ctx context.Context, clients [2]*hasp.Client, waits <-chan struct{}
 	begun := time.Now()
 	err = lease.Release()
 	<-ended
-	if err = errors.Join(err, failed); err != nil {
-		return 0, err
-	}
-	return granted.Sub(begun), next.Release()
+	t.Must(errors.Join(err, failed))
+	t.Must(next.Release())
+	return granted.Sub(begun)
 }
 
 func costTable(all []*candidate) string {
