@@ -52,9 +52,8 @@ func TestCancelledWait(t *testing.T) {
 		wantIs(t, err, context.DeadlineExceeded, hasp.ErrHeld)
 		stopIf(t, time.Since(start) != time.Second, "gave up after %v", time.Since(start))
 		synctest.Wait()
-		if info, _ := store.Inspect(t.Context(), "k"); info.Waiters != 0 {
-			t.Fatalf("%d places left", info.Waiters)
-		}
+		info, _ := store.Inspect(t.Context(), "k")
+		stopIf(t, info.Waiters != 0, "%d places left", info.Waiters)
 		dead, cancel2 := context.WithCancelCause(t.Context())
 		why := errors.New("changed my mind")
 		cancel2(why)
@@ -89,9 +88,8 @@ func TestCancelWhileTheRequestIsUnderWay(t *testing.T) {
 		defer cancel()
 		_, err := c.Mutex("k", nil).Lock(ctx)
 		wantIs(t, err, context.DeadlineExceeded)
-		if info, _ := store.Inspect(t.Context(), "k"); !info.Held {
-			t.Fatal("the case is void: the store did not grant")
-		}
+		info, _ := store.Inspect(t.Context(), "k")
+		stopIf(t, !info.Held, "the case is void: the store did not grant")
 		time.Sleep(time.Until(back) + 2*time.Second)
 		mustBeFree(t, store, "k")
 	})

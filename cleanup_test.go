@@ -46,9 +46,8 @@ func TestGaveUpHasLeft(t *testing.T) {
 			start := time.Now()
 			wantIs(t, giveUp(ctx, newClient(t, d, nil)), context.DeadlineExceeded, hasp.ErrHeld)
 			took := time.Since(start)
-			if info, err := store.Inspect(t.Context(), "k"); err != nil || info.Waiters > 0 {
-				t.Errorf("%d wait in the queue for k, %v", info.Waiters, err)
-			}
+			info, err := store.Inspect(t.Context(), "k")
+			failIf(t, err != nil || info.Waiters > 0, "%d wait in the queue for k, %v", info.Waiters, err)
 			mustBeFree(t, store, "a")
 			failIf(t, took > time.Second+2*trip, "it returned after %v", took)
 			release(t, in)

@@ -59,12 +59,10 @@ func TestListAndInspect(t *testing.T) {
 }
 
 func TestNewRefusesWhatCannotWork(t *testing.T) {
-	if _, err := hasp.New(nil, nil); err == nil {
-		t.Error("took a nil driver")
-	}
-	if _, err := hasp.New(unfit{newStore()}, nil); !errors.Is(err, errDown) {
-		t.Errorf("the driver's own check was not asked: %v", err)
-	}
+	_, err := hasp.New(nil, nil)
+	failIf(t, err == nil, "took a nil driver")
+	_, err = hasp.New(unfit{newStore()}, nil)
+	failIf(t, !errors.Is(err, errDown), "the driver's own check was not asked: %v", err)
 }
 
 type unfit struct{ driver.Driver }

@@ -150,12 +150,10 @@ func TestCohortIsBounded(t *testing.T) {
 
 func TestCohortNeedsRenewal(t *testing.T) {
 	c := newClient(t, newStore(), nil)
-	if _, err := c.Mutex("k", &hasp.LockOptions{Cohort: 1, NoRenew: true}).Lock(t.Context()); err == nil {
-		t.Error("NoRenew and Cohort go together")
-	}
-	if _, err := c.Mutex("k", &hasp.LockOptions{Cohort: -1}).Lock(t.Context()); err == nil {
-		t.Error("a negative time is taken")
-	}
+	_, err := c.Mutex("k", &hasp.LockOptions{Cohort: 1, NoRenew: true}).Lock(t.Context())
+	failIf(t, err == nil, "NoRenew and Cohort go together")
+	_, err = c.Mutex("k", &hasp.LockOptions{Cohort: -1}).Lock(t.Context())
+	failIf(t, err == nil, "a negative time is taken")
 }
 
 // A turn that is lost before its caller runs again is not what Lock returns.
@@ -259,9 +257,8 @@ func TestCohortDoesNotPassExtended(t *testing.T) {
 		need(t, lease.Extend(t.Context(), time.Hour))
 		release(t, lease)
 		follower := <-got
-		if info, err := store.Inspect(t.Context(), "k"); err != nil || info.Left > ttl {
-			t.Errorf("the store keeps the next turn for %v, %v", info.Left, err)
-		}
+		info, err := store.Inspect(t.Context(), "k")
+		failIf(t, err != nil || info.Left > ttl, "the store keeps the next turn for %v, %v", info.Left, err)
 		release(t, follower)
 	})
 }

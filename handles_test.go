@@ -156,9 +156,8 @@ func TestForgottenLease(t *testing.T) {
 			stopIf(t, (len(told) != 0) != f.forgotten, "with %s left it is forgotten: %v", f.name, len(told) != 0)
 			collected(4)
 			synctest.Wait()
-			if info, err := store.Inspect(t.Context(), "k"); err != nil || info.Held == f.forgotten {
-				t.Errorf("later it is held: %v, %v", info.Held, err)
-			}
+			info, err := store.Inspect(t.Context(), "k")
+			failIf(t, err != nil || info.Held == f.forgotten, "later it is held: %v, %v", info.Held, err)
 			runtime.KeepAlive(kept)
 			if !f.forgotten {
 				return

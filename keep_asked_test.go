@@ -230,9 +230,8 @@ func TestTryLockOfAKeeperThatCannotBeAsked(t *testing.T) {
 			_, elsewhere, _ := keeping(t, d)
 			d.change(func() { c.break_(d) })
 			began := time.Now()
-			if _, err := elsewhere.Mutex("k", nil).TryLock(t.Context()); !errors.Is(err, hasp.ErrHeld) {
-				t.Errorf("%v", err)
-			}
+			_, err := elsewhere.Mutex("k", nil).TryLock(t.Context())
+			failIf(t, !errors.Is(err, hasp.ErrHeld), "%v", err)
 			failIf(t, time.Since(began) > c.most+hasp.Moment, "it took %v", time.Since(began))
 		})
 	}
@@ -246,9 +245,8 @@ func TestTryLockAsksNoHolder(t *testing.T) {
 		wanted := held.Wanted()
 		synctest.Wait()
 		began := time.Now()
-		if _, err := newClient(t, d, nil).Mutex("k", nil).TryLock(t.Context()); !errors.Is(err, hasp.ErrHeld) {
-			t.Errorf("%v", err)
-		}
+		_, err := newClient(t, d, nil).Mutex("k", nil).TryLock(t.Context())
+		failIf(t, !errors.Is(err, hasp.ErrHeld), "%v", err)
 		failIf(t, d.tries.Load() != 1 || !time.Now().Equal(began), "%d tries in %v", d.tries.Load(), time.Since(began))
 		isWanted(t, "after a TryLock", wanted, false)
 	})

@@ -85,9 +85,8 @@ func TestKeptLeaseCountsFromTheStoresAnswer(t *testing.T) {
 		release(t, first)
 		time.Sleep(4 * time.Second) // not renewed yet
 		again := lock(t, c, "k", kept)
-		if got, want := again.Deadline(), first.Deadline(); !got.Equal(want) {
-			t.Errorf("the deadline is %v after that of the lease before", got.Sub(want))
-		}
+		got, want := again.Deadline(), first.Deadline()
+		failIf(t, !got.Equal(want), "the deadline is %v after that of the lease before", got.Sub(want))
 	})
 }
 

@@ -132,9 +132,8 @@ func TestDo(t *testing.T) {
 		err := c.Mutex("k", nil).Do(ctx, func(ctx context.Context, lease *hasp.Lease) error {
 			cancel()
 			<-ctx.Done()
-			if info, _ := store.Inspect(context.Background(), "k"); !info.Held || info.Fence != lease.Fence() {
-				t.Error("released while the function runs")
-			}
+			info, _ := store.Inspect(context.Background(), "k")
+			failIf(t, !info.Held || info.Fence != lease.Fence(), "released while the function runs")
 			return mine
 		})
 		if wantIs(t, err, mine); errors.Is(err, hasp.ErrLost) {

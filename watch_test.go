@@ -98,9 +98,8 @@ func TestSubscriptionComesBack(t *testing.T) {
 		time.Sleep(time.Minute)
 		d.set.Store(false)
 		time.Sleep(20 * time.Second)
-		if _, took := handedOff(t, blocker, got); took > 0 {
-			t.Errorf("the key was free for %v", took)
-		}
+		_, took := handedOff(t, blocker, got)
+		failIf(t, took > 0, "the key was free for %v", took)
 	})
 }
 

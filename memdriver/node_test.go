@@ -82,9 +82,8 @@ func TestRestartFromNothing(t *testing.T) {
 		t.Error("a watcher got no hint when its connection was lost")
 	}
 	heldBack(t, s)
-	if info, _ := s.Inspect(t.Context(), "k"); info.Held || info.Waiters != 0 {
-		t.Errorf("a store that was to have nothing: %+v", info)
-	}
+	info, _ := s.Inspect(t.Context(), "k")
+	failIf(t, info.Held || info.Waiters != 0, "a store that was to have nothing: %+v", info)
 	failIf(t, admit(t, s).Node == first.Node, "the run is the same after a restart")
 	if err := renew(t, s, a); !errors.Is(err, driver.ErrNotHeld) {
 		t.Errorf("the lease before the restart: %v", err)

@@ -164,9 +164,8 @@ func TestConvertedLeaseAskedAgain(t *testing.T) {
 		for _, n := range nodes[:2] {
 			n.on(func(driver.VoteRequest) error { return errOnTheWay })
 		}
-		if _, err := contend.Try(t.Context(), d, convert); err == nil {
-			t.Fatal("one node of three answered")
-		}
+		_, err := contend.Try(t.Context(), d, convert)
+		stopIf(t, err == nil, "one node of three answered")
 		only(nodes, nil)
 		res := granted(t, d, withFence(reader, 0))
 		failIf(t, res.Fence != reader.Fence, "%+v, want the fence %d", res, reader.Fence)
@@ -186,9 +185,8 @@ func TestConvertThatWasNotSent(t *testing.T) {
 		synctest.Wait()
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if _, err := contend.Try(ctx, d, convert); err == nil {
-			t.Fatal("no error")
-		}
+		_, err := contend.Try(ctx, d, convert)
+		stopIf(t, err == nil, "no error")
 		if got := renewed(t, d, reader); got.Err != nil {
 			t.Error(got.Err)
 		}

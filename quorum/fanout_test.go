@@ -231,9 +231,8 @@ func TestSlowInspect(t *testing.T) {
 		defer d.Close()
 		granted(t, d, asks("k"))
 		synctest.Wait()
-		if info, err := d.Inspect(t.Context(), "k"); err != nil || !info.Held {
-			t.Errorf("%+v, %v, want the holder", info, err)
-		}
+		info, err := d.Inspect(t.Context(), "k")
+		failIf(t, err != nil || !info.Held, "%+v, %v, want the holder", info, err)
 		for _, n := range d.nodes {
 			if !n.serving() {
 				t.Error(n.name, "is out of service")

@@ -117,9 +117,8 @@ func TestSecondCopyOfATry(t *testing.T) {
 			need(t, contend.Release(t.Context(), d, r))
 			synctest.Wait()
 			for _, i := range tc.at {
-				if res, err := stores[i].Vote(t.Context(), sent[i]); err != nil || res.Granted != (tc.mode == driver.Shared) {
-					t.Errorf("node %d: %+v, %v", i, res, err)
-				}
+				res, err := stores[i].Vote(t.Context(), sent[i])
+				failIf(t, err != nil || res.Granted != (tc.mode == driver.Shared), "node %d: %+v, %v", i, res, err)
 			}
 			c, _ := client(t, stores)
 			begun := time.Now()

@@ -64,9 +64,8 @@ func TestHungNode(t *testing.T) {
 			failIf(t, n != 5, "the node goes on, and a lease has %d votes of 5", n)
 			need(t, lease.Release())
 			synctest.Wait()
-			if info, _ := stores[hung].Inspect(t.Context(), "k"); info.Held {
-				t.Errorf("the node that hung still has a vote for %s", info.Holder.Owner)
-			}
+			info, _ := stores[hung].Inspect(t.Context(), "k")
+			failIf(t, info.Held, "the node that hung still has a vote for %s", info.Holder.Owner)
 		})
 	}
 }
@@ -255,9 +254,8 @@ func TestNodeTimeoutIsForAllCalls(t *testing.T) {
 		for _, l := range links {
 			l.delay(2 * time.Second)
 		}
-		if info, err := d.Inspect(t.Context(), "k"); err != nil || info.Holder.Owner != first.Owner {
-			t.Errorf("Inspect: %+v, %v", info, err)
-		}
+		info, err := d.Inspect(t.Context(), "k")
+		failIf(t, err != nil || info.Holder.Owner != first.Owner, "Inspect: %+v, %v", info, err)
 		time.Sleep(10 * time.Second)
 		last := ask("last")
 		mustTry(t, d, last)
@@ -320,9 +318,8 @@ func TestSubscriptionThatIsNeverConfirmed(t *testing.T) {
 		}
 		defer func() { watchHook = nil }()
 		begun := time.Now()
-		if _, err := contend.Watch(t.Context(), d, ask("k")); err != nil {
-			t.Errorf("Watch: %v, want a channel", err)
-		}
+		_, err := contend.Watch(t.Context(), d, ask("k"))
+		failIf(t, err != nil, "Watch: %v, want a channel", err)
 		failIf(t, time.Since(begun) != 3*time.Second, "it took %v", time.Since(begun))
 	})
 }
@@ -343,9 +340,8 @@ func TestFirstWatchEndsWithItsCaller(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		begun := time.Now()
-		if _, err := contend.Watch(ctx, d, ask("k")); err == nil {
-			t.Error("no error, and its caller left")
-		}
+		_, err := contend.Watch(ctx, d, ask("k"))
+		failIf(t, err == nil, "no error, and its caller left")
 		failIf(t, time.Since(begun) != time.Second, "it took %v", time.Since(begun))
 	})
 }

@@ -266,9 +266,8 @@ func TestTTLIsThatOfAMajority(t *testing.T) {
 		for i, ttl := range ttls {
 			r.Answer(i, Answered, driver.Renewal{TTL: ttl}, false)
 		}
-		if got, known := r.Outcome(false); !known || got.TTL != 10 {
-			t.Errorf("a renewal for %v ns is one for %d", ttls, got.TTL)
-		}
+		got, known := r.Outcome(false)
+		failIf(t, !known || got.TTL != 10, "a renewal for %v ns is one for %d", ttls, got.TTL)
 	}
 }
 
@@ -327,18 +326,15 @@ func TestAnswersThatAreNotWaitedForDoNotCount(t *testing.T) {
 	s := b.Ask(asks(), seen(3, 10))
 	answers(&b, s, 0, grants(10))
 	b.Silent(1, s.Round)
-	if _, counts := b.Heard(Reply{Node: 1, Round: s.Round, Asked: s.Ask, Answer: yes(10)}); counts || b.Decided() {
-		t.Error("a node that fell silent counts in its round")
-	}
+	_, counts := b.Heard(Reply{Node: 1, Round: s.Round, Asked: s.Ask, Answer: yes(10)})
+	failIf(t, counts || b.Decided(), "a node that fell silent counts in its round")
 	failIf(t, !b.Has(1), "its vote is forgotten: nobody would withdraw it")
 	b.Heard(Reply{Node: 2, Round: s.Round, Asked: s.Ask, Answer: low(20)})
 	second := b.Next(seen(3, 11))
-	if _, counts := b.Heard(Reply{Node: 1, Round: s.Round, Asked: s.Ask, Answer: low(30)}); counts {
-		t.Error("an answer to the first round counts in the second: its error would be told as the reason")
-	}
-	if _, counts := b.Heard(Reply{Node: 1, Round: second.Round, Asked: second.Ask, Answer: yes(21)}); !counts {
-		t.Error("an answer to the round under way does not count")
-	}
+	_, counts = b.Heard(Reply{Node: 1, Round: s.Round, Asked: s.Ask, Answer: low(30)})
+	failIf(t, counts, "an answer to the first round counts in the second: its error would be told as the reason")
+	_, counts = b.Heard(Reply{Node: 1, Round: second.Round, Asked: second.Ask, Answer: yes(21)})
+	failIf(t, !counts, "an answer to the round under way does not count")
 }
 
 // What comes after a refusal is withdrawn where it is a vote that nobody wants, and

@@ -16,16 +16,13 @@ func TestRenewalTakesAMajority(t *testing.T) {
 	r.Answer(0, Answered, yes, false)
 	r.Answer(1, Unknown, driver.Renewal{}, false)
 	r.Answer(2, Answered, yes, false)
-	if _, known := r.Outcome(false); known || r.Stands() {
-		t.Fatal("two of five renew")
-	}
+	_, known := r.Outcome(false)
+	stopIf(t, known || r.Stands(), "two of five renew")
 	r.Answer(3, Answered, driver.Renewal{TTL: ttl, Wanted: true}, true)
-	if _, known := r.Outcome(false); !known {
-		t.Fatal("three of five do not")
-	}
-	if _, known := r.Outcome(false); known || !r.Known() {
-		t.Error("the outcome is given twice")
-	}
+	_, known = r.Outcome(false)
+	stopIf(t, !known, "three of five do not")
+	_, known = r.Outcome(false)
+	failIf(t, known || !r.Known(), "the outcome is given twice")
 }
 
 // The queue node knows who waits: it is waited for, for a while.
@@ -109,7 +106,6 @@ func TestRenewalRemembersTheQueueNode(t *testing.T) {
 	r := NewRenewal(3)
 	r.Answer(0, Answered, driver.Renewal{TTL: ttl, Wanted: true}, true)
 	r.Answer(1, Answered, driver.Renewal{TTL: ttl}, false)
-	if res, known := r.Outcome(true); !known || !res.Wanted {
-		t.Errorf("%+v, %v, want a renewal that says that somebody waits", res, known)
-	}
+	res, known := r.Outcome(true)
+	failIf(t, !known || !res.Wanted, "%+v, %v, want a renewal that says that somebody waits", res, known)
 }
