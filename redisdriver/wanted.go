@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/hasplock/hasp/driver"
 )
@@ -65,13 +66,48 @@ func (l *leases) asking() bool {
 }
 
 // askOnceItStands renews the leases that ask. Some were renewed without asking, as the subscription did not stand yet: their holders
-// did not hear of waiters that joined before.
+// did not hear of waiters that joined before. Where the next attempt to subscribe fails, it goes on beside Renew: the next renewal
+// may be far away.
 func (d *Driver) askOnceItStands(ctx context.Context, rs []driver.RenewRequest, leases []int, in *inbox) {
-	if stands, err := in.Await(ctx); !stands || err != nil {
-		return // the next renewal asks
+	var asks []driver.RenewRequest
+	var lasts time.Duration
+	for _, i := range leases {
+		if rs[i].Wanted != nil {
+			asks, lasts = append(asks, rs[i]), max(lasts, rs[i].TTL)
+		}
 	}
-	asks := slices.DeleteFunc(slices.Clone(leases), func(i int) bool { return rs[i].Wanted == nil })
-	d.carry(ctx, d.leaseJobs(rs, asks, in.channel), func(j *job) {
+	if stands, err := in.Await(ctx); stands {
+		d.askAgain(ctx, asks, in)
+	} else if err != nil { // else this client may not subscribe: the next renewal asks
+		d.running.Go(func() {
+			ctx, cancel := context.WithTimeout(d.life, lasts)
+			defer cancel()
+			if in.Outlast(ctx, func() bool { return len(d.leases.stillAsk(asks)) > 0 }) {
+				d.askAgain(ctx, d.leases.stillAsk(asks), in)
+			}
+		})
+	}
+}
+
+// stillAsk returns those whose lease was not released, and still asks.
+func (l *leases) stillAsk(rs []driver.RenewRequest) (asks []driver.RenewRequest) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, r := range rs {
+		if id := r.ID(); slices.ContainsFunc(l.askers[id.Key], func(a asker) bool { return a.id == id }) {
+			asks = append(asks, r)
+		}
+	}
+	return asks
+}
+
+// askAgain renews leases that ask, and tells the holders for whose key somebody waits.
+func (d *Driver) askAgain(ctx context.Context, rs []driver.RenewRequest, in *inbox) {
+	all := make([]int, len(rs))
+	for i := range all {
+		all[i] = i
+	}
+	d.carry(ctx, d.leaseJobs(rs, all, in.channel), func(j *job) {
 		d.report(rs, j, func(i int, r driver.Renewal) {
 			if id := rs[i].ID(); r.Err == nil && r.Wanted {
 				d.leases.tell(id.Key, func(a asker) bool { return a.id == id })

@@ -349,6 +349,13 @@ func TestJoinsBeforeTheSubscription(t *testing.T) {
 		cut() // an attempt that had begun before failed
 		return false
 	})
+
+	// The attempt that the renewal waits for fails, and somebody joins before a later one succeeds.
+	cut()
+	told = w.asks(d, r)
+	w.refuse(other, queued(ask("k")))
+	closes.Store(false)
+	w.heard(told)
 }
 
 // Without the rights that a message needs a lease is renewed, and joined, as ever, and renewals say who waits.

@@ -104,6 +104,25 @@ func (in *Inbox) Await(ctx context.Context) (bool, error) {
 	}
 }
 
+// Outlast returns true once the subscription stands, however many attempts that takes, and asks before each whether anybody
+// still wants it. It makes none by itself.
+func (in *Inbox) Outlast(ctx context.Context, wanted func() bool) bool {
+	for wanted() {
+		in.mu.Lock()
+		up, attempt := in.up, in.attempt
+		in.mu.Unlock()
+		if up {
+			return true
+		}
+		select {
+		case <-attempt:
+		case <-ctx.Done():
+			return false
+		}
+	}
+	return false
+}
+
 // Begun returns when the first attempt to subscribe has come to something, or ctx ended.
 func (in *Inbox) Begun(ctx context.Context) {
 	select {
