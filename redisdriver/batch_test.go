@@ -37,8 +37,7 @@ func granted(c *wire.Call) (uint64, bool) {
 // Requests in one script are answered one by one, in their order, and fences
 // rise over all of them.
 func TestBatch(t *testing.T) {
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	a, b, foreign, second := ask("a"), ask("b"), ask("foreign"), ask("a")
 	gone := ask("gone")
 	_ = contend.Release(w.ctx, seen(d), gone)
@@ -85,8 +84,7 @@ func TestBatch(t *testing.T) {
 
 // A request that cannot be carried out fails alone, with the server's error.
 func TestBatchInBadCompany(t *testing.T) {
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	held := ask("held")
 	w.grant(d, held)
 	w.do("SET", d.names("bad").places, "no hash")
@@ -105,8 +103,7 @@ func TestBatchInBadCompany(t *testing.T) {
 
 // A full server frees and hands off keys, and grants none, also in one script.
 func TestBatchOnAFullServer(t *testing.T) {
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	held, waits := ask("held"), ask("held")
 	w.grant(d, held)
 	hints := w.wait(d, waits)
@@ -126,8 +123,7 @@ func TestBatchOnAFullServer(t *testing.T) {
 // A server that became a replica says so by an error of the whole script, by
 // which the client knows to look for another.
 func TestBatchOnAReplica(t *testing.T) {
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	held := ask("held")
 	w.grant(d, held)
 	w.do("REPLICAOF", "127.0.0.1", "1") // nothing listens there
@@ -146,8 +142,7 @@ func TestBatchOnAReplica(t *testing.T) {
 // request of the script either, which a full server lets through after a
 // release.
 func TestFenceNeedsItsMark(t *testing.T) {
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	w.grant(d, ask("x"))
 	ahead := time.Now().Add(time.Hour).UnixMicro() // as after a clock that was set back
 	w.do("SET", d.names("x").mark, ahead, "PX", 90000000)

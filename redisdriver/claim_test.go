@@ -44,8 +44,7 @@ func TestClaimSaysHowLongAgo(t *testing.T) {
 // A reader that was handed the key beside one that did not finish hears of that when it claims it. One
 // that claimed before does not, nor one that was given another slot before.
 func TestReaderThatClaimsHearsOfASharer(t *testing.T) {
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	a, b, late, early, slot := ask("k"), sharer("k", 5), reader("k"), reader("k"), sharer("k", 5)
 	w.grant(d, a)
 	for _, r := range []contend.Owner{b, late, early, slot} {
@@ -71,8 +70,7 @@ func TestReaderThatClaimsHearsOfASharer(t *testing.T) {
 
 // An owner that holds nothing has nothing to convert: it is refused, and leaves nothing.
 func TestConvertOfNothing(t *testing.T) {
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	converts := func() contend.Owner {
 		r := queued(ask("k"))
 		r.Mode, r.Convert = driver.Shared, true
@@ -92,8 +90,7 @@ func TestConvertOfNothing(t *testing.T) {
 
 // One that was handed a key, and has not claimed it, has nothing that it could share.
 func TestConvertIsNoClaim(t *testing.T) {
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	a, b := ask("k"), ask("k")
 	w.grant(d, a)
 	w.wait(d, b)
@@ -109,9 +106,7 @@ func TestConvertIsNoClaim(t *testing.T) {
 // A Raise of one that was handed a key claims it: its fence must be above all that may have been
 // granted, not only above the previous holder's.
 func TestRaiseOfAHandoff(t *testing.T) {
-	w := newWorld(t)
-	d := w.node()
-	w.admit(d)
+	w, d := newVoting(t)
 	a, b := proposing("k", w.micros()), proposing("k", 1)
 	w.grant(d, a)
 	w.wait(d, b)
@@ -127,9 +122,7 @@ func TestRaiseOfAHandoff(t *testing.T) {
 
 // The fence of a writer must be above those of the readers before it, too.
 func TestWriterProposesAboveReaders(t *testing.T) {
-	w := newWorld(t)
-	d := w.node()
-	w.admit(d)
+	w, d := newVoting(t)
 	a := reader("k")
 	a.Fence = w.micros() + 1000
 	w.grant(d, a)
@@ -141,9 +134,7 @@ func TestWriterProposesAboveReaders(t *testing.T) {
 
 // A Raise of one that holds nothing is a Try like any other.
 func TestRaiseOfNothing(t *testing.T) {
-	w := newWorld(t)
-	d := w.node()
-	w.admit(d)
+	w, d := newVoting(t)
 	r := proposing("k", w.micros())
 	r.Raise = true
 	if res := w.grant(d, r); res.Fence != r.Fence {
@@ -163,7 +154,5 @@ func TestWhoAsksIsNotStruck(t *testing.T) {
 	w.strike("k", slow)
 	w.do("DEL", "lock:k")
 	w.refuse(slow, queued(asks))
-	if got := w.holder(d, "k"); got != other.Owner {
-		t.Errorf("the key went to %q", got)
-	}
+	w.has(d, other)
 }

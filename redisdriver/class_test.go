@@ -103,12 +103,8 @@ func TestFullServer(t *testing.T) {
 	}
 	w.release(d, a)
 	w.hint(hints)
-	if got := w.holder(d, "k"); got != b.Owner {
-		t.Fatalf("the key went to %q", got)
-	}
-	if err := contend.Release(w.ctx, d, ask("k")); !errors.Is(err, driver.ErrNotHeld) {
-		t.Errorf("a Release that finds nothing: %v", err)
-	}
+	w.has(d, b)
+	w.releasesNothing(d, ask("k"))
 	w.release(d, b)
 	if info := w.inspect(d, "k"); info.Held {
 		t.Errorf("after Release there is %+v", info)
@@ -137,8 +133,7 @@ func TestClaimOnAFullServer(t *testing.T) {
 
 func TestServerIsGone(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	w.grant(d, ask("k"))
 	w.server.Kill()
 	if _, err := contend.Try(w.ctx, d, ask("k")); d.Classify(err) != driver.ClassUnreachable {

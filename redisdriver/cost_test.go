@@ -45,8 +45,7 @@ func TestShortWays(t *testing.T) {
 		"the withdrawal of one":            {node: true, r: proposing("k", 0), release: true, upTo: true, want: 5},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
-			d := w.driver(nil)
+			w, d := newPlain(t)
 			if c.node {
 				d = w.node()
 				w.admit(d)

@@ -32,8 +32,7 @@ func (w *world) refuses(d *Driver, r contend.Owner, key string) {
 // lease from anybody.
 func TestAlienMark(t *testing.T) {
 	for _, node := range []bool{false, true} {
-		w := newWorld(t)
-		d := w.driver(nil)
+		w, d := newPlain(t)
 		if node {
 			d = w.node()
 			w.admit(d)
@@ -71,9 +70,7 @@ func TestAlienMark(t *testing.T) {
 
 // Nor does a mark of the proposals that is none of ours.
 func TestAlienProposedMark(t *testing.T) {
-	w := newWorld(t)
-	d := w.node()
-	w.admit(d)
+	w, d := newVoting(t)
 	for _, text := range []string{"", "abc", strings.Repeat("x", 67), strings.Repeat("1", 66), strings.Repeat("1", 68)} {
 		w.do("SET", proposedKey, text)
 		for _, r := range []contend.Owner{proposing("k", w.micros()), queued(proposing("k", w.micros()))} {
@@ -84,8 +81,7 @@ func TestAlienProposedMark(t *testing.T) {
 
 // The last exactly representable numbers are granted once each, and then none.
 func TestFencesEnd(t *testing.T) {
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	const last = 1<<53 - 1
 	w.do("SET", markKey, "9007199254740987")
 	for fence := uint64(last - 3); fence <= last; fence++ {
@@ -109,8 +105,7 @@ func TestFencesEnd(t *testing.T) {
 
 // Many fences for one of several requests in a script are all below the mark.
 func TestManyFencesInCompany(t *testing.T) {
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	var rs []contend.Owner
 	for _, key := range []string{"a", "b", "c"} {
 		r := ask(key)
@@ -158,8 +153,7 @@ func TestFencesAfterAClockFarAhead(t *testing.T) {
 
 // A grant record that is none of ours grants nothing, and a release frees the key.
 func TestAlienGrant(t *testing.T) {
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	for _, text := range []string{"", "abc", strings.Repeat("A", 26) + " 0x10000000000000 1763719200123 h",
 		strings.Repeat("A", 26) + " 1763719200123456 1763719200123 q",
 		strings.Repeat("A", 26) + " 1763719200123456 176371920012 h", strings.Repeat("A", 25) + " 1763719200123456 17637192001234 h",
@@ -179,8 +173,7 @@ func TestAlienGrant(t *testing.T) {
 
 // A queue whose numbers have no order any more accepts nobody.
 func TestAlienQueue(t *testing.T) {
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	names := d.names("k")
 	a, b := ask("k"), ask("k")
 	w.grant(d, a)
@@ -213,8 +206,7 @@ func TestAlienQueue(t *testing.T) {
 
 // What a script did not expect is an error of the store's data, not one to ask again for.
 func TestAlienLease(t *testing.T) {
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	a := ask("k")
 	a.Mode = driver.Shared
 	w.grant(d, a)

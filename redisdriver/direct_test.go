@@ -177,8 +177,7 @@ func TestLoneRequestIsSeenByHooks(t *testing.T) {
 // A client that does not heed deadlines could hold its caller up for long: nobody sends by himself then.
 func TestNobodySendsAloneWithoutDeadlines(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	w.warm(d)
 	w.server.Stop()
 	defer w.server.Cont()

@@ -5,7 +5,6 @@ package redisdriver
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -97,18 +96,12 @@ func TestCopyOfAHandover(t *testing.T) {
 	answered := func() bool { return len(d.giving) == 0 }
 	in.deliver(message)
 	w.until("it was answered", answered)
-	if got := w.holder(d, "k"); got != b.Owner {
-		t.Fatalf("%s has the key, want %s, which entered", got, b.Owner)
-	}
+	w.has(d, b)
 	w.release(d, b)
-	if got := w.holder(d, "k"); got != c.Owner {
-		t.Fatalf("%s has the key, want %s", got, c.Owner)
-	}
+	w.has(d, c)
 	d.leases.drop(b.Claim().ID())
 	in.deliver(message) // it was released: there is nothing to give back
-	if got := w.holder(d, "k"); got != c.Owner {
-		t.Fatalf("%s has the key after a late copy, want %s", got, c.Owner)
-	}
+	w.has(d, c)
 	elsewhere := w.driver(nil)
 	w.wait(elsewhere, enters("k")) // opens its subscription
 	elsewhere.boxes.open[-1].deliver("=" + fmt.Sprintf("%016d %016d 500 00 ", w.micros(), w.micros()) + fmt.Sprintf("%03d%slock:k", len(value(c.Claim())), value(c.Claim())))
@@ -126,15 +119,13 @@ func TestAfterTheEndOfAHandover(t *testing.T) {
 		"it tries":           {func(w *world, d *Driver, b contend.Owner) { w.grant(d, queued(b)); w.release(d, b) }, false},
 		"it releases unused": {func(w *world, d *Driver, b contend.Owner) { b.End = driver.Unused; w.release(d, b) }, false},
 		"it releases": {func(w *world, d *Driver, b contend.Owner) {
-			if err := contend.Release(w.ctx, d, b); !errors.Is(err, driver.ErrNotHeld) {
-				w.Errorf("Release of a lease that is over: %v", err)
-			}
+			w.releasesNothing(d, b)
 		}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
-			d := hasty(w.driver(nil))
+			w, d := newPlain(t)
+			hasty(d)
 			a, b, next := ask("k"), enters("k"), ask("k")
 			b.TTL = 50 * time.Millisecond // and so is its claim time
 			w.grant(d, a)
@@ -179,9 +170,7 @@ func TestWhoMayNotEnter(t *testing.T) {
 		}
 		w.grant(holder, a)
 		if c.watches {
-			if _, err := contend.Watch(w.ctx, c.d, b); err != nil {
-				t.Fatal(err)
-			}
+			w.watch(c.d, b)
 		}
 		res := w.refuse(c.d, queued(b))
 		place := w.admin.HGet(w.ctx, c.d.names(name).places, b.Owner).Val()
@@ -195,8 +184,7 @@ func TestWhoMayNotEnter(t *testing.T) {
 // alone what it does not concern.
 func TestClaimsOfManyLeases(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	var entered []contend.Owner
 	for i := range 3 {
 		key := fmt.Sprint("k", i)
@@ -212,11 +200,7 @@ func TestClaimsOfManyLeases(t *testing.T) {
 	w.grant(d, plain)
 	told := make(chan struct{}, 1)
 	entered[1].Wanted = func() { told <- struct{}{} }
-	for i, err := range w.renew(d, append(entered, plain)...) {
-		if err != nil {
-			t.Errorf("renewal %d: %v", i, err)
-		}
-	}
+	w.renewed(d, append(entered, plain)...)
 	for i, b := range entered {
 		grant := w.admin.Get(w.ctx, d.names(b.Key).grant).Val()
 		if want := map[bool]string{true: "h!", false: "h"}[i == 2]; !strings.HasPrefix(grant[58:], want) {
@@ -239,8 +223,7 @@ func TestClaimsOfManyLeases(t *testing.T) {
 // the key stays where it is.
 func TestFullServerHandsOver(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	a, b := ask("k"), enters("k")
 	w.grant(d, a)
 	hints := w.wait(d, b)
@@ -251,11 +234,7 @@ func TestFullServerHandsOver(t *testing.T) {
 	if info := w.inspect(d, "k"); !ok || info.Fence != to.Fence || info.Holder.Owner != b.Owner {
 		t.Errorf("the hint says %+v, %v, the store %+v", to, ok, info)
 	}
-	for i, err := range w.renew(d, b) {
-		if err != nil {
-			t.Errorf("claim %d: %v", i, err)
-		}
-	}
+	w.renewed(d, b)
 	off()
 	w.release(d, b)
 
@@ -306,8 +285,8 @@ func TestKeeperInTheGrant(t *testing.T) {
 // way: its late Release would end another handover as if it were its own.
 func TestPlaceThatCameBackDoesNotEnter(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	d := hasty(w.driver(nil))
+	w, d := newPlain(t)
+	hasty(d)
 	a, b := ask("k"), enters("k")
 	b.TTL = 50 * time.Millisecond
 	w.grant(d, a)
@@ -330,23 +309,18 @@ func TestPlaceThatCameBackDoesNotEnter(t *testing.T) {
 // A claim is of the handover whose fence it names, and of no other of its place.
 func TestClaimOfAnotherHandover(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	a, b := ask("k"), enters("k")
 	w.grant(d, a)
 	to := w.handed(d, a, b)
 	late := b
 	late.Fence = to.Fence - 1
-	if err := w.renew(d, late)[0]; !errors.Is(err, driver.ErrNotHeld) {
-		t.Errorf("a claim of an earlier handover: %v", err)
-	}
+	w.renewsNothing(d, late)
 	if left := w.admin.PTTL(w.ctx, d.names("k").lock).Val(); left > to.TTL {
 		t.Errorf("it prolonged the lease to %v", left)
 	}
 	b.Fence = to.Fence
-	if err := w.renew(d, b)[0]; err != nil {
-		t.Error(err)
-	}
+	w.renewed(d, b)
 	w.release(d, b)
 }
 
@@ -376,8 +350,7 @@ func TestKeeperAsksAnew(t *testing.T) {
 // A refusal is read also where the key has no fence that is known.
 func TestRefusalWithoutAFence(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	a, b := sharer("k", 3), sharer("k", 3)
 	a.TTL = 50 * time.Millisecond
 	w.grant(d, a)
@@ -393,8 +366,7 @@ func TestRefusalWithoutAFence(t *testing.T) {
 // Who may publish, and has seen all messages until now, cannot make a waiter enter: it does not know the token of the place.
 func TestForgedHandover(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	a, b := ask("k"), enters("k")
 	w.grant(d, a)
 	hints := w.wait(d, b)

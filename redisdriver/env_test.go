@@ -43,6 +43,22 @@ func newWorldIn(t testing.TB, env []string, args ...string) *world {
 	return w
 }
 
+// newPlain returns a world, and a driver in it.
+func newPlain(t testing.TB) (*world, *Driver) {
+	t.Helper()
+	w := newWorld(t)
+	return w, w.driver(nil)
+}
+
+// newVoting returns a world, and a node in it that votes.
+func newVoting(t testing.TB) (*world, *Driver) {
+	t.Helper()
+	w := newWorld(t)
+	d := w.node()
+	w.admit(d)
+	return w, d
+}
+
 // client opens separate connections.
 func (w *world) client(change func(*redis.Options)) *redis.Client {
 	o := &redis.Options{Addr: w.server.Addr(), DisableIdentity: true} // which is a command of go-redis's own
@@ -138,6 +154,38 @@ func (w *world) release(d *Driver, r contend.Owner) {
 	w.Helper()
 	if err := contend.Release(w.ctx, seen(d), r); err != nil {
 		w.Fatalf("Release of %q: %v", r.Key, err)
+	}
+}
+
+// releasesNothing fails unless a Release finds that r's owner does not hold its key.
+func (w *world) releasesNothing(d driver.Driver, r contend.Owner) {
+	w.Helper()
+	if err := contend.Release(w.ctx, d, r); !errors.Is(err, driver.ErrNotHeld) {
+		w.Errorf("Release of %q: %v, want that it is not held", r.Key, err)
+	}
+}
+
+// renewsNothing fails unless a Renew finds neither a lease nor a place of r's owner.
+func (w *world) renewsNothing(d *Driver, r contend.Owner) {
+	w.Helper()
+	if err := w.renew(d, r)[0]; !errors.Is(err, driver.ErrNotHeld) {
+		w.Errorf("Renew of %q: %v, want that it is not held", r.Key, err)
+	}
+}
+
+// has fails unless r's owner holds its key.
+func (w *world) has(d *Driver, r contend.Owner) {
+	w.Helper()
+	if got := w.holder(d, r.Key); got != r.Owner {
+		w.Fatalf("%q is held by %q, want %q", r.Key, got, r.Owner)
+	}
+}
+
+// watch subscribes to the hints for r's owner.
+func (w *world) watch(d *Driver, r contend.Owner) {
+	w.Helper()
+	if hints, err := contend.Watch(w.ctx, d, r); hints == nil || err != nil {
+		w.Fatalf("Watch of %q: %v, %v", r.Key, hints, err)
 	}
 }
 

@@ -68,8 +68,7 @@ func (d *Driver) inboxName() string { return wire.Sidecars + "inbox:" + d.id }
 // FLUSHALL deletes holder and queue. A waiter learns by its next sign of
 // life that its place is gone, and tries again; fences keep rising.
 func TestFlushWhileWaiting(t *testing.T) {
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	a, b := ask("k"), ask("k")
 	before := w.grant(d, a).Fence
 	w.wait(d, b)
@@ -85,8 +84,7 @@ func TestFlushWhileWaiting(t *testing.T) {
 }
 
 func TestScriptFlush(t *testing.T) {
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	a, b := ask("k"), ask("k")
 	w.grant(d, a)
 	w.wait(d, b)
@@ -201,8 +199,7 @@ func TestClientDoesNotSendAgain(t *testing.T) {
 // The tombstone: a Try that comes after the Release of its owner is refused,
 // whatever it had, and does not join the queue.
 func TestLateTryIsRefused(t *testing.T) {
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	for name, had := range map[string]func(r contend.Owner){
 		"nothing": func(contend.Owner) {},
 		"lease":   func(r contend.Owner) { w.grant(d, r) },
@@ -265,9 +262,7 @@ func TestSubscriptionFollowsTheMaster(t *testing.T) {
 		}
 	}), nil)
 	r := ask("k")
-	if hints, err := contend.Watch(w.ctx, d, r); hints == nil || err != nil {
-		t.Fatal(hints, err)
-	}
+	w.watch(d, r)
 	host, port, err := net.SplitHostPort(w.server.Addr())
 	if err != nil {
 		t.Fatal(err)

@@ -26,8 +26,7 @@ func (w *world) micros() uint64 {
 // The fence is the server's clock in microseconds, over all keys, and after
 // the server forgot everything.
 func TestFenceIsTheServersClock(t *testing.T) {
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	var last uint64
 	for i := range 50 {
 		before := w.micros()
@@ -46,8 +45,7 @@ func TestFenceIsTheServersClock(t *testing.T) {
 // mark plus one, exactly: at this size a Lua number turned into text by itself
 // loses its last digits. The mark then stays until the clock has passed it.
 func TestFenceAheadOfTheClock(t *testing.T) {
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	const lead = 3 * time.Hour
 	mark := w.micros() + uint64(lead.Microseconds())
 	w.do("SET", "hasp.fence", strconv.FormatUint(mark, 10), "EX", 60)
@@ -75,8 +73,7 @@ func TestFenceAheadOfTheClock(t *testing.T) {
 // Asking again returns the standing grant with its fence, also when others
 // were granted other keys meanwhile, and before and after a renewal.
 func TestStandingFence(t *testing.T) {
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	a, b := ask("k"), ask("k")
 	first := w.grant(d, a).Fence
 	w.grant(d, ask("other"))
@@ -100,8 +97,7 @@ func TestStandingFence(t *testing.T) {
 
 // A server that comes back from an old snapshot mints above what it forgot.
 func TestFenceAfterAnOldSnapshot(t *testing.T) {
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	w.grant(d, ask("before"))
 	w.do("SAVE")
 	last := w.grant(d, ask("k")).Fence
@@ -143,18 +139,12 @@ func TestWithoutExpireGreaterThan(t *testing.T) {
 		t.Errorf("a claim left %v", left)
 	}
 	w.do("CONFIG", "RESETSTAT")
-	renewed := func() {
-		t.Helper()
-		if errs := w.renew(d, b); errs[0] != nil {
-			t.Errorf("Renew says %v", errs)
-		}
-	}
-	renewed()
+	w.renewed(d, b)
 	if n := w.calls()["pttl"]; n != 2 {
 		t.Errorf("PTTL was asked %d times: this tested the other path", n)
 	}
 	w.do("PERSIST", "lock:k")
-	renewed()
+	w.renewed(d, b)
 	if left := w.admin.PTTL(w.ctx, "lock:k").Val(); left >= 0 {
 		t.Errorf("a permanent lock ends after %v", left)
 	}
@@ -187,8 +177,7 @@ func (oldServer) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 // The mark is moved with each grant that comes alone, and keeps its expiry for 1,000 seconds; what is not as usual is
 // left to the slower way, with the mark as it was.
 func TestMarkIsMovedByALoneGrant(t *testing.T) {
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	w.grant(d, ask("first"))
 	const day = 24 * time.Hour
 	for name, c := range map[string]struct {

@@ -15,9 +15,7 @@ import (
 // A node whose proposals' mark is gone, as after 12 hours without a proposal, refuses a proposal
 // that was made before by at most once: the floor that it names stays, for this key and every other.
 func TestForgottenMarkRefusesOnce(t *testing.T) {
-	w := newWorld(t)
-	d := w.node()
-	w.admit(d)
+	w, d := newVoting(t)
 	held := proposing("held", w.micros())
 	w.grant(d, held)
 	for _, lose := range []string{"PEXPIRE", "DEL"} {

@@ -95,8 +95,7 @@ func TestSuiteOnAClusterOfOne(t *testing.T) {
 
 // One mark serves the whole server; in a cluster each slot has its own.
 func TestOneMark(t *testing.T) {
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	for _, key := range hostile {
 		w.grant(d, ask(key))
 	}

@@ -26,8 +26,7 @@ func TestPlaceKeepsItsLimit(t *testing.T) {
 
 // Inspect counts all who share a key, and names the first thousand of them.
 func TestInspectNamesAThousand(t *testing.T) {
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	for range maxLine + 1 {
 		w.grant(d, reader("k"))
 	}

@@ -64,8 +64,7 @@ func TestNoGoroutineIsLeft(t *testing.T) {
 // Places whose owner gave up leave nothing that stays, and no name that is
 // not ours.
 func TestAStormOfWaitersLeavesNothing(t *testing.T) {
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	a := ask("k")
 	w.grant(d, a)
 	done := make(chan error)

@@ -29,8 +29,7 @@ func (w *world) list(d *Driver, prefix string) map[string]driver.Info {
 }
 
 func TestListTakesThePrefixAsText(t *testing.T) {
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	for _, key := range []string{"a*", "ab", "a[b]", "a", "b", `a\`, "a?c", "abc"} {
 		w.grant(d, ask(key))
 	}
@@ -46,8 +45,7 @@ func TestListTakesThePrefixAsText(t *testing.T) {
 // List walks with SCAN over many keys, most of them not locks, and sees a queue
 // whose key is free.
 func TestListWalks(t *testing.T) {
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	pipe := w.admin.Pipeline()
 	for i := range 5000 {
 		pipe.Set(w.ctx, fmt.Sprint("other:", i), "x", 0)
@@ -81,8 +79,7 @@ func TestListWalks(t *testing.T) {
 }
 
 func TestListEndsWithItsContext(t *testing.T) {
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	w.grant(d, ask("k"))
 	ctx, cancel := context.WithCancel(w.ctx)
 	cancel()
@@ -94,8 +91,7 @@ func TestListEndsWithItsContext(t *testing.T) {
 }
 
 func TestInspect(t *testing.T) {
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	if info := w.inspect(d, "k"); info.Held || info.Waiters != 0 {
 		t.Errorf("a free key: %+v", info)
 	}
@@ -162,8 +158,7 @@ func TestFreeByHand(t *testing.T) {
 	if err != nil {
 		t.Skip("there is no redis-cli")
 	}
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	paste := func(statement string) string {
 		t.Helper()
 		if strings.ContainsFunc(statement, func(r rune) bool { return r < ' ' || r > '~' }) {
@@ -211,8 +206,7 @@ func TestFreeByHand(t *testing.T) {
 
 // A lock that lasts for longer than a time.Duration can say lasts for long.
 func TestListOfALongLease(t *testing.T) {
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	w.grant(d, ask("k"))
 	w.do("PEXPIRE", "lock:k", int64(math.MaxInt64/time.Millisecond)+60_000)
 	if left := w.list(d, "")["k"].Left; left != w.inspect(d, "k").Left || left < 24*time.Hour {

@@ -88,8 +88,7 @@ func TestNewerLayoutIsRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
-			d := w.driver(nil)
+			w, d := newPlain(t)
 			if c.node {
 				d = w.node()
 				w.admit(d)
@@ -187,8 +186,7 @@ func (w *world) askAll(d *Driver, a, b contend.Owner, hidden bool) map[string]er
 // One key with a record of a newer hasp refuses nothing to the others in its batch, and a listing of leftovers goes on behind it.
 func TestNewerLayoutBesideOthers(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	var all []contend.Owner
 	for i := range 40 {
 		r := ask(fmt.Sprint("k", i))
@@ -235,8 +233,7 @@ func TestNewerLayoutBesideOthers(t *testing.T) {
 // A list has the key that a newer hasp uses as such, and all others as ever.
 func TestNewerLayoutHidesNoKeyFromAList(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	w.grant(d, ask("held"))
 	for _, key := range []string{"the holder's", "the waiter's"} {
 		w.grant(d, ask(key))
@@ -275,8 +272,7 @@ func TestNewerLayoutHidesNoKeyFromAList(t *testing.T) {
 // The scripts take the same texts for a newer hasp's as this package does. Others are damage, which costs no holder its lease.
 func TestWhatIsANewerLayout(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	for text, want := range map[string]int{
 		"v2": 2, "v10 and more": 10, "v3_": 3, "v99999999999999999999": math.MaxInt, "v": 0, "v0": 0, "vandal": 0, "V2": 0, " v2": 0, "x": 0,
 	} {
@@ -297,8 +293,7 @@ func TestWhatIsANewerLayout(t *testing.T) {
 // A place that nothing here understands holds its rank while its waiter may live, and goes when the waiter is over.
 func TestStrangePlaceIsNotOvertaken(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	a, b := ask("k"), ask("k")
 	w.grant(d, a)
 	w.refuse(d, queued(b))

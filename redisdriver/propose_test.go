@@ -4,7 +4,6 @@
 package redisdriver
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -85,9 +84,7 @@ func TestProposedFenceIsRemembered(t *testing.T) {
 // The general floor is old: it follows when the mark is turned, and the mark is
 // no smaller than what was granted.
 func TestProposalsMarkTurns(t *testing.T) {
-	w := newWorld(t)
-	d := w.node()
-	w.admit(d)
+	w, d := newVoting(t)
 	const second = 1_000_000
 	now := w.micros()
 	old, mid, cur := now-300*second, now-200*second, now-100*second
@@ -128,9 +125,7 @@ func TestProposalsMarkTurns(t *testing.T) {
 // The mark is moved ahead, so that it need not be moved for each proposal, and
 // before the grant; it outlasts its fences by hours.
 func TestProposalsMarkCovers(t *testing.T) {
-	w := newWorld(t)
-	d := w.node()
-	w.admit(d)
+	w, d := newVoting(t)
 	w.do("CONFIG", "RESETSTAT")
 	var last uint64
 	for i := range 100 {
@@ -160,9 +155,7 @@ func TestProposalsMarkCovers(t *testing.T) {
 
 // A proposal may be a little above the clock, or above what the node knows.
 func TestProposalTooFarAhead(t *testing.T) {
-	w := newWorld(t)
-	d := w.node()
-	w.admit(d)
+	w, d := newVoting(t)
 	const slack = 60_000_000 // what may pass between two readings of a clock
 	lead := uint64(driver.MaxFenceSkew.Microseconds())
 	a := proposing("k", w.micros()+lead)
@@ -216,9 +209,7 @@ func TestMintedAndProposed(t *testing.T) {
 		}
 		c := proposing("k", 1)
 		w.wait(d, c)
-		if errs := w.renew(d, queued(c)); errs[0] != nil {
-			t.Errorf("its sign of life: %v", errs[0])
-		}
+		w.renewed(d, queued(c))
 		w.release(old, b) // to one that proposes
 		if info := w.inspect(old, "k"); info.Holder.Owner != c.Owner || info.Fence != 0 {
 			t.Errorf("handed over: %+v", info)
@@ -276,9 +267,7 @@ func TestClaimOfAProposalExpires(t *testing.T) {
 
 // Requests of all kinds in one script: one look at the record, one at the mark.
 func TestNodeBatch(t *testing.T) {
-	w := newWorld(t)
-	d := w.node()
-	w.admit(d)
+	w, d := newVoting(t)
 	now := w.micros()
 	var rs []contend.Owner
 	for i := range 8 {
@@ -336,9 +325,7 @@ func TestNodeBatch(t *testing.T) {
 // A mark that could not be moved covers nothing: not for the next request of
 // the script either, which a full server lets through after a release.
 func TestProposalNeedsItsMark(t *testing.T) {
-	w := newWorld(t)
-	d := w.node()
-	w.admit(d)
+	w, d := newVoting(t)
 	held := proposing("held", w.micros())
 	w.grant(d, held)
 	mark := w.admin.Get(w.ctx, proposedKey).Val()
@@ -372,9 +359,7 @@ func TestNodeRights(t *testing.T) {
 	a, b := proposing("k", w.micros()), proposing("k", 1)
 	w.grant(d, a)
 	hints := w.wait(d, b)
-	if errs := w.renew(d, a, queued(b)); errs[0] != nil || errs[1] != nil {
-		t.Errorf("Renew says %v", errs)
-	}
+	w.renewed(d, a, queued(b))
 	w.release(d, a)
 	w.hint(hints)
 	b.Fence = w.micros()
@@ -394,9 +379,7 @@ func TestNodeRights(t *testing.T) {
 		t.Errorf("the grant is %q", text)
 	}
 	e = proposing("other", 1)
-	if _, err := contend.Watch(w.ctx, w.node(), e); err != nil {
-		t.Fatal(err)
-	}
+	w.watch(w.node(), e)
 	other := w.node()
 	w.wait(other, e)
 	if res := w.refuse(other, queued(e)); res.RetryIn != lookAfter {
@@ -412,9 +395,7 @@ func TestNodeRights(t *testing.T) {
 // A vote that a foreign client has is refused, alone and in company; one whose record is
 // gone can be withdrawn.
 func TestVotesWithoutARecord(t *testing.T) {
-	w := newWorld(t)
-	d := w.node()
-	w.admit(d)
+	w, d := newVoting(t)
 	w.do("SET", "lock:k", "somebody")
 	calls := tries(d, proposing("k", w.micros()), proposing("k", w.micros()))
 	w.together(d, calls...)
@@ -438,9 +419,7 @@ func TestVotesWithoutARecord(t *testing.T) {
 
 // What a proposal must be above is said with each refusal, whoever is in the way.
 func TestRefusedProposalHearsTheFloor(t *testing.T) {
-	w := newWorld(t)
-	d := w.node()
-	w.admit(d)
+	w, d := newVoting(t)
 	a, b := proposing("k", w.micros()+2_000_000), proposing("k", 1)
 	w.grant(d, a)
 	if res := w.refuse(d, proposing("k", a.Fence-1)); res.Fence != a.Fence || res.Holder.Since.IsZero() {
@@ -473,36 +452,26 @@ func TestRefusedProposalHearsTheFloor(t *testing.T) {
 func TestRenewalOfAVote(t *testing.T) {
 	for name, ask := range map[string]func(string) contend.Owner{"alone": ask, "shared": reader} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
-			d := w.node()
-			w.admit(d)
+			w, d := newVoting(t)
 			a, b, x := proposing("x", w.micros()), ask("x"), ask("k")
 			x.Fence, b.Fence = a.Fence, 1
 			w.grant(d, x)
 			x.TTL = nodeMaxTTL
-			if errs := w.renew(d, x); errs[0] != nil {
-				t.Errorf("Renew for the longest TTL says %v", errs)
-			}
+			w.renewed(d, x)
 			x.Fence++
-			if errs := w.renew(d, x); !errors.Is(errs[0], driver.ErrNotHeld) {
-				t.Errorf("Renew of another vote says %v", errs)
-			}
+			w.renewsNothing(d, x)
 			w.grant(d, a)
 			w.wait(d, b)
 			w.release(d, a)
 			b.Fence = a.Fence
-			if errs := w.renew(d, b); !errors.Is(errs[0], driver.ErrNotHeld) {
-				t.Errorf("Renew of what is not claimed says %v", errs)
-			}
+			w.renewsNothing(d, b)
 		})
 	}
 }
 
 // A vote that a node lost while it remembers the fence is restored.
 func TestRestoreOfWhatIsRemembered(t *testing.T) {
-	w := newWorld(t)
-	d := w.node()
-	w.admit(d)
+	w, d := newVoting(t)
 	a := proposing("k", w.micros())
 	w.grant(d, a)
 	w.do("DEL", "lock:k")
@@ -517,9 +486,7 @@ func TestRestoreOfWhatIsRemembered(t *testing.T) {
 
 // What a node mints is above what it may have forgotten of others.
 func TestMintedIsAboveTheProposalsMark(t *testing.T) {
-	w := newWorld(t)
-	d := w.node()
-	w.admit(d)
+	w, d := newVoting(t)
 	a := ask("k")
 	w.grant(d, a)
 	w.release(d, a)
@@ -533,9 +500,7 @@ func TestMintedIsAboveTheProposalsMark(t *testing.T) {
 // A proposal must be above what was minted for any key, and near the clock whatever the
 // proposals' mark covers: alone, and in company.
 func TestProposalBesideTheMarks(t *testing.T) {
-	w := newWorld(t)
-	d := w.node()
-	w.admit(d)
+	w, d := newVoting(t)
 	now := w.micros()
 	w.mark(now, now, now+100_000_000, now)
 	far := proposing("k", now+60_000_000)
@@ -557,9 +522,7 @@ func TestProposalBesideTheMarks(t *testing.T) {
 // Fences in a row for one that shares a key are all above what anybody has, and above
 // what keys have that are forgotten.
 func TestFencesInARowBesideAReader(t *testing.T) {
-	w := newWorld(t)
-	d := w.node()
-	w.admit(d)
+	w, d := newVoting(t)
 	a := reader("k")
 	a.Fence = w.micros()
 	w.grant(d, a)
@@ -578,9 +541,7 @@ func TestFencesInARowBesideAReader(t *testing.T) {
 
 // One who claims a handoff with a proposal gets that, also when it did not say that it proposes.
 func TestClaimWithAProposal(t *testing.T) {
-	w := newWorld(t)
-	d := w.node()
-	w.admit(d)
+	w, d := newVoting(t)
 	a, b := ask("k"), ask("k")
 	w.grant(d, a)
 	w.wait(d, b)

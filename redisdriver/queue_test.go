@@ -19,8 +19,7 @@ import (
 
 // Places are ordered by last + 1, so that no clock that steps reorders them.
 func TestPlacesAreNumbered(t *testing.T) {
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	w.grant(d, ask("k"))
 	var rs []contend.Owner
 	for range 4 {
@@ -42,8 +41,7 @@ func TestPlacesAreNumbered(t *testing.T) {
 // A waiter whose process is gone costs nothing: PUBLISH reaches nobody, and
 // the release that finds out hands on at once.
 func TestNobodyListens(t *testing.T) {
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	a, c := ask("k"), ask("k")
 	w.grant(d, a)
 	gone := w.driver(nil)
@@ -59,9 +57,7 @@ func TestNobodyListens(t *testing.T) {
 		return w.admin.PubSubNumSub(w.ctx, channel).Val()[channel] == 0
 	})
 	w.release(d, a)
-	if got := w.holder(d, "k"); got != c.Owner {
-		t.Fatalf("the key went to %q", got)
-	}
+	w.has(d, c)
 	w.hint(hints)
 }
 
@@ -76,18 +72,14 @@ func TestPassedOverPlaceStays(t *testing.T) {
 	w.wait(d, c)
 	w.strike("k", slow)
 	w.release(d, a)
-	if got := w.holder(d, "k"); got != c.Owner {
-		t.Fatalf("the key went to %q", got)
-	}
+	w.has(d, c)
 	w.tick()
 	if res := w.refuse(slow, queued(b)); res.Ahead != 0 {
 		t.Errorf("it came back at place %d", res.Ahead)
 	}
 	w.grant(d, c)
 	w.release(d, c)
-	if got := w.holder(d, "k"); got != b.Owner {
-		t.Errorf("then the key went to %q", got)
-	}
+	w.has(d, b)
 }
 
 // A claim time that passes strikes the whole inbox: its other places are
@@ -135,9 +127,7 @@ func TestClaimTimeIsThreeRoundTrips(t *testing.T) {
 		d := w.driver(nil)
 		a, b := ask("k"), ask("k")
 		w.grant(d, a)
-		if hints, err := contend.Watch(w.ctx, d, b); hints == nil || err != nil {
-			t.Fatal(hints, err)
-		}
+		w.watch(d, b)
 		d.delay.ns.Store(0)
 		d.delay.sample(took)
 		w.refuse(d, queued(b))
@@ -153,8 +143,7 @@ func TestClaimTimeIsThreeRoundTrips(t *testing.T) {
 // A polling waiter says so in its place: nobody listens for it, and it is handed the
 // key all the same.
 func TestPollingPlaceIsNeverSkipped(t *testing.T) {
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	a, b, c := ask("k"), ask("k"), ask("k")
 	w.grant(d, a)
 	if res := w.refuse(d, queued(b)); res.RetryIn <= 0 || res.RetryIn > pollStep {
@@ -162,9 +151,7 @@ func TestPollingPlaceIsNeverSkipped(t *testing.T) {
 	}
 	w.wait(d, c)
 	w.release(d, a)
-	if got := w.holder(d, "k"); got != b.Owner {
-		t.Fatalf("the key went to %q", got)
-	}
+	w.has(d, b)
 	if left := w.inspect(d, "k").Left; left <= pollMax {
 		t.Errorf("a waiter that looks every %v has %v to claim", pollMax, left)
 	}
@@ -178,9 +165,7 @@ func TestUncountedPlaceIsNotSkipped(t *testing.T) {
 	d, far := w.driver(nil), w.driver(nil)
 	a, b := ask("k"), ask("k")
 	w.grant(d, a)
-	if hints, err := contend.Watch(w.ctx, far, b); hints == nil || err != nil {
-		t.Fatal(hints, err)
-	}
+	w.watch(far, b)
 	far.boxes.open[-1].Raise(false)
 	w.refuse(far, queued(b))
 	w.wait(d, ask("k"))
@@ -189,16 +174,14 @@ func TestUncountedPlaceIsNotSkipped(t *testing.T) {
 		return w.admin.PubSubNumSub(w.ctx, far.inboxName()).Val()[far.inboxName()] == 0
 	})
 	w.release(d, a)
-	if got := w.holder(d, "k"); got != b.Owner {
-		t.Errorf("the key went to %q", got)
-	}
+	w.has(d, b)
 }
 
 // An owner that gives up after its claim lapsed leaves no place behind that
 // would come back.
 func TestReleaseAfterAnExpiredClaim(t *testing.T) {
-	w := newWorld(t)
-	d := hasty(w.driver(nil))
+	w, d := newPlain(t)
+	hasty(d)
 	a, b, c := ask("k"), ask("k"), ask("k")
 	b.TTL = 20 * time.Millisecond
 	w.grant(d, a)
@@ -216,8 +199,7 @@ func TestReleaseAfterAnExpiredClaim(t *testing.T) {
 // next, and its place is no ghost. Nor was that a release: one that was away from
 // its subscription for a moment may ask again.
 func TestHintForNobodyPassesOn(t *testing.T) {
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	a, b, c := ask("k"), ask("k"), ask("k")
 	w.grant(d, a)
 	ctx, leave := context.WithCancel(w.ctx)
@@ -241,8 +223,7 @@ func TestHintForNobodyPassesOn(t *testing.T) {
 // A hint that comes late finds an owner that claimed by itself and is at work:
 // the answer to it must not take the lease away.
 func TestLateHintSparesTheLease(t *testing.T) {
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	a, b := ask("k"), ask("k")
 	w.grant(d, a)
 	w.wait(d, b)
@@ -251,25 +232,20 @@ func TestLateHintSparesTheLease(t *testing.T) {
 	if err := d.sendRelease(w.ctx, d.unclaimedCall(b.Claim())); !errors.Is(err, driver.ErrNotHeld) {
 		t.Errorf("the answer to a late hint: %v", err)
 	}
-	if got := w.holder(d, "k"); got != b.Owner {
-		t.Fatalf("the key is held by %q", got)
-	}
+	w.has(d, b)
 	late := w.driver(nil)
 	text := fmt.Sprintf("%03d%s%s", len(value(b.Claim())), value(b.Claim()), "lock:k")
 	box := newInbox(late, -1) // where b is unknown
 	box.deliver(text)
 	late.running.Wait()
-	if got := w.holder(d, "k"); got != b.Owner {
-		t.Fatalf("after a late hint the key is held by %q", got)
-	}
+	w.has(d, b)
 	w.release(d, b)
 }
 
 // Only the first in the queue checks a foreign holder, which gives no hint when
 // it releases; the new first gets a RetryIn.
 func TestFirstLooksAfterForeigners(t *testing.T) {
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	a, b, c := ask("k"), ask("k"), ask("k")
 	w.admin.Set(w.ctx, "lock:k", "peer", time.Hour)
 	w.wait(d, a)
@@ -307,8 +283,7 @@ func TestFirstLooksAfterForeigners(t *testing.T) {
 // A queue full of dead places is worked off in bounded steps, each of which
 // leaves a correct state.
 func TestLongDeadQueue(t *testing.T) {
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	const dead = 2500
 	a, last := ask("k"), ask("k")
 	w.grant(d, a)
@@ -365,8 +340,7 @@ func TestWhoLooksAfterAClaim(t *testing.T) {
 		"all but the last three": {[]int{1, 2}, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
-			d := w.driver(nil)
+			w, d := newPlain(t)
 			a := ask("k")
 			w.grant(d, a)
 			var rs []contend.Owner
@@ -409,8 +383,7 @@ func TestWhoLooksAfterAClaim(t *testing.T) {
 
 // One who claims a handoff is given as many fences as it asks for.
 func TestClaimOfSeveralFences(t *testing.T) {
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	a, b := ask("k"), ask("k")
 	b.Fences = 3
 	before := w.grant(d, a).Fence
@@ -423,8 +396,7 @@ func TestClaimOfSeveralFences(t *testing.T) {
 
 // A lock whose record is another's gets a new fence, also for the one that has it.
 func TestLockBesideAnothersGrant(t *testing.T) {
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	a := ask("k")
 	before := w.grant(d, a).Fence
 	grant := d.names("k").grant
@@ -497,17 +469,14 @@ func TestHintsOfTheShard(t *testing.T) {
 
 // Where a search has come to is noted for the next one.
 func TestSearchIsNoted(t *testing.T) {
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	a, b := ask("k"), ask("k")
 	w.grant(d, a)
 	w.many(w.driver(nil), "k", 5, "c", w.micros()/1000)
 	w.wait(d, b)
 	w.wait(d, ask("k"))
 	w.release(d, a)
-	if got := w.holder(d, "k"); got != b.Owner {
-		t.Fatalf("the key went to %q", got)
-	}
+	w.has(d, b)
 	if !w.admin.HExists(w.ctx, d.names("k").places, "?").Val() {
 		t.Error("five places are passed over, and none is noted")
 	}
@@ -525,9 +494,7 @@ func TestStrikeOfTheSameMillisecond(t *testing.T) {
 	w.news(other) // somebody listens
 	w.wait(d, b)
 	w.release(d, a)
-	if got := w.holder(d, "k"); got != b.Owner {
-		t.Errorf("the key went to %q", got)
-	}
+	w.has(d, b)
 }
 
 // Strikes stay when another inbox gets one.
@@ -567,17 +534,14 @@ func TestWhoLooksAfterSeveralClaims(t *testing.T) {
 
 // One that lets in as many as one script may is told that it did, not to go on at once.
 func TestTryThatLetsManyIn(t *testing.T) {
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	w.grant(d, ask("k"))
 	for range 40 {
 		w.wait(d, reader("k"))
 	}
 	w.do("DEL", "lock:k")
 	writer := ask("k")
-	if _, err := contend.Watch(w.ctx, d, writer); err != nil {
-		t.Fatal(err)
-	}
+	w.watch(d, writer)
 	if res := w.refuse(d, queued(writer)); res.Ahead != 8 || res.RetryIn <= moreAfter {
 		t.Errorf("refused with %+v", res)
 	}
@@ -607,17 +571,14 @@ func TestWhoGoesOnWithASearch(t *testing.T) {
 
 // One whose Try hands the key to another looks whether it is claimed, wherever it waits.
 func TestWhoHandsOverLooksAfterIt(t *testing.T) {
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	w.grant(d, ask("k"))
 	for range 6 {
 		w.wait(d, ask("k"))
 	}
 	w.do("DEL", "lock:k")
 	last := ask("k")
-	if _, err := contend.Watch(w.ctx, d, last); err != nil {
-		t.Fatal(err)
-	}
+	w.watch(d, last)
 	if res := w.refuse(d, queued(last)); res.Ahead != 5 || res.RetryIn <= 0 {
 		t.Errorf("refused with %+v", res)
 	}

@@ -136,9 +136,7 @@ func TestNodeKilledAndEmpty(t *testing.T) {
 	w.restart(d, other)
 	w.heldBack(d, a, b, ask("new"))
 	w.heldBack(other, a, b)
-	if err := contend.Release(w.ctx, seen(d), a); !errors.Is(err, driver.ErrNotHeld) {
-		t.Errorf("Release says %v", err)
-	}
+	w.releasesNothing(seen(d), a)
 	if keys := w.keys(); len(keys) != 1 || !strings.HasPrefix(keys[0], "hasp.gone:") {
 		t.Errorf("it has %q", keys)
 	}
@@ -221,9 +219,7 @@ func TestNodeComesBackWithItsData(t *testing.T) {
 			}
 			w.grant(d, queued(next))
 			w.release(d, a)
-			if got := w.holder(d, "k"); got != b.Owner {
-				t.Errorf("handed to %q", got)
-			}
+			w.has(d, b)
 		})
 	}
 }
@@ -268,9 +264,7 @@ func TestNodeFlushedWhileItWaits(t *testing.T) {
 
 // A record that is no record of ours does not let the node vote.
 func TestNodeRecordMustBeExact(t *testing.T) {
-	w := newWorld(t)
-	d := w.node()
-	w.admit(d)
+	w, d := newVoting(t)
 	good := w.admin.Get(w.ctx, recordKey).Val()
 	for _, text := range []string{
 		"", "ok", "ok  60000", "ok " + strings.Repeat("0", 40) + " 60000", good[:43], good[:44], good[:44] + "x",
@@ -365,9 +359,7 @@ func TestNodeTTL(t *testing.T) {
 
 // A full server still frees a key, and what it remembers stays.
 func TestNodeIsFull(t *testing.T) {
-	w := newWorld(t)
-	d := w.node()
-	w.admit(d)
+	w, d := newVoting(t)
 	for _, settled := range []bool{true, false} {
 		a, more := ask("k"), ask("more")
 		a.Fence, a.Settled = w.micros(), settled
@@ -394,9 +386,7 @@ func TestNodeIsFull(t *testing.T) {
 // since. Once it is admitted, a proposal by a client that is a minute behind is not above
 // that, though it is above all that the snapshot knows.
 func TestAdmissionRaisesTheFloor(t *testing.T) {
-	w := newWorld(t)
-	d := w.node()
-	w.admit(d)
+	w, d := newVoting(t)
 	now := w.micros()
 	then := now - uint64((10 * time.Minute).Microseconds())
 	w.grant(d, proposing("k", now))

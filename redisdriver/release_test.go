@@ -17,8 +17,7 @@ import (
 
 // The answer to a hint for nobody gives the key to the next.
 func TestHandoffToNobodyGoesOn(t *testing.T) {
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	a, b, c := ask("k"), ask("k"), ask("k")
 	w.grant(d, a)
 	w.wait(d, b)
@@ -27,16 +26,12 @@ func TestHandoffToNobodyGoesOn(t *testing.T) {
 	if err := d.sendRelease(w.ctx, d.unclaimedCall(b.Claim())); err != nil {
 		t.Errorf("the handoff is not given up: %v", err)
 	}
-	if got := w.holder(d, "k"); got != c.Owner {
-		t.Errorf("the key went to %q", got)
-	}
+	w.has(d, c)
 }
 
 // A vote with a larger fence is not withdrawn, whether or not somebody waits.
 func TestWithdrawSparesLargerFences(t *testing.T) {
-	w := newWorld(t)
-	d := w.node()
-	w.admit(d)
+	w, d := newVoting(t)
 	a, b := proposing("k", w.micros()), proposing("k", 1)
 	w.grant(d, a)
 	for _, waits := range []bool{false, true} {
@@ -50,9 +45,7 @@ func TestWithdrawSparesLargerFences(t *testing.T) {
 			}
 		}
 	}
-	if got := w.holder(d, "k"); got != a.Owner {
-		t.Errorf("the key is held by %q", got)
-	}
+	w.has(d, a)
 	a.UpTo = a.Fence
 	w.release(d, a)
 }
@@ -60,8 +53,7 @@ func TestWithdrawSparesLargerFences(t *testing.T) {
 // An unclaimed lease that is over is a place, also where more leases are over than one
 // script ends.
 func TestReleaseOfAPlaceBehindManyLeases(t *testing.T) {
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	a, b, c := reader("k"), reader("k"), reader("k")
 	w.grant(d, a)
 	n := d.names("k")
@@ -80,17 +72,14 @@ func TestReleaseOfAPlaceBehindManyLeases(t *testing.T) {
 		t.Fatal(err)
 	}
 	many := w.admin.Dump(w.ctx, n.shares).Val()
-	if err := contend.Release(w.ctx, seen(d), c); !errors.Is(err, driver.ErrNotHeld) {
-		t.Errorf("Release of a lease that is over says %v", err)
-	}
+	w.releasesNothing(seen(d), c)
 	w.do("RESTORE", n.shares, 60000, many, "REPLACE")
 	w.release(d, b)
 }
 
 // What a holder did not finish goes with its record, and leaves nothing that never expires.
 func TestUnfinishedWithoutARecord(t *testing.T) {
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	a := ask("k")
 	a.End = driver.Unfinished
 	w.grant(d, a)
@@ -103,14 +92,11 @@ func TestUnfinishedWithoutARecord(t *testing.T) {
 
 // The release of a reader that has no lease releases nothing, beside one that has.
 func TestReleaseOfAnotherReader(t *testing.T) {
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	w.grant(d, reader("k"))
 	other := reader("k")
 	other.Settled = true
-	if err := contend.Release(w.ctx, seen(d), other); !errors.Is(err, driver.ErrNotHeld) {
-		t.Errorf("Release says %v", err)
-	}
+	w.releasesNothing(seen(d), other)
 }
 
 // When a place is given up, the next gets a hint, and nobody else.
@@ -136,8 +122,7 @@ func TestReleaseOfAPlaceHintsTheNext(t *testing.T) {
 
 // A place that is given up before one whose waiter is gone leaves nobody to get a hint.
 func TestReleaseOfAPlaceBeforeADeadOne(t *testing.T) {
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	n, b, dead := d.names("k"), ask("k"), ask("k")
 	w.grant(d, ask("k"))
 	w.wait(d, b)
@@ -157,9 +142,7 @@ func TestMuteReleaseOfNothing(t *testing.T) {
 	w.grant(d, a)
 	w.wait(d, b)
 	w.do("DEL", "lock:k")
-	if err := contend.Release(w.ctx, mute, ask("k")); !errors.Is(err, driver.ErrNotHeld) {
-		t.Errorf("Release of nothing says %v", err)
-	}
+	w.releasesNothing(mute, ask("k"))
 }
 
 // When one of two sharers leaves, the first in the queue gets a hint if that was the one
@@ -186,37 +169,30 @@ func TestReleaseBesideAnotherSharer(t *testing.T) {
 
 // A reader's lease that is over cannot be released any more, beside one that stands.
 func TestReleaseOfAnExpiredReader(t *testing.T) {
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	a, b := reader("k"), reader("k")
 	b.TTL, b.Settled = 50*time.Millisecond, true
 	w.grant(d, a)
 	w.grant(d, b)
 	ends := w.admin.ZScore(w.ctx, d.names("k").shares, value(b.Claim())).Val()
 	w.until("it is over", func() bool { return float64(w.micros()/1000) > ends })
-	if err := contend.Release(w.ctx, seen(d), b); !errors.Is(err, driver.ErrNotHeld) {
-		t.Errorf("Release says %v", err)
-	}
+	w.releasesNothing(seen(d), b)
 }
 
 // Nor can half a lease.
 func TestReleaseOfHalfALease(t *testing.T) {
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	a, b := reader("k"), reader("k")
 	b.Settled = true
 	w.grant(d, a)
 	w.grant(d, b)
 	w.do("ZREM", d.names("k").shares, value(b.Claim()))
-	if err := contend.Release(w.ctx, seen(d), b); !errors.Is(err, driver.ErrNotHeld) {
-		t.Errorf("Release says %v", err)
-	}
+	w.releasesNothing(seen(d), b)
 }
 
 // That a sharer did not finish is remembered until somebody is told, whoever leaves in between.
 func TestSharerThatDiedIsRemembered(t *testing.T) {
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	a, b, c := sharer("k", 3), sharer("k", 3), sharer("k", 3)
 	for _, r := range []contend.Owner{a, b, c} {
 		w.grant(d, r)
@@ -230,8 +206,7 @@ func TestSharerThatDiedIsRemembered(t *testing.T) {
 
 // What is known of a shared key lasts as long as the leases, also once its grant was evicted.
 func TestGrantThatWasEvicted(t *testing.T) {
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	a, b := sharer("k", 3), sharer("k", 3)
 	a.TTL, b.TTL, b.End = 10*time.Minute, 10*time.Minute, driver.Unfinished
 	w.grant(d, a)
@@ -248,17 +223,13 @@ func TestGrantThatWasEvicted(t *testing.T) {
 func TestNodeReleasesALapsedHandoff(t *testing.T) {
 	for name, ask := range map[string]func(string) contend.Owner{"alone": ask, "shared": reader} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
-			d := w.node()
-			w.admit(d)
+			w, d := newVoting(t)
 			a, b := proposing("k", w.micros()), ask("k")
 			b.Fence, b.Settled = 1, true
 			w.grant(d, a)
 			w.wait(d, b)
 			w.release(d, a)
-			if got := w.holder(d, "k"); got != b.Owner {
-				t.Fatalf("the key went to %q", got)
-			}
+			w.has(d, b)
 			w.do("DEL", "lock:k")
 			w.release(d, b)
 			if info := w.inspect(d, "k"); info.Waiters > 0 || info.Held {

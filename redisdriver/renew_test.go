@@ -18,8 +18,7 @@ import (
 func TestRenewalWritesSomething(t *testing.T) {
 	for _, mode := range []driver.Mode{driver.Exclusive, driver.Shared} {
 		t.Run(fmt.Sprint(mode), func(t *testing.T) {
-			w := newWorld(t)
-			d := w.driver(nil)
+			w, d := newPlain(t)
 			a, b, other := ask("a"), ask("b"), ask("other")
 			for _, r := range []*contend.Owner{&a, &b, &other} {
 				r.Mode = mode
@@ -78,9 +77,7 @@ func TestRenewalWritesSomething(t *testing.T) {
 
 // A node grants, and renews for, the longest TTL that it allows, and not for more.
 func TestLongestTTLOfANode(t *testing.T) {
-	w := newWorld(t)
-	d := w.node()
-	w.admit(d)
+	w, d := newVoting(t)
 	for _, propose := range []bool{false, true} {
 		for _, r := range []contend.Owner{ask("a"), reader("b")} {
 			r.Key += fmt.Sprint(propose)
@@ -99,8 +96,7 @@ func TestLongestTTLOfANode(t *testing.T) {
 
 // In company, a fence is above its key's although those before it were minted below that.
 func TestFencesInCompanyOfAKeyAhead(t *testing.T) {
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	const ahead = uint64(time.Hour / time.Microsecond)
 	a := reader("ahead")
 	w.grant(d, a)
@@ -119,8 +115,7 @@ func TestFencesInCompanyOfAKeyAhead(t *testing.T) {
 // While a slot moves, each Redis key of a lease is prolonged by itself: if it begins as it
 // should, and with a write in any case.
 func TestOneKeyIsProlonged(t *testing.T) {
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	const ttl = time.Minute
 	for _, c := range []struct {
 		name, has, begins string

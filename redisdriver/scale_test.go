@@ -109,8 +109,7 @@ func (p probeCounter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 
 // One Renew takes any number of leases in scripts of 500 and reports each once.
 func TestRenewMany(t *testing.T) {
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	const n = 20_000
 	rs := make([]contend.Owner, n)
 	pipe := w.admin.Pipeline()

@@ -15,8 +15,7 @@ import (
 // More leases than one script ends: the mark of one of the last is not lost
 // when the lock is deleted by hand.
 func TestMarkBehindManySharers(t *testing.T) {
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	for range 1001 {
 		w.grant(d, reader("k"))
 	}
@@ -36,16 +35,13 @@ func TestMarkBehindManySharers(t *testing.T) {
 
 // A peer takes the key of an expired lease: its late release leaves the mark.
 func TestMarkBesideAPeer(t *testing.T) {
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	a := sharer("k", 3)
 	a.TTL = 50 * time.Millisecond
 	w.grant(d, a)
 	w.until("the lease is over", func() bool { return w.admin.Exists(w.ctx, "lock:k").Val() == 0 })
 	w.do("SET", "lock:k", "peer")
-	if err := contend.Release(w.ctx, seen(d), a); !errors.Is(err, driver.ErrNotHeld) {
-		t.Fatal(err)
-	}
+	w.releasesNothing(seen(d), a)
 	w.do("DEL", "lock:k")
 	if !w.grant(d, ask("k")).Abandoned {
 		t.Error("the mark is gone")
@@ -54,9 +50,7 @@ func TestMarkBesideAPeer(t *testing.T) {
 
 // A vote can be withdrawn also after the key's largest fence was evicted.
 func TestShareWithoutItsGrant(t *testing.T) {
-	w := newWorld(t)
-	d := w.node()
-	w.admit(d)
+	w, d := newVoting(t)
 	a := reader("k")
 	a.Fence = w.micros()
 	w.grant(d, a)
@@ -70,18 +64,14 @@ func TestShareWithoutItsGrant(t *testing.T) {
 
 // So can one that its owner has alone; and the key goes on to one that proposes.
 func TestVoteWithoutItsGrant(t *testing.T) {
-	w := newWorld(t)
-	d := w.node()
-	w.admit(d)
+	w, d := newVoting(t)
 	a, b := proposing("k", w.micros()), proposing("k", 1)
 	w.grant(d, a)
 	w.wait(d, b)
 	w.do("DEL", "hasp.grant:{lock:k}")
 	a.UpTo = a.Fence
 	w.release(d, a)
-	if got := w.holder(d, "k"); got != b.Owner {
-		t.Errorf("the key went to %q", got)
-	}
+	w.has(d, b)
 	b.Fence = w.micros()
 	w.grant(d, b)
 }
@@ -89,18 +79,12 @@ func TestVoteWithoutItsGrant(t *testing.T) {
 // A vote is not renewed after the key's largest fence was evicted: nobody knows whether it
 // still is the one that was granted.
 func TestRenewalOfAVoteWithoutItsGrant(t *testing.T) {
-	w := newWorld(t)
-	d := w.node()
-	w.admit(d)
+	w, d := newVoting(t)
 	a := proposing("k", w.micros())
 	w.grant(d, a)
-	if errs := w.renew(d, a); errs[0] != nil {
-		t.Errorf("Renew says %v", errs)
-	}
+	w.renewed(d, a)
 	w.do("DEL", "hasp.grant:{lock:k}")
-	if errs := w.renew(d, a); !errors.Is(errs[0], driver.ErrNotHeld) {
-		t.Errorf("Renew says %v without the grant", errs)
-	}
+	w.renewsNothing(d, a)
 }
 
 // The leases beside a shared lock that are those of another sharing count for nothing:
@@ -123,18 +107,14 @@ func TestLeasesOfAnotherSharing(t *testing.T) {
 			if info := w.inspect(d, "k"); !info.Held || info.Holds != 1 || len(info.Holders) != 1 || info.Holders[0].Holder.Owner != "" {
 				t.Errorf("Inspect says %+v", info)
 			}
-			if errs := w.renew(d, a); !errors.Is(errs[0], driver.ErrNotHeld) {
-				t.Errorf("Renew says %v", errs)
-			}
+			w.renewsNothing(d, a)
 			for _, r := range []contend.Owner{a, b, ask("k")} {
 				if res := w.refuse(d, r); res.Holder.Owner != "" {
 					t.Errorf("refused by %+v", res.Holder)
 				}
 			}
 			a.Settled = true
-			if err := contend.Release(w.ctx, d, a); !errors.Is(err, driver.ErrNotHeld) {
-				t.Errorf("Release says %v", err)
-			}
+			w.releasesNothing(d, a)
 			if info := w.inspect(d, "k"); !info.Held {
 				t.Error("the key is free")
 			}
@@ -145,8 +125,7 @@ func TestLeasesOfAnotherSharing(t *testing.T) {
 // A lock that a person made permanent keeps its leases: the Try that a
 // conversion overtook does not join the queue.
 func TestLateTryAtAPermanentLock(t *testing.T) {
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	a := ask("k")
 	w.grant(d, a)
 	late := a
@@ -167,8 +146,7 @@ func TestLateTryAtAPermanentLock(t *testing.T) {
 // its lock stays.
 func TestForeignLockInPlaceOfASharedOne(t *testing.T) {
 	for _, px := range []time.Duration{0, time.Minute} {
-		w := newWorld(t)
-		d := w.driver(nil)
+		w, d := newPlain(t)
 		a := reader("k")
 		w.grant(d, a)
 		w.grant(d, reader("k"))
@@ -187,8 +165,7 @@ func TestForeignLockInPlaceOfASharedOne(t *testing.T) {
 
 // A shared lock that outlasts its leases is free.
 func TestSharedLockOutlastsItsLeases(t *testing.T) {
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	for range 2 {
 		a := reader("k")
 		w.grant(d, a)
@@ -204,8 +181,7 @@ func TestSharedLockOutlastsItsLeases(t *testing.T) {
 // A lease that is shared is over when its expiry is past, and when half of it is gone.
 func TestHalfOfASharedLease(t *testing.T) {
 	for _, half := range [][]any{{"ZREM", "hasp.shares:{lock:k}"}, {"HDEL", "hasp.held:{lock:k}"}, {"ZADD", "hasp.shares:{lock:k}", 1}} {
-		w := newWorld(t)
-		d := w.driver(nil)
+		w, d := newPlain(t)
 		a := reader("k")
 		w.grant(d, reader("k"))
 		fence := w.grant(d, a).Fence
@@ -221,8 +197,7 @@ func TestHalfOfASharedLease(t *testing.T) {
 
 // Without the expiries of all, nobody shares the key with those that nobody knows.
 func TestExpiriesOfAllAreGone(t *testing.T) {
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	w.grant(d, reader("k"))
 	w.do("DEL", "hasp.shares:{lock:k}")
 	w.refuse(d, reader("k"))
@@ -231,8 +206,7 @@ func TestExpiriesOfAllAreGone(t *testing.T) {
 
 // A holder whose grant record is gone cannot let others in: nobody knows its fence.
 func TestConvertWithoutItsGrant(t *testing.T) {
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	a := ask("k")
 	w.grant(d, a)
 	w.do("DEL", "hasp.grant:{lock:k}")
@@ -243,8 +217,7 @@ func TestConvertWithoutItsGrant(t *testing.T) {
 // What stands beside a shared lock outlasts it: what a repeated Try prolongs, and a grant
 // that had gone.
 func TestWhatStandsBesideASharedLockOutlastsIt(t *testing.T) {
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	short := func(r contend.Owner) contend.Owner {
 		r.TTL = 10 * time.Second
 		return r
@@ -270,8 +243,7 @@ func TestWhatStandsBesideASharedLockOutlastsIt(t *testing.T) {
 // A reader takes a key whose lock was deleted by hand, and one whose grant was evicted; and
 // it is given as many fences as it asks for.
 func TestReaderOfWhatIsLeft(t *testing.T) {
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	w.grant(d, reader("k"))
 	for _, gone := range []string{"lock:k", d.names("k").grant} {
 		w.do("DEL", gone)
@@ -290,8 +262,7 @@ func TestReaderOfWhatIsLeft(t *testing.T) {
 
 // A Convert of another fence than the lease has is of another lease.
 func TestConvertOfAnotherLease(t *testing.T) {
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	a := ask("k")
 	fence := w.grant(d, a).Fence
 	late := a
@@ -304,8 +275,7 @@ func TestConvertOfAnotherLease(t *testing.T) {
 
 // A reader that was released gets nothing for a request that comes late, beside another.
 func TestLateRequestOfAReader(t *testing.T) {
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	a := reader("k")
 	w.grant(d, reader("k"))
 	w.grant(d, a)
@@ -317,8 +287,7 @@ func TestLateRequestOfAReader(t *testing.T) {
 
 // What was beside a shared lock that is gone goes with the next holder.
 func TestNothingStaysOfALostSharing(t *testing.T) {
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	for range 2 {
 		w.grant(d, sharer("k", 3))
 	}
@@ -354,8 +323,7 @@ func TestHandoffBesideASharerIsLookedAfter(t *testing.T) {
 
 // Who asks again for a shorter time still has what it was granted before.
 func TestAskingAgainForLess(t *testing.T) {
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	for _, a := range []contend.Owner{ask("k"), reader("r"), sharer("s", 3)} {
 		w.grant(d, a)
 		a.TTL = time.Second

@@ -56,8 +56,7 @@ func (w *world) ofKey() []string {
 // A shared lock is one string that expires: whoever asks with NX is refused
 // until the last of those who share it is gone, and nothing else stays.
 func TestSharedLockIsAString(t *testing.T) {
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	a, b := reader("k"), reader("k")
 	a.Settled, b.Settled = true, true
 	b.TTL = 50 * time.Second
@@ -93,24 +92,20 @@ func TestSharedLockIsAString(t *testing.T) {
 }
 
 func TestOtherTypeIsNotShared(t *testing.T) {
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	w.do("HSET", "lock:k", "f", "v")
 	for _, r := range []contend.Owner{reader("k"), queued(sharer("k", 2))} {
 		if _, err := contend.Try(w.ctx, d, r); d.Classify(err) != driver.ClassImpossible {
 			t.Errorf("Try says: %v", err)
 		}
-		if err := contend.Release(w.ctx, d, r); !errors.Is(err, driver.ErrNotHeld) {
-			t.Errorf("Release says: %v", err)
-		}
+		w.releasesNothing(d, r)
 	}
 }
 
 // Every key of ours expires, at every step of what shares a lock.
 func TestSidecarsOfSharersExpire(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	check := func(step string) {
 		t.Helper()
 		for _, k := range w.keys() {
@@ -160,8 +155,7 @@ func TestSidecarsOfSharersExpire(t *testing.T) {
 // What one sharing left beside the lock says nothing in the next: a lease of
 // the first does not come back to life.
 func TestSharesOfAnotherTime(t *testing.T) {
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	for name, between := range map[string]func(){
 		"a peer":   func() { w.do("SET", "lock:k", "peer"); w.do("DEL", "lock:k") },
 		"a writer": func() { a := ask("k"); w.grant(d, a); w.release(d, a) },
@@ -196,8 +190,7 @@ func TestSharesOfAnotherTime(t *testing.T) {
 // If the sharers of a lock are unknown, it is held until it expires.
 func TestSharersAreForgotten(t *testing.T) {
 	for _, lost := range []string{"hasp.held:{lock:k}", "hasp.shares:{lock:k}", "hasp.grant:{lock:k}", "hasp.room:{lock:k}"} {
-		w := newWorld(t)
-		d := w.driver(nil)
+		w, d := newPlain(t)
 		a := sharer("k", 2)
 		w.grant(d, a)
 		w.do("DEL", lost)
@@ -235,8 +228,7 @@ func TestSharersAreForgotten(t *testing.T) {
 // A release lets in a bounded number from the front of the queue, and each that
 // claims its lease brings more: all get hints, in order, none is left out.
 func TestManyReadersAreLetIn(t *testing.T) {
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	const n = 100
 	a, last := ask("k"), ask("k")
 	w.grant(d, a)
@@ -269,8 +261,7 @@ func TestManyReadersAreLetIn(t *testing.T) {
 // Leases that were handed over, and not claimed when the lock was gone, go back
 // to their places, however many there are.
 func TestManyUnclaimedLeasesKeepTheirPlaces(t *testing.T) {
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	const n = 350
 	a := ask("k")
 	w.grant(d, a)
@@ -329,8 +320,7 @@ func TestWriterLeavesBehindAStruckPlace(t *testing.T) {
 // The server's work does not grow with those who share a key, nor with those
 // who wait for it.
 func TestCommandsOfSharersAreFlat(t *testing.T) {
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	cost := map[string]map[int]int{}
 	count := func(what string, n int, f func()) {
 		w.tick() // who comes in the same millisecond as the one before has less to write
@@ -380,8 +370,7 @@ func TestCommandsOfSharersAreFlat(t *testing.T) {
 
 // A refusal says when there will be room for the one that asked.
 func TestRefusalBesideSharers(t *testing.T) {
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	for _, ttl := range []time.Duration{time.Minute, 10 * time.Second, 20 * time.Second} {
 		r := reader("k")
 		r.TTL = ttl
@@ -399,8 +388,7 @@ func TestRefusalBesideSharers(t *testing.T) {
 
 // A renewal of several leases says of each whether others wait for it.
 func TestWantedOfSeveralLeases(t *testing.T) {
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	a, b, c := ask("{k}a"), ask("{k}b"), reader("{k}c")
 	for _, r := range []contend.Owner{a, b, c} {
 		w.grant(d, r)
@@ -415,8 +403,7 @@ func TestWantedOfSeveralLeases(t *testing.T) {
 
 // A lease that is converted keeps the time that it had left, and since when it is held.
 func TestConvertKeepsTheTime(t *testing.T) {
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	a := ask("k")
 	w.grant(d, a)
 	since := w.inspect(d, "k").Holders[0].Holder.Since

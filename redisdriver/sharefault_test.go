@@ -4,7 +4,6 @@
 package redisdriver
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -29,8 +28,7 @@ func TestFullServerAndSharers(t *testing.T) {
 	for _, node := range []bool{false, true} {
 		for _, limit := range []int{0, 5} {
 			t.Run(fmt.Sprintf("node=%v limit=%d", node, limit), func(t *testing.T) {
-				w := newWorld(t)
-				d := w.driver(nil)
+				w, d := newPlain(t)
 				if node {
 					d = w.node()
 					w.admit(d)
@@ -66,11 +64,7 @@ func TestFullServerAndSharers(t *testing.T) {
 				}
 				w.grant(d, queued(claims))
 				w.grant(d, a)
-				for i, err := range w.renew(d, a, b, claims) {
-					if err != nil {
-						t.Errorf("Renew %d: %v", i, err)
-					}
-				}
+				w.renewed(d, a, b, claims)
 				w.convert(d, alone)
 				w.grant(d, other) // granted, and claimed
 				w.release(d, writer)
@@ -101,8 +95,7 @@ func TestFullServerAndSharers(t *testing.T) {
 // A lock that a person made permanent is granted to nobody, and shared with
 // no waiter; its holders keep it until they release it.
 func TestPermanentLocks(t *testing.T) {
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	permanent := func(step string) {
 		t.Helper()
 		if left := w.admin.PTTL(w.ctx, "lock:k").Val(); left != wire.Forever {
@@ -129,11 +122,7 @@ func TestPermanentLocks(t *testing.T) {
 	if info := w.inspect(d, "k"); info.Holds != 2 || info.Left != wire.Forever || info.Holders[1].Left != wire.Forever {
 		t.Errorf("Inspect says %+v", info)
 	}
-	for i, err := range w.renew(d, a, b) {
-		if err != nil {
-			t.Errorf("Renew %d: %v", i, err)
-		}
-	}
+	w.renewed(d, a, b)
 	w.grant(d, a)
 	permanent("renewed")
 	w.release(d, b)
@@ -149,17 +138,14 @@ func TestPermanentLocks(t *testing.T) {
 	w.do("DEL", "hasp.shares:{lock:k}", "hasp.held:{lock:k}", "hasp.grant:{lock:k}")
 	for _, r := range []contend.Owner{ask("k"), reader("k"), c} {
 		w.refuse(d, r)
-		if err := contend.Release(w.ctx, seen(d), r); !errors.Is(err, driver.ErrNotHeld) {
-			t.Errorf("Release says %v", err)
-		}
+		w.releasesNothing(seen(d), r)
 	}
 	permanent("nobody's")
 }
 
 // An unclaimed lease of a permanent lock does not lapse, and is claimed late.
 func TestPermanentAndUnclaimed(t *testing.T) {
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	a, b := ask("k"), reader("k")
 	b.TTL = 20 * time.Millisecond
 	w.grant(d, a)
@@ -185,11 +171,7 @@ func TestDocumentedRightsAreEnoughToShare(t *testing.T) {
 	w.hint(late)
 	w.grant(d, queued(b))
 	w.refuse(d, queued(writer))
-	for i, err := range w.renew(d, a, b, queued(writer)) {
-		if err != nil {
-			t.Errorf("Renew %d: %v", i, err)
-		}
-	}
+	w.renewed(d, a, b, queued(writer))
 	w.inspect(d, "k")
 	for _, err := range d.List(w.ctx, "") {
 		if err != nil {
@@ -233,9 +215,7 @@ func TestNoRightToPublishToSharers(t *testing.T) {
 
 			again, writer := reader("k"), ask("k")
 			w.grant(mute, again)
-			if hints, err := contend.Watch(w.ctx, d, writer); err != nil || hints == nil {
-				t.Fatal(hints, err)
-			}
+			w.watch(d, writer)
 			if res := w.refuse(d, queued(writer)); res.RetryIn != lookAfter {
 				t.Errorf("behind a holder that cannot tell: %+v", res)
 			}
@@ -289,16 +269,12 @@ func TestSharersWithoutExpireGreaterThan(t *testing.T) {
 	short := a
 	short.TTL = time.Second
 	w.grant(d, short)
-	if errs := w.renew(d, short, b); errs[0] != nil || errs[1] != nil {
-		t.Errorf("Renew says %v", errs)
-	}
+	w.renewed(d, short, b)
 	if left := w.inspect(d, "k").Left; left < 20*time.Second {
 		t.Errorf("a shorter Try left %v", left)
 	}
 	a.TTL = time.Hour
-	if errs := w.renew(d, a); errs[0] != nil {
-		t.Errorf("Renew says %v", errs)
-	}
+	w.renewed(d, a)
 	for _, k := range []string{"lock:k", "hasp.grant:{lock:k}", "hasp.shares:{lock:k}", "hasp.held:{lock:k}"} {
 		if left := w.admin.PTTL(w.ctx, k).Val(); left < 50*time.Minute {
 			t.Errorf("%q expires in %v", k, left)
@@ -312,9 +288,7 @@ func TestSharersWithoutExpireGreaterThan(t *testing.T) {
 // A node that does not vote grants nobody a shared key, prolongs nothing, and
 // a release there hands nothing on.
 func TestNodeHoldsSharersBack(t *testing.T) {
-	w := newWorld(t)
-	d := w.node()
-	w.admit(d)
+	w, d := newVoting(t)
 	a, b, writer, next := reader("k"), reader("k"), ask("k"), reader("k")
 	a.Fence = w.micros()
 	w.grant(d, a)

@@ -51,8 +51,7 @@ func TestSignOfLifeSaysWhenToLook(t *testing.T) {
 		"shared and made permanent": {[]contend.Owner{reader("k")}, ask("k"), []any{"PERSIST", "lock:k"}, soon, soon},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
-			d := w.driver(nil)
+			w, d := newPlain(t)
 			for _, r := range c.holders {
 				w.grant(d, r)
 			}
@@ -102,8 +101,7 @@ func TestSignOfLifeBehindManyPassedOver(t *testing.T) {
 
 // Of several places in one request, the one that is the first in the queue is told.
 func TestSignOfLifeOfSeveralPlaces(t *testing.T) {
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	first, second := ask("k"), ask("k")
 	w.grant(d, ask("k"))
 	w.wait(d, first)
@@ -122,8 +120,7 @@ func TestSignOfLifeOfAPlaceThatIsPassedOver(t *testing.T) {
 		"by a Try":          func(w *world, d *Driver, r contend.Owner) { w.refuse(d, queued(r)) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
-			d := w.driver(nil)
+			w, d := newPlain(t)
 			a, first, second, third := ask("k"), ask("k"), ask("k"), ask("k")
 			w.grant(d, a)
 			for _, r := range []contend.Owner{first, second, third} {
@@ -143,8 +140,7 @@ func TestSignOfLifeOfAPlaceThatIsPassedOver(t *testing.T) {
 
 // A queue lasts as long as the most patient in it.
 func TestQueueLastsForTheMostPatient(t *testing.T) {
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	w.grant(d, ask("k"))
 	for _, patience := range []time.Duration{10 * time.Second, time.Hour, time.Minute} {
 		r := ask("k")
@@ -160,8 +156,7 @@ func TestQueueLastsForTheMostPatient(t *testing.T) {
 
 // A reader that nobody is in the way of any more is told to try, beside other readers.
 func TestSignOfLifeOfAReaderThatMayHaveTheKey(t *testing.T) {
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	a, writer, b := reader("k"), ask("k"), reader("k")
 	w.grant(d, a)
 	w.wait(d, writer)
@@ -176,8 +171,7 @@ func TestSignOfLifeOfAReaderThatMayHaveTheKey(t *testing.T) {
 
 // A reader behind a writer hears of the reader whose lease ends last.
 func TestReaderBehindAWriterIsToldWhoHolds(t *testing.T) {
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	a, b, writer := reader("k"), reader("k"), ask("k")
 	a.TTL = 10 * time.Second
 	w.grant(d, a)
@@ -191,17 +185,14 @@ func TestReaderBehindAWriterIsToldWhoHolds(t *testing.T) {
 // A place that is gone stays gone, whoever else waits for a key that is free; and a lock key
 // of another type is in the way for as long as it lasts.
 func TestSignOfLifeOfAPlaceThatIsGone(t *testing.T) {
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	a, b := ask("k"), ask("k")
 	w.grant(d, ask("k"))
 	w.wait(d, a)
 	w.wait(d, b)
 	w.do("ZREM", d.names("k").queue, value(a.Claim()))
 	w.do("DEL", "lock:k")
-	if errs := w.renew(d, queued(a)); !errors.Is(errs[0], driver.ErrNotHeld) {
-		t.Errorf("a sign of life from a place that is gone: %v", errs)
-	}
+	w.renewsNothing(d, queued(a))
 	w.do("RPUSH", "lock:k", "a list")
 	w.do("PEXPIRE", "lock:k", 60)
 	in := w.sign(d, b)
@@ -220,8 +211,7 @@ func TestSignOfLifeOfAPlaceThatIsGone(t *testing.T) {
 
 // Who asks again for longer has everything that belongs to a shared key last for longer.
 func TestSharerAsksForLonger(t *testing.T) {
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	a := sharer("k", 3)
 	w.grant(d, a)
 	a.TTL = 10 * time.Minute
@@ -237,15 +227,12 @@ func TestSharerAsksForLonger(t *testing.T) {
 // lease moves that.
 func TestWriterBehindSharers(t *testing.T) {
 	for _, limit := range []int{0, 3} {
-		w := newWorld(t)
-		d := w.driver(nil)
+		w, d := newPlain(t)
 		a, b, writer := sharer("k", limit), sharer("k", limit), ask("k")
 		a.TTL = 10 * time.Second
 		w.grant(d, a)
 		w.grant(d, b)
-		if _, err := contend.Watch(w.ctx, d, writer); err != nil {
-			t.Fatal(err)
-		}
+		w.watch(d, writer)
 		if res := w.refuse(d, queued(writer)); res.RetryIn < 20*time.Second {
 			t.Errorf("limit %d: refused with %+v", limit, res)
 		}

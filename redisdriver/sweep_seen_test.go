@@ -68,8 +68,7 @@ func TestGrantSaysWhoRenews(t *testing.T) {
 // What stands beside a shared lock where the leases should be tells nothing, whatever it is.
 func TestSharedLeftoverWithoutItsLeases(t *testing.T) {
 	for _, spoil := range []string{"no shares", "other shares", "other sharing"} {
-		w := newWorld(t)
-		d := w.driver(nil)
+		w, d := newPlain(t)
 		w.grant(d, reader("k"))
 		w.do("PERSIST", "lock:k")
 		n := d.names("k")
@@ -94,8 +93,7 @@ func TestSharedLeftoverWithoutItsLeases(t *testing.T) {
 
 // What was listed and is something else now stays.
 func TestLeftoverThatIsAnother(t *testing.T) {
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	n := d.names("k")
 	w.do("SET", n.lock, "peer")
 	foreign := w.only(d)
@@ -117,8 +115,7 @@ func TestLeftoverThatIsAnother(t *testing.T) {
 
 // A place that is not over, or has left the queue, is no leftover, whoever says so.
 func TestPlaceThatIsNotOver(t *testing.T) {
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	n := d.names("k")
 	w.many(d, "k", 1, "p", 1)
 	l := w.only(d)
@@ -153,8 +150,7 @@ func TestNothingIsLeftBesideAWaiter(t *testing.T) {
 		"one less":                 {dead: 900, want: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
-			d := w.driver(nil)
+			w, d := newPlain(t)
 			n := d.names("k")
 			w.many(d, "k", c.dead, "p", 1)
 			if c.live {

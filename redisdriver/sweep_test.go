@@ -64,8 +64,7 @@ func (w *world) leaves(d *Driver, l driver.Leftover) {
 
 // A lock that another tool set without an expiry is listed as foreign, and goes only while it has the value that was seen.
 func TestForeignLeftovers(t *testing.T) {
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	for i, key := range hostile {
 		w.admin.Set(w.ctx, "lock:"+key, fmt.Sprint("peer\x00\n", i), 0)
 	}
@@ -105,8 +104,7 @@ func TestForeignLeftovers(t *testing.T) {
 
 // The prefix is text, and what is below it is found by SCAN in steps.
 func TestLeftoversWalk(t *testing.T) {
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	pipe := w.admin.Pipeline()
 	for i := range 3000 {
 		pipe.Set(w.ctx, fmt.Sprint("other:", i), "x", 0)
@@ -154,8 +152,7 @@ func TestLeftoversWalk(t *testing.T) {
 
 // Of a lease without a grant nobody knows whether it is renewed: it gets an expiry, which a holder that renews moves.
 func TestLeftoverWithoutAGrant(t *testing.T) {
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	for name, spoil := range map[string]string{"gone": "DEL", "permanent": "PERSIST"} {
 		a := ask("k")
 		a.TTL = time.Hour
@@ -185,8 +182,7 @@ func TestLeftoverWithoutAGrant(t *testing.T) {
 
 // A shared lock is live while one of those who share it renews.
 func TestSharedLeftover(t *testing.T) {
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	a, b := ask("k"), ask("k")
 	a.Mode, b.Mode = driver.Shared, driver.Shared
 	w.grant(d, a)
@@ -221,8 +217,7 @@ func TestSharedLeftover(t *testing.T) {
 
 // What stands beside a lock is left over once it has no expiry and the lock is gone, and nobody waits; it gets an expiry.
 func TestSidecarsLeftOver(t *testing.T) {
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	n := d.names("k")
 	a, b := ask("k"), ask("k")
 	a.Mode, a.Limit, b.Patience = driver.Shared, 2, time.Hour
@@ -277,8 +272,7 @@ func TestSidecarsLeftOver(t *testing.T) {
 
 // Redis keys of other types where hasp has its own are left over, too, and end nobody's walk.
 func TestSidecarsOfOtherTypes(t *testing.T) {
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	for _, key := range []string{"held", "gone"} {
 		n := d.names(key)
 		if key == "held" {
@@ -300,8 +294,7 @@ func TestSidecarsOfOtherTypes(t *testing.T) {
 
 // A place is left over when its waiter has been silent for a minute longer than its patience; behind it somebody waits.
 func TestPlacesLeftOver(t *testing.T) {
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	holder, dead, live := ask("k"), ask("k"), ask("k")
 	w.grant(d, holder)
 	w.wait(d, dead)
@@ -383,8 +376,7 @@ func TestRemovalsBesideGrants(t *testing.T) {
 
 // A State that came from elsewhere removes nothing.
 func TestLeftoversOfOthersAreRefused(t *testing.T) {
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	w.do("SET", "lock:k", "peer")
 	l := w.only(d)
 	for _, change := range []func(*driver.Leftover){

@@ -46,11 +46,13 @@ func (w *world) comes(losses <-chan loss, want loss) {
 	}
 }
 
-// renewed renews a lease that stands.
-func (w *world) renewed(d *Driver, r contend.Owner) {
+// renewed renews leases and places that stand.
+func (w *world) renewed(d *Driver, rs ...contend.Owner) {
 	w.Helper()
-	if err := w.renew(d, r)[0]; err != nil {
-		w.Fatalf("Renew: %v", err)
+	for i, err := range w.renew(d, rs...) {
+		if err != nil {
+			w.Fatalf("Renew of number %d: %v", i, err)
+		}
 	}
 }
 
@@ -123,9 +125,7 @@ func TestTell(t *testing.T) {
 				}
 				w.release(other, broken(r))
 				w.comes(losses, want)
-				if err := w.renew(d, r)[0]; !errors.Is(err, driver.ErrNotHeld) {
-					t.Errorf("and its renewal: %v", err)
-				}
+				w.renewsNothing(d, r)
 			}
 		})
 	}
@@ -171,8 +171,7 @@ func TestOwnReleasesAreNotPublished(t *testing.T) {
 // A lock that is held briefly costs neither a command nor a connection more.
 func TestBriefLocksDoNotListen(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	c := newClient(t, d)
 	m := c.Mutex("k", nil)
 	pair := func() {
@@ -257,8 +256,7 @@ func TestHolderHearsOfBreak(t *testing.T) {
 // earlier one of its owner, ends nothing.
 func TestForgedLosses(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	losses := told(d)
 	r := ask("k")
 	want := w.hold(d, r)
@@ -336,9 +334,7 @@ func TestBreakWithoutGrant(t *testing.T) {
 	w.hold(d, r)
 	w.do("DEL", d.names("k").grant)
 	w.release(other, broken(r))
-	if err := w.renew(d, r)[0]; !errors.Is(err, driver.ErrNotHeld) {
-		t.Errorf("its renewal: %v", err)
-	}
+	w.renewsNothing(d, r)
 	next := ask("k")
 	want := w.hold(d, next)
 	w.release(other, broken(next))
@@ -360,17 +356,13 @@ func TestBreakWithoutTheRights(t *testing.T) {
 			if change == "-subscribe" {
 				w.comes(losses, want)
 			}
-			if err := w.renew(d, r)[0]; !errors.Is(err, driver.ErrNotHeld) {
-				t.Errorf("the renewal of a broken lease: %v", err)
-			}
+			w.renewsNothing(d, r)
 
 			_ = told(bob)
 			mine := ask("mine")
 			w.hold(bob, mine) // waits for no subscription that will not come
 			w.release(d, broken(mine))
-			if err := w.renew(bob, mine)[0]; !errors.Is(err, driver.ErrNotHeld) {
-				t.Errorf("the renewal of a broken lease: %v", err)
-			}
+			w.renewsNothing(bob, mine)
 		})
 	}
 }
@@ -438,9 +430,7 @@ func TestListensAgain(t *testing.T) {
 	back()
 	w.release(other, broken(r))
 	w.comes(losses, want)
-	if err := w.renew(d, missed)[0]; !errors.Is(err, driver.ErrNotHeld) {
-		t.Errorf("the renewal of one that was broken meanwhile: %v", err)
-	}
+	w.renewsNothing(d, missed)
 }
 
 // Leases that were neither released nor renewed are forgotten at last.

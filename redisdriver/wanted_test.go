@@ -171,8 +171,7 @@ func TestAskingChangesNothingElse(t *testing.T) {
 // A renewal that asks leaves alone what is not the grant of a lease that stands.
 func TestAskingOfNoGrant(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	w.listens(d)
 	r := ask("k")
 	w.grant(d, r)
@@ -198,8 +197,7 @@ func TestAskingOfNoGrant(t *testing.T) {
 // However many processes come to share a key, its grant names the last 32 that asked.
 func TestInboxesAreBounded(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	r := reader("k")
 	w.grant(d, r)
 	w.asks(d, r)
@@ -387,8 +385,7 @@ func TestAskingWithoutTheRights(t *testing.T) {
 // about an earlier one, is nothing.
 func TestForgedJoins(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	d := w.driver(nil)
+	w, d := newPlain(t)
 	r := ask("k")
 	fence := w.grant(d, r).Fence
 	told := w.asks(d, r)
