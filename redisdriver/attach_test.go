@@ -23,8 +23,7 @@ import (
 // Whoever asks for an attached key has its lease renewed by itself, until nobody wants it any more.
 func TestWhoWantsAnAttachedKey(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	d, other := w.sessions(), w.driver(nil)
+	w, d, other := newSessions(t)
 	a, b := ask("k"), ask("k")
 	w.grant(d, a)
 	w.attaches(d, a)
@@ -56,8 +55,7 @@ func TestWhoWantsAnAttachedKey(t *testing.T) {
 // Two that want it, one after the other, with the same beat in between: each of them is named.
 func TestAttachedTwice(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	d, other := w.sessions(), w.driver(nil)
+	w, d, other := newSessions(t)
 	a := w.attached(d, "k")[0]
 	for range 3 {
 		id := w.sessionOf(d, a)
@@ -85,8 +83,7 @@ func TestAttachedLeaseIsTaken(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
-			d, other := w.sessions(), w.driver(nil)
+			w, d, other := newSessions(t)
 			losses := told(d)
 			a := ask("k")
 			fence := w.grant(d, a).Fence
@@ -106,8 +103,7 @@ func TestAttachedLeaseIsTaken(t *testing.T) {
 // Another client may renew the lease, as whoever adopts it does, and convert it.
 func TestAttachedLeaseElsewhere(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	d, other := w.sessions(), w.driver(nil)
+	w, d, other := newSessions(t)
 	a := ask("k")
 	fence := w.grant(d, a).Fence
 	w.attaches(d, a)
@@ -195,8 +191,7 @@ func TestAttachProlongsTheSession(t *testing.T) {
 // That a previous holder did not finish is not forgotten.
 func TestAttachedLeaseKeepsTheMark(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	d, other := w.sessions(), w.driver(nil)
+	w, d, other := newSessions(t)
 	a, b := ask("k"), ask("k")
 	w.grant(d, a)
 	w.release(d, broken(a))
@@ -360,8 +355,7 @@ func TestAnsweredBeatCounts(t *testing.T) {
 // A holder whose lease is attached, and that then asks who waits, is told.
 func TestAttachedHolderAsks(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	d, other := w.sessions(), w.driver(nil)
+	w, d, other := newSessions(t)
 	a := w.attached(d, "k")[0]
 	w.listens(d)
 	told := w.asks(d, a)
@@ -372,8 +366,7 @@ func TestAttachedHolderAsks(t *testing.T) {
 // What is to be attached and is not fit for it stays as it is.
 func TestNotAttached(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	d, other := w.driver(nil), w.driver(nil)
+	w, d, other := newTwo(t)
 	id := rand.Text()
 	attach := func(begins bool, r contend.Owner) any {
 		t.Helper()
@@ -418,8 +411,7 @@ func TestAttachedLeaseIsForgotten(t *testing.T) {
 	for _, how := range []string{"released", "not renewed"} {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
-			d, other := w.sessions(), w.driver(nil)
+			w, d, other := newSessions(t)
 			both := w.attached(d, "a", "b")
 			a, b := both[0], both[1]
 			s := d.sessions.of(a.Renewal())
@@ -481,8 +473,7 @@ func TestSessionLeavesOthersAlone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
-			d, other := w.sessions(), w.driver(nil)
+			w, d, other := newSessions(t)
 			both := w.attached(d, "a", "b")
 			a := both[0]
 			s := d.sessions.of(a.Renewal())
@@ -527,8 +518,7 @@ func TestAttachedAfterItWasForgotten(t *testing.T) {
 // An owner whose Release had no answer may ask again: what it then has is its own.
 func TestOwnerAsksAgainAfterItsRelease(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	d, other := w.sessions(), w.driver(nil)
+	w, d, other := newSessions(t)
 	both := w.attached(d, "a", "b")
 	a := both[0]
 	a.Settled = true
@@ -542,8 +532,7 @@ func TestOwnerAsksAgainAfterItsRelease(t *testing.T) {
 // Who takes a key whose lock was deleted has its former holder hear of it with the next beat.
 func TestHolderHearsWhoTookADeletedLock(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	d, other := w.sessions(), w.driver(nil)
+	w, d, other := newSessions(t)
 	all := make([]contend.Owner, 20) // of which a beat looks at one
 	for i := range all {
 		all[i] = ask(fmt.Sprint("k", i))
@@ -560,8 +549,7 @@ func TestAttachedLeaseIsPermanent(t *testing.T) {
 	for _, over := range []bool{false, true} {
 		t.Run(fmt.Sprint("over=", over), func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
-			d, other := w.sessions(), w.driver(nil)
+			w, d, other := newSessions(t)
 			a := w.attached(d, "k")[0]
 			w.do("PERSIST", d.names("k").lock)
 			if over {
@@ -593,8 +581,7 @@ func TestAttachedLeaseIsPermanent(t *testing.T) {
 // taken away.
 func TestGrantOfAnAttachedLeaseIsLost(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	d, other := w.sessions(), w.driver(nil)
+	w, d, other := newSessions(t)
 	a := w.attached(d, "k")[0]
 	w.do("DEL", d.names("k").grant)
 	w.refuse(other, ask("k")) // it may be held: its session goes on

@@ -144,8 +144,7 @@ func TestRaiseOfNothing(t *testing.T) {
 
 // Who asks shows that its inbox is read: the strike is taken from it, for its other places, too.
 func TestWhoAsksIsNotStruck(t *testing.T) {
-	w := newWorld(t)
-	d, slow := w.driver(nil), w.driver(nil)
+	w, d, slow := newTwo(t)
 	other, asks := ask("k"), ask("k")
 	w.grant(d, ask("k"))
 	w.wait(slow, other)

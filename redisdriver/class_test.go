@@ -65,9 +65,7 @@ func TestReadOnlyReplica(t *testing.T) {
 	master := newWorld(t)
 	w := newWorld(t)
 	host, port, err := net.SplitHostPort(master.server.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
+	w.succeeds(err)
 	w.do("REPLICAOF", host, port)
 	w.until("it is a replica in step", func() bool {
 		return strings.Contains(w.admin.Info(w.ctx, "replication").Val(), "master_link_status:up")

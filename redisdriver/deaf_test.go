@@ -46,9 +46,7 @@ func TestProxyWithoutSubscribe(t *testing.T) {
 		}
 	}))
 	held, err := holder.Mutex("k", nil).Lock(w.ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w.succeeds(err)
 	got := make(chan error, 1)
 	go func() {
 		lease, err := behind.Mutex("k", nil).Lock(w.ctx)
@@ -67,12 +65,8 @@ func TestProxyWithoutSubscribe(t *testing.T) {
 		}
 	}
 	began := time.Now()
-	if err := held.Release(); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-got; err != nil {
-		t.Fatal(err)
-	}
+	w.succeeds(held.Release())
+	w.succeeds(<-got)
 	if took := time.Since(began); took > 5*time.Second { // it looks every 100 ms
 		t.Errorf("the key was free for %v", took)
 	}

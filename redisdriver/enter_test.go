@@ -66,16 +66,13 @@ func TestHandoverSaysWhatTheStoreHas(t *testing.T) {
 // that never waited here gives the key on.
 func TestCopyOfAHandover(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	d, other := w.driver(nil), w.driver(nil)
+	w, d, other := newTwo(t)
 	a, b, c := ask("k"), enters("k"), ask("k")
 	w.grant(d, a)
 	sub := w.news(d)
 	ctx, cancel := context.WithCancel(w.ctx)
 	hints, err := contend.Watch(ctx, d, b)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w.succeeds(err)
 	w.refuse(d, queued(b))
 	w.wait(other, c)
 	w.release(d, a)
@@ -242,9 +239,7 @@ func TestFullServerHandsOver(t *testing.T) {
 	w.grant(d, next)
 	hints = w.wait(d, last)
 	w.do("SET", "hasp.fence", "9007199254740991")
-	if err := contend.Release(w.ctx, d, next); err != nil {
-		t.Fatal(err)
-	}
+	w.succeeds(contend.Release(w.ctx, d, next))
 	w.hint(hints)
 	if to, ok := d.Handed(last.Claim()); ok {
 		t.Errorf("handed over without a fence: %+v", to)
@@ -257,8 +252,7 @@ func TestFullServerHandsOver(t *testing.T) {
 // A refusal without the queue names a keeper, and its inbox gets the news of who joins without the mark.
 func TestKeeperInTheGrant(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	d, other := w.driver(nil), w.driver(nil)
+	w, d, other := newTwo(t)
 	a := ask("k")
 	w.grant(d, a)
 	w.listens(d)
@@ -327,8 +321,7 @@ func TestClaimOfAnotherHandover(t *testing.T) {
 // A holder that asks in another way is named once, as it asked last; one that converts keeps nothing.
 func TestKeeperAsksAnew(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	d, other := w.driver(nil), w.driver(nil)
+	w, d, other := newTwo(t)
 	a := ask("k")
 	w.grant(d, a)
 	w.listens(d)

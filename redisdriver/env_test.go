@@ -50,6 +50,13 @@ func newPlain(t testing.TB) (*world, *Driver) {
 	return w, w.driver(nil)
 }
 
+// newTwo returns a world, and two drivers in it, as of two processes.
+func newTwo(t testing.TB) (w *world, d, other *Driver) {
+	t.Helper()
+	w, d = newPlain(t)
+	return w, d, w.driver(nil)
+}
+
 // newVoting returns a world, and a node in it that votes.
 func newVoting(t testing.TB) (*world, *Driver) {
 	t.Helper()
@@ -57,6 +64,14 @@ func newVoting(t testing.TB) (*world, *Driver) {
 	d := w.node()
 	w.admit(d)
 	return w, d
+}
+
+// succeeds fails if err is one.
+func (w *world) succeeds(err error) {
+	w.Helper()
+	if err != nil {
+		w.Fatal(err)
+	}
 }
 
 // client opens separate connections.
@@ -224,9 +239,8 @@ func (w *world) news(d *Driver) *redis.PubSub {
 	w.Helper()
 	sub := w.admin.Subscribe(w.ctx, d.inboxName())
 	w.Cleanup(func() { _ = sub.Close() })
-	if _, err := sub.Receive(w.ctx); err != nil {
-		w.Fatal(err)
-	}
+	_, err := sub.Receive(w.ctx)
+	w.succeeds(err)
 	return sub
 }
 
@@ -281,9 +295,7 @@ func (w *world) do(args ...any) any {
 func (w *world) keys() []string {
 	w.Helper()
 	keys, err := w.admin.Keys(w.ctx, "*").Result()
-	if err != nil {
-		w.Fatal(err)
-	}
+	w.succeeds(err)
 	return keys
 }
 
@@ -313,9 +325,7 @@ func (w *world) strike(key string, d *Driver) {
 func (w *world) calls() map[string]int {
 	w.Helper()
 	text, err := w.admin.Info(w.ctx, "commandstats").Result()
-	if err != nil {
-		w.Fatal(err)
-	}
+	w.succeeds(err)
 	out := map[string]int{}
 	for _, m := range commandStat.FindAllStringSubmatch(text, -1) {
 		n, err := strconv.Atoi(m[2])

@@ -24,8 +24,7 @@ import (
 func TestSubscriberIsKilled(t *testing.T) {
 	for _, how := range []string{"CLIENT KILL", "restart"} {
 		t.Run(how, func(t *testing.T) {
-			w := newWorld(t)
-			d, other := w.driver(nil), w.driver(nil)
+			w, d, other := newTwo(t)
 			a, b, c := ask("k"), ask("k"), ask("other")
 			w.grant(other, a)
 			w.grant(other, ask("other"))
@@ -233,9 +232,7 @@ func TestCloseLeavesTheClient(t *testing.T) {
 	d := New(rdb, nil)
 	w.grant(d, ask("k"))
 	w.wait(d, ask("k"))
-	if err := d.Close(); err != nil {
-		t.Fatal(err)
-	}
+	w.succeeds(d.Close())
 	if err := rdb.Ping(w.ctx).Err(); err != nil {
 		t.Errorf("the caller's client: %v", err)
 	}

@@ -17,9 +17,7 @@ import (
 func (w *world) micros() uint64 {
 	w.Helper()
 	now, err := w.admin.Time(w.ctx).Result()
-	if err != nil {
-		w.Fatal(err)
-	}
+	w.succeeds(err)
 	return uint64(now.UnixMicro())
 }
 

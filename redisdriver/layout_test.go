@@ -207,8 +207,7 @@ func TestHostileKeys(t *testing.T) {
 // Every key of ours expires, at every step, lapses and strikes included.
 func TestSidecarsExpire(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	d, dead := w.driver(nil), w.driver(nil)
+	w, d, dead := newTwo(t)
 	hasty(d)
 	hasty(dead)
 	a, b, c, lapses := ask("k"), ask("k"), ask("k"), ask("k")

@@ -36,9 +36,8 @@ func TestNotSent(t *testing.T) {
 
 	link := faultproxy.New(t, w.server.Addr())
 	d := w.over(w.client(func(o *redis.Options) { o.Network, o.Addr = "tcp", link.Addr() }), nil)
-	if _, err := contend.Try(w.ctx, d, ask("warm")); err != nil {
-		t.Fatal(err)
-	}
+	_, err := contend.Try(w.ctx, d, ask("warm"))
+	w.succeeds(err)
 	link.Hook(func(c faultproxy.Chunk) bool {
 		if c.Dir == faultproxy.Down {
 			go link.Reset()

@@ -64,9 +64,8 @@ func (w *world) many(d *Driver, key string, n int, mode string, contact uint64) 
 	}
 	pipe.PExpire(w.ctx, names.queue, time.Minute)
 	pipe.PExpire(w.ctx, names.places, time.Minute)
-	if _, err := pipe.Exec(w.ctx); err != nil {
-		w.Fatal(err)
-	}
+	_, err := pipe.Exec(w.ctx)
+	w.succeeds(err)
 }
 
 // However many places of dead processes are before a waiter, it gets a hint,
@@ -77,8 +76,7 @@ func TestManyDeadPlacesAhead(t *testing.T) {
 		"killed just now":        func(w *world) uint64 { return w.micros() / 1000 },
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
-			d, dead := w.driver(nil), w.driver(nil)
+			w, d, dead := newTwo(t)
 			a, b, c := ask("k"), ask("k"), ask("k")
 			w.grant(d, a)
 			w.many(dead, "k", 5500, "c", contact(w))
@@ -101,8 +99,7 @@ func TestManyDeadPlacesAhead(t *testing.T) {
 // life, whether by a Try or by a renewal, wherever the search had come to.
 func TestPassedOverPlaceIsFoundAgain(t *testing.T) {
 	for _, renews := range []bool{false, true} {
-		w := newWorld(t)
-		d, dead := w.driver(nil), w.driver(nil)
+		w, d, dead := newTwo(t)
 		a, b, c, late := ask("k"), ask("k"), ask("k"), ask("k")
 		w.grant(d, a)
 		w.wait(dead, late)
@@ -207,9 +204,7 @@ func (w *world) claimTime(d *Driver, r contend.Owner) time.Duration {
 		w.Fatalf("the place of %q is %q", r.Owner, place)
 	}
 	claim, err := time.ParseDuration(place[2] + "ms")
-	if err != nil {
-		w.Fatal(err)
-	}
+	w.succeeds(err)
 	return claim
 }
 
@@ -333,8 +328,7 @@ func TestNobodyIsLeftInTheQueue(t *testing.T) {
 
 // Places that are passed over are not looked at one by one again within a second.
 func TestPassedOverPlacesCostNothing(t *testing.T) {
-	w := newWorld(t)
-	d, dead := w.driver(nil), w.driver(nil)
+	w, d, dead := newTwo(t)
 	a, b := ask("k"), ask("k")
 	w.grant(d, a)
 	w.many(dead, "k", 150, "c", w.micros()/1000)
@@ -362,8 +356,7 @@ func TestStrikeAheadOfTheClock(t *testing.T) {
 
 // A sign of life from before the clock was set back is none: a strike since then counts.
 func TestContactAheadOfTheClock(t *testing.T) {
-	w := newWorld(t)
-	d, dead := w.driver(nil), w.driver(nil)
+	w, d, dead := newTwo(t)
 	a, gone, b := ask("k"), ask("k"), ask("k")
 	w.grant(d, a)
 	w.wait(dead, gone)
@@ -378,8 +371,7 @@ func TestContactAheadOfTheClock(t *testing.T) {
 
 // One that asks when the search for the next was cut short asks again soon.
 func TestSearchIsCutShort(t *testing.T) {
-	w := newWorld(t)
-	d, dead := w.driver(nil), w.driver(nil)
+	w, d, dead := newTwo(t)
 	b := ask("k")
 	w.grant(d, ask("k"))
 	w.many(dead, "k", 1500, "c", w.micros()/1000)
@@ -393,14 +385,12 @@ func TestSearchIsCutShort(t *testing.T) {
 
 // Strikes are kept for 51 inboxes, the latest.
 func TestStrikesAreBounded(t *testing.T) {
-	w := newWorld(t)
-	d, gone := w.driver(nil), w.driver(nil)
+	w, d := newPlain(t)
+	gone := w.driver(nil)
 	a, b := ask("k"), ask("k")
 	w.grant(d, a)
 	w.wait(gone, ask("k"))
-	if err := gone.Close(); err != nil {
-		t.Fatal(err)
-	}
+	w.succeeds(gone.Close())
 	w.until("the subscription is gone", func() bool {
 		return w.admin.PubSubNumSub(w.ctx, gone.inboxName()).Val()[gone.inboxName()] == 0
 	})
@@ -438,8 +428,7 @@ func TestPassedOverForASecond(t *testing.T) {
 		"to one of them":             {asks: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
-			d, dead := w.driver(nil), w.driver(nil)
+			w, d, dead := newTwo(t)
 			a, b := ask("k"), ask("k")
 			w.grant(d, a)
 			w.wait(dead, ask("k"))
@@ -472,8 +461,7 @@ func TestFirstWithoutItsPlace(t *testing.T) {
 // Numbers without their places are at the end of a queue that is too long to be searched.
 func TestNumbersWithoutPlacesAtTheEnd(t *testing.T) {
 	for _, n := range []int{5, 120} {
-		w := newWorld(t)
-		d, dead := w.driver(nil), w.driver(nil)
+		w, d, dead := newTwo(t)
 		a := ask("k")
 		w.grant(d, a)
 		w.many(dead, "k", 1500, "c", w.micros()/1000)

@@ -49,9 +49,7 @@ func TestNobodyListens(t *testing.T) {
 		w.wait(gone, ask("k"))
 	}
 	hints := w.wait(d, c)
-	if err := gone.Close(); err != nil {
-		t.Fatal(err)
-	}
+	w.succeeds(gone.Close())
 	channel := wire.Sidecars + "inbox:" + gone.id
 	w.until("the subscription is gone", func() bool {
 		return w.admin.PubSubNumSub(w.ctx, channel).Val()[channel] == 0
@@ -64,8 +62,7 @@ func TestNobodyListens(t *testing.T) {
 // A place that was passed over because nobody listened, for example while the
 // subscription was made anew, keeps its place once it gives a sign of life.
 func TestPassedOverPlaceStays(t *testing.T) {
-	w := newWorld(t)
-	d, slow := w.driver(nil), w.driver(nil)
+	w, d, slow := newTwo(t)
 	a, b, c := ask("k"), ask("k"), ask("k")
 	w.grant(d, a)
 	w.wait(slow, b)
@@ -161,8 +158,8 @@ func TestPollingPlaceIsNeverSkipped(t *testing.T) {
 // Where the count of receivers does not include us, behind a proxy or on an
 // older cluster, a count of 0 means nothing.
 func TestUncountedPlaceIsNotSkipped(t *testing.T) {
-	w := newWorld(t)
-	d, far := w.driver(nil), w.driver(nil)
+	w, d := newPlain(t)
+	far := w.driver(nil)
 	a, b := ask("k"), ask("k")
 	w.grant(d, a)
 	w.watch(far, b)
@@ -293,9 +290,8 @@ func TestLongDeadQueue(t *testing.T) {
 		pipe.ZAdd(w.ctx, "hasp.queue:{lock:k}", redis.Z{Score: float64(i + 1), Member: value(r.Claim())})
 		pipe.HSet(w.ctx, "hasp.places:{lock:k}", r.Owner, "0000000000001 10000 500 n hasp.inbox:dead")
 	}
-	if _, err := pipe.Exec(w.ctx); err != nil {
-		t.Fatal(err)
-	}
+	_, err := pipe.Exec(w.ctx)
+	w.succeeds(err)
 	hints := w.wait(d, last)
 	if info := w.inspect(d, "k"); info.Waiters != 1 || len(info.Queue) != 1 || info.Queue[0].Owner != last.Owner {
 		t.Errorf("%d wait: %v", info.Waiters, info.Queue)
@@ -417,8 +413,7 @@ func TestNextHearsOfAGrantFromTheQueue(t *testing.T) {
 		"shared": {sharer("k", 2), time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
-			d, other := w.driver(nil), w.driver(nil)
+			w, d, other := newTwo(t)
 			next := ask("k")
 			w.grant(d, ask("k"))
 			w.wait(d, c.r)
@@ -438,8 +433,7 @@ func TestNextHearsOfAGrantFromTheQueue(t *testing.T) {
 // In a cluster hints go by the shard's channels, and a place there is passed over as well.
 func TestHintsOfTheShard(t *testing.T) {
 	for _, mode := range []string{"N", "C"} {
-		w := newWorld(t)
-		d, other := w.driver(nil), w.driver(nil)
+		w, d, other := newTwo(t)
 		a, b := ask("k"), ask("k")
 		w.grant(d, a)
 		w.many(other, "k", 1, mode, w.micros()/1000)
@@ -484,8 +478,7 @@ func TestSearchIsNoted(t *testing.T) {
 
 // What a sign of life in the same millisecond as a strike says does not count.
 func TestStrikeOfTheSameMillisecond(t *testing.T) {
-	w := newWorld(t)
-	d, other := w.driver(nil), w.driver(nil)
+	w, d, other := newTwo(t)
 	a, b := ask("k"), ask("k")
 	w.grant(d, a)
 	at := w.micros() / 1000

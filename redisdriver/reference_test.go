@@ -151,9 +151,7 @@ func (w *world) renewal(d driver.Driver, r contend.Owner) (s string) {
 func (w *world) shown(d driver.Driver) string {
 	w.Helper()
 	info, err := d.Inspect(w.ctx, "k")
-	if err != nil {
-		w.Fatal(err)
-	}
+	w.succeeds(err)
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d hold", info.Holds)
 	holds := make([]string, len(info.Holders))

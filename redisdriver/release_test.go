@@ -68,9 +68,8 @@ func TestReleaseOfAPlaceBehindManyLeases(t *testing.T) {
 		fmt.Sprintf(" 1 %013d 10000 100 nS0 %s", w.micros()/1000, d.inboxName()))
 	pipe.ZAdd(w.ctx, n.shares, redis.Z{Score: 3, Member: value(c.Claim())})
 	pipe.HSet(w.ctx, n.held, value(c.Claim()), held)
-	if _, err := pipe.Exec(w.ctx); err != nil {
-		t.Fatal(err)
-	}
+	_, err := pipe.Exec(w.ctx)
+	w.succeeds(err)
 	many := w.admin.Dump(w.ctx, n.shares).Val()
 	w.releasesNothing(seen(d), c)
 	w.do("RESTORE", n.shares, 60000, many, "REPLACE")
@@ -150,8 +149,7 @@ func TestMuteReleaseOfNothing(t *testing.T) {
 func TestReleaseBesideAnotherSharer(t *testing.T) {
 	const end = 20 * time.Second // of the lease that stands
 	for leaves, want := range map[time.Duration]bool{10 * time.Second: false, 30 * time.Second: true} {
-		w := newWorld(t)
-		d, other := w.driver(nil), w.driver(nil)
+		w, d, other := newTwo(t)
 		a, b, writer := reader("k"), reader("k"), ask("k")
 		a.TTL, b.TTL = leaves, end
 		w.grant(d, a)

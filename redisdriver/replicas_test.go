@@ -100,9 +100,7 @@ func TestLockWaitsForReplicas(t *testing.T) {
 	t.Parallel()
 	w, replicas, d := followed(t)
 	c, err := hasp.New(d, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w.succeeds(err)
 	defer c.Close()
 	replicas[1].Stop()
 	var short *ReplicasError
@@ -124,9 +122,7 @@ func TestLockWaitsForReplicas(t *testing.T) {
 	default:
 	}
 	replicas[1].Cont()
-	if err := <-granted; err != nil {
-		t.Fatal(err)
-	}
+	w.succeeds(<-granted)
 }
 
 // A lease that all replicas confirmed outlives its master, whichever of them is promoted.

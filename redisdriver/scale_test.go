@@ -119,9 +119,8 @@ func TestRenewMany(t *testing.T) {
 			pipe.Set(w.ctx, "lock:"+rs[i].Key, value(rs[i].Claim()), time.Minute/2)
 		}
 	}
-	if _, err := pipe.Exec(w.ctx); err != nil {
-		t.Fatal(err)
-	}
+	_, err := pipe.Exec(w.ctx)
+	w.succeeds(err)
 	contend.Renew(w.ctx, d, rs[:1], func(int, driver.Renewal) {}) // the server knows the script
 	w.do("CONFIG", "RESETSTAT")
 	seen := make([]int, n)

@@ -30,6 +30,13 @@ func (w *world) sessions() *Driver {
 	return prompt(w.driver(&Options{Session: true}))
 }
 
+// newSessions returns a world, a driver with sessions in it, and another without.
+func newSessions(t testing.TB) (w *world, d, other *Driver) {
+	t.Helper()
+	w = newWorld(t)
+	return w, w.sessions(), w.driver(nil)
+}
+
 // attaches renews a lease, and waits until it is attached.
 func (w *world) attaches(d *Driver, r contend.Owner) {
 	w.Helper()
@@ -65,9 +72,7 @@ func (w *world) sessionOf(d *Driver, r contend.Owner) string {
 func (w *world) pttl(d *Driver, r contend.Owner) time.Duration {
 	w.Helper()
 	left, err := w.admin.PTTL(w.ctx, d.names(r.Key).lock).Result()
-	if err != nil {
-		w.Fatal(err)
-	}
+	w.succeeds(err)
 	return left
 }
 
@@ -93,8 +98,7 @@ func TestSuiteWithSessions(t *testing.T) {
 // One sign of life renews all that is attached, and others see how long it lasts.
 func TestSessionRenewsAll(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	d, other := w.sessions(), w.driver(nil)
+	w, d, other := newSessions(t)
 	all := make([]contend.Owner, 50)
 	for i := range all {
 		all[i] = ask(fmt.Sprint("k", i))
@@ -142,8 +146,7 @@ func TestSessionEnds(t *testing.T) {
 	for _, first := range []string{"holder", "other", "inspection"} {
 		t.Run(first, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t)
-			d, other := w.sessions(), w.driver(nil)
+			w, d, other := newSessions(t)
 			a, b := ask("k"), ask("k")
 			fence := w.grant(d, a).Fence
 			w.attaches(d, a)
@@ -174,8 +177,7 @@ func TestSessionEnds(t *testing.T) {
 // Where a person made the session permanent, nobody takes what is attached.
 func TestSessionIsPermanent(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	d, other := w.sessions(), w.driver(nil)
+	w, d, other := newSessions(t)
 	a := w.attached(d, "k")[0]
 	w.do("PERSIST", sessionKey(w.sessionOf(d, a)))
 	w.refuse(other, ask("k"))
@@ -188,8 +190,7 @@ func TestSessionIsPermanent(t *testing.T) {
 // A full server attaches nothing new, frees what is attached, and says of the rest what it is.
 func TestSessionOnAFullServer(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	d, other := w.sessions(), w.driver(nil)
+	w, d, other := newSessions(t)
 	a, b, deleted, late := ask("a"), ask("b"), ask("deleted"), ask("late")
 	for _, r := range []contend.Owner{a, b, deleted} {
 		w.grant(d, r)
@@ -219,8 +220,7 @@ func TestSessionOnAFullServer(t *testing.T) {
 // A lease of one session that has to be renewed by itself does not wait for the beat of another one.
 func TestSessionsDoNotWaitForEachOther(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	d, other := w.sessions(), w.driver(nil)
+	w, d, other := newSessions(t)
 	a, b := ask("a"), ask("b")
 	b.TTL = time.Minute
 	for _, r := range []contend.Owner{a, b} {

@@ -302,8 +302,8 @@ func TestManyUnclaimedLeasesKeepTheirPlaces(t *testing.T) {
 // A writer that gives up lets in the readers behind it, also where it is not
 // the first in the queue because the first is passed over.
 func TestWriterLeavesBehindAStruckPlace(t *testing.T) {
-	w := newWorld(t)
-	d, hung := w.driver(nil), w.driver(nil)
+	w, d := newPlain(t)
+	hung := w.driver(nil)
 	a, dead, writer, b := reader("k"), ask("k"), ask("k"), reader("k")
 	w.grant(d, a)
 	w.wait(hung, dead)

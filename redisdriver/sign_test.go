@@ -69,8 +69,7 @@ func TestSignOfLifeSaysWhenToLook(t *testing.T) {
 // One that is not the first is told to try when the key is free and the first does
 // not come for it.
 func TestSignOfLifeBehindOneThatDoesNotCome(t *testing.T) {
-	w := newWorld(t)
-	d, other := w.driver(nil), w.driver(nil)
+	w, d, other := newTwo(t)
 	a, first, second := ask("k"), ask("k"), ask("k")
 	w.grant(d, a)
 	w.wait(other, first)
@@ -87,8 +86,7 @@ func TestSignOfLifeBehindOneThatDoesNotCome(t *testing.T) {
 // One behind more places that are passed over than one search goes through is told to
 // try, which goes on with the search.
 func TestSignOfLifeBehindManyPassedOver(t *testing.T) {
-	w := newWorld(t)
-	d, dead := w.driver(nil), w.driver(nil)
+	w, d, dead := newTwo(t)
 	a := ask("k")
 	w.grant(d, ask("k"))
 	w.many(dead, "k", 1500, "c", w.micros()/1000)

@@ -331,8 +331,7 @@ func TestPlacesLeftOver(t *testing.T) {
 // What was listed may be renewed, released, and another's at any moment: a removal takes nothing from whoever is
 // granted the key, and keeps nothing from them.
 func TestRemovalsBesideGrants(t *testing.T) {
-	w := newWorld(t)
-	d, other := w.driver(nil), w.driver(nil)
+	w, d, other := newTwo(t)
 	ctx, cancel := context.WithCancel(w.ctx)
 	defer cancel()
 	var wg sync.WaitGroup

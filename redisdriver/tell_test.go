@@ -135,8 +135,7 @@ func TestTell(t *testing.T) {
 // a place, or a lease that was never claimed, have a holder that wants to hear of it.
 func TestOwnReleasesAreNotPublished(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	d, other := w.driver(nil), w.driver(nil)
+	w, d, other := newTwo(t)
 	a, b, c := ask("k"), ask("k"), ask("k")
 	w.grant(d, a)
 	w.refuse(other, queued(b))
@@ -294,14 +293,12 @@ func TestForgedLosses(t *testing.T) {
 // earlier lease ends nothing.
 func TestLateLossSparesTheNextLease(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	d, other := w.driver(nil), w.driver(nil)
+	w, d, other := newTwo(t)
 	losses := told(d)
 	sub := w.admin.Subscribe(w.ctx, brokenChannel)
 	t.Cleanup(func() { _ = sub.Close() })
-	if _, err := sub.Receive(w.ctx); err != nil {
-		t.Fatal(err)
-	}
+	_, err := sub.Receive(w.ctx)
+	w.succeeds(err)
 	r := ask("k")
 	first := w.hold(d, r)
 	w.release(other, broken(r))
@@ -327,8 +324,7 @@ func TestLateLossSparesTheNextLease(t *testing.T) {
 // A lease whose grant is gone has no fence to name. It is broken all the same.
 func TestBreakWithoutGrant(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	d, other := w.driver(nil), w.driver(nil)
+	w, d, other := newTwo(t)
 	losses := told(d)
 	r := ask("k")
 	w.hold(d, r)
@@ -370,8 +366,7 @@ func TestBreakWithoutTheRights(t *testing.T) {
 // A waiter's connection hears of broken leases, too: nobody may want to know.
 func TestNobodyWantsToKnow(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	d, other := w.driver(nil), w.driver(nil)
+	w, d, other := newTwo(t)
 	a, b, r := ask("k"), ask("k"), ask("r")
 	w.grant(other, a)
 	hints := w.wait(d, b)

@@ -51,9 +51,8 @@ func (w *world) published(f func()) (n int) {
 	w.Helper()
 	sub := w.admin.PSubscribe(w.ctx, wire.Sidecars+"*")
 	defer sub.Close()
-	if _, err := sub.Receive(w.ctx); err != nil {
-		w.Fatal(err)
-	}
+	_, err := sub.Receive(w.ctx)
+	w.succeeds(err)
 	f()
 	w.do("PUBLISH", wire.Sidecars+"over", "over")
 	for {
@@ -78,8 +77,7 @@ func (w *world) written(f func()) int {
 // and the first waiter one message for each driver that asked.
 func TestCostOfAsking(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	d, other := w.driver(nil), w.driver(nil)
+	w, d, other := newTwo(t)
 	r := ask("k")
 	w.hold(d, r)
 	w.listens(d)
@@ -116,8 +114,7 @@ func TestCostOfAsking(t *testing.T) {
 // the key Exclusive, and the state; and whoever has the key next is told nothing.
 func TestAskingChangesNothingElse(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	d, other := w.driver(nil), w.driver(nil)
+	w, d, other := newTwo(t)
 	a, b := ask("k"), ask("k")
 	w.grant(d, a)
 	w.release(other, broken(a))
@@ -415,8 +412,7 @@ func TestForgedJoins(t *testing.T) {
 // What is released, lost, or asks no more is noted no more.
 func TestAskersAreForgotten(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	d, other := w.driver(nil), w.driver(nil)
+	w, d, other := newTwo(t)
 	_ = told(d)
 	noted := func(want int) {
 		t.Helper()
