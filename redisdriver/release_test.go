@@ -4,7 +4,6 @@
 package redisdriver
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -27,27 +26,6 @@ func TestHandoffToNobodyGoesOn(t *testing.T) {
 		t.Errorf("the handoff is not given up: %v", err)
 	}
 	w.has(d, c)
-}
-
-// A vote with a larger fence is not withdrawn, whether or not somebody waits.
-func TestWithdrawSparesLargerFences(t *testing.T) {
-	w, d := newVoting(t)
-	a, b := proposing("k", w.micros()), proposing("k", 1)
-	w.grant(d, a)
-	for _, waits := range []bool{false, true} {
-		if waits {
-			w.wait(d, b)
-		}
-		for _, a.Settled = range []bool{false, true} {
-			a.UpTo = a.Fence - 1
-			if err := contend.Release(w.ctx, seen(d), a); !errors.Is(err, driver.ErrNotHeld) {
-				t.Errorf("waits=%v settled=%v: Withdraw says %v", waits, a.Settled, err)
-			}
-		}
-	}
-	w.has(d, a)
-	a.UpTo = a.Fence
-	w.release(d, a)
 }
 
 // An unclaimed lease that is over is a place, also where more leases are over than one

@@ -260,31 +260,6 @@ func TestReaderOfWhatIsLeft(t *testing.T) {
 	}
 }
 
-// A Convert of another fence than the lease has is of another lease.
-func TestConvertOfAnotherLease(t *testing.T) {
-	w, d := newPlain(t)
-	a := ask("k")
-	fence := w.grant(d, a).Fence
-	late := a
-	late.Mode, late.Convert, late.Fence = driver.Shared, true, fence+1
-	w.refuse(d, late)
-	if info := w.inspect(d, "k"); info.Holder.Mode != driver.Exclusive {
-		t.Errorf("the lease is %+v", info)
-	}
-}
-
-// A reader that was released gets nothing for a request that comes late, beside another.
-func TestLateRequestOfAReader(t *testing.T) {
-	w, d := newPlain(t)
-	a := reader("k")
-	w.grant(d, reader("k"))
-	w.grant(d, a)
-	w.release(d, a)
-	if res := w.refuse(d, a); res.Why != driver.Released {
-		t.Errorf("refused with %+v", res)
-	}
-}
-
 // What was beside a shared lock that is gone goes with the next holder.
 func TestNothingStaysOfALostSharing(t *testing.T) {
 	w, d := newPlain(t)
