@@ -132,3 +132,29 @@ func open(held []*Hold, line []*Wait, at time.Time) *Wait {
 	}
 	return nil
 }
+
+// Stalls are for how long a process had not got to run, at instants one after another.
+type Stalls []Stall
+
+// Stall is for how long a process had not got to run at an instant.
+type Stall struct {
+	At   time.Time
+	Lost time.Duration
+}
+
+// Between returns for how long the process did not get to run between the instants around two others.
+func (s Stalls) Between(from, to time.Time) time.Duration {
+	if len(s) == 0 {
+		return 0
+	}
+	first, last := s[0], s[0]
+	for _, at := range s {
+		if !at.At.After(from) {
+			first = at
+		}
+		if last.At.Before(to) {
+			last = at
+		}
+	}
+	return max(0, last.Lost-first.Lost)
+}

@@ -77,3 +77,29 @@ func TestCheckIdle(t *testing.T) {
 		}
 	}
 }
+
+// A stall counts for the times that it overlaps, and for no other.
+func TestStalls(t *testing.T) {
+	at := func(s int) time.Time { return time.Unix(int64(s), 0) }
+	stalls := history.Stalls{{At: at(10)}, {at(20), time.Second}, {at(30), time.Second}, {at(40), 3 * time.Second}, {at(60), 9 * time.Second}}
+	for _, c := range []struct {
+		from, to int
+		want     time.Duration
+	}{
+		{1, 5, 0},
+		{11, 15, time.Second},
+		{20, 25, 0},
+		{20, 30, 0},
+		{20, 31, 2 * time.Second}, // up to the report after it
+		{25, 35, 2 * time.Second},
+		{41, 50, 6 * time.Second},
+		{61, 70, 0},
+	} {
+		if got := stalls.Between(at(c.from), at(c.to)); got != c.want {
+			t.Errorf("from %d to %d: %v, want %v", c.from, c.to, got, c.want)
+		}
+	}
+	if got := history.Stalls(nil).Between(at(1), at(2)); got != 0 {
+		t.Errorf("of no reports: %v", got)
+	}
+}

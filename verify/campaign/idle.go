@@ -216,28 +216,17 @@ func (s *attempt) holds(out []outage, ttl time.Duration, over Mono) (all []histo
 // taken returns for how long the machine, or a server that syncs its file, kept the
 // campaign and all processes but some from running, between two instants.
 func taken(records []record, from, to Mono, but func(client int) bool) (took time.Duration) {
-	type span struct{ first, last record }
-	spans := map[int]*span{}
-	own := &span{}
-	grow := func(s *span, e record) {
-		if e.At <= from {
-			s.first = e
-		}
-		if s.last.At < to {
-			s.last = e
-		}
-	}
+	stood, slow, own := map[int]history.Stalls{}, map[int]history.Stalls{}, history.Stalls{}
 	for _, e := range records {
-		if spans[e.Client] == nil {
-			spans[e.Client] = &span{first: e}
-		}
-		grow(spans[e.Client], e)
-		grow(own, e)
+		at, id := e.At.Time(), e.Client
+		stood[id] = append(stood[id], history.Stall{At: at, Lost: e.Stood})
+		slow[id] = append(slow[id], history.Stall{At: at, Lost: e.Slow})
+		own = append(own, history.Stall{At: at, Lost: e.Stalled})
 	}
-	for id, s := range spans {
+	for id := range stood {
 		if !but(id) {
-			took += max(0, s.last.Stood-s.first.Stood) + max(0, s.last.Slow-s.first.Slow)
+			took += stood[id].Between(from.Time(), to.Time()) + slow[id].Between(from.Time(), to.Time())
 		}
 	}
-	return took + max(0, own.last.Stalled-own.first.Stalled)
+	return took + own.Between(from.Time(), to.Time())
 }

@@ -11,24 +11,27 @@ import (
 	"time"
 )
 
-// refuse makes the node refuse writes from now on.
+// refusing has, for each refusal, the command that begins it, and the command that ends it.
 //
 // Redis checks only the first write of a script, so no script is interrupted halfway.
+var refusing = map[string][2][]any{
+	// It refuses commands that may take memory; DEL passes, and with it whatever follows it in a script.
+	"OOM":        {{"config", "set", "maxmemory", "1"}, {"config", "set", "maxmemory", "0"}},
+	"NOREPLICAS": {{"config", "set", "min-replicas-to-write", "1"}, {"config", "set", "min-replicas-to-write", "0"}},
+	"MISCONF":    {{"config", "set", "save", "3600 1000000"}, {"config", "set", "save", ""}},
+	"READONLY":   {{"replicaof", "127.0.0.1", "1"}, {"replicaof", "no", "one"}}, // a replica of a master that does not exist
+}
+
+// refuse makes the node refuse writes from now on.
 func (n *node) refuse(how string) {
-	switch how {
-	case "OOM": // refuses commands that may take memory; DEL passes, and with it whatever follows it in a script
-		n.t.Must(n.do(n.server, []any{"config", "set", "maxmemory", "1"}))
-	case "NOREPLICAS":
-		n.t.Must(n.do(n.server, []any{"config", "set", "min-replicas-to-write", "1"}))
-	case "MISCONF": // a snapshot fails, because a directory has the file's name
+	misconf := how == "MISCONF" // a snapshot fails, because a directory has the file's name
+	if misconf {
 		n.t.Must(os.RemoveAll(n.file("dump.rdb")))
 		n.t.Must(os.Mkdir(n.file("dump.rdb"), 0o700))
-		n.t.Must(n.do(n.server, []any{"config", "set", "save", "3600 1000000"}))
-		if n.writes() == nil { // none has failed before
-			n.t.Must(n.do(n.server, []any{"bgsave", "schedule"}))
-		}
-	case "READONLY": // a replica of a master that does not exist
-		n.t.Must(n.do(n.server, []any{"replicaof", "127.0.0.1", "1"}))
+	}
+	n.t.Must(n.do(n.server, refusing[how][0]))
+	if misconf && n.writes() == nil { // none has failed before
+		n.t.Must(n.do(n.server, []any{"bgsave", "schedule"}))
 	}
 	for begun := now(); ; time.Sleep(10 * time.Millisecond) { // the snapshot is made in the background
 		err := n.writes()
@@ -43,16 +46,9 @@ func (n *node) refuse(how string) {
 
 // accept makes the node accept writes again.
 func (n *node) accept(how string) {
-	switch how {
-	case "OOM":
-		n.t.Must(n.do(n.server, []any{"config", "set", "maxmemory", "0"}))
-	case "NOREPLICAS":
-		n.t.Must(n.do(n.server, []any{"config", "set", "min-replicas-to-write", "0"}))
-	case "MISCONF":
-		n.t.Must(n.do(n.server, []any{"config", "set", "save", ""}))
+	n.t.Must(n.do(n.server, refusing[how][1]))
+	if how == "MISCONF" {
 		n.t.Must(os.RemoveAll(n.file("dump.rdb")))
-	case "READONLY":
-		n.t.Must(n.do(n.server, []any{"replicaof", "no", "one"}))
 	}
 	n.t.Must(n.writes())
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/hasplock/hasp/internal/history"
 	"github.com/hasplock/hasp/internal/player"
 )
 
@@ -20,9 +21,9 @@ func drift(ttl time.Duration) time.Duration { return ttl/100 + 2*time.Millisecon
 // by more than the drift and the stalls of the holder's process; or whose Err was nil
 // after the deadline.
 func overdue(records []record, ttl time.Duration) (found []string) {
-	all := map[int][]record{}
+	all := map[int]history.Stalls{} // of each client
 	for _, r := range records {
-		own := append(all[r.Client], r)
+		own := append(all[r.Client], history.Stall{At: r.At.Time(), Lost: r.Stood})
 		all[r.Client] = own
 		says := func(format string, args ...any) {
 			found = append(found, fmt.Sprintf("client %d, acquisition %d: ", r.Client, r.N)+fmt.Sprintf(format, args...))
@@ -35,21 +36,9 @@ func overdue(records []record, ttl time.Duration) (found []string) {
 		case r.What != player.Ended:
 		case !r.Lost && (r.Closed != 0 || past > 0):
 			says("its Err is nil %v after the deadline, its Done closed: %v", past, r.Closed != 0)
-		case r.Closed != 0 && past > drift(ttl)+stalled(own, r.Deadline):
+		case r.Closed != 0 && past > drift(ttl)+own.Between(r.Deadline.Time(), r.At.Time()):
 			says("its Done was closed %v after the deadline", past)
 		}
 	}
 	return found
-}
-
-// stalled returns for how long a process did not get to run between its last event
-// before an instant and its last event.
-func stalled(own []record, since Mono) time.Duration {
-	last := own[len(own)-1]
-	for i := len(own) - 1; i >= 0; i-- {
-		if own[i].At <= since {
-			return last.Stood - own[i].Stood
-		}
-	}
-	return last.Stood
 }

@@ -35,21 +35,15 @@ type watcher struct {
 	over               []history.Wait                   // waits that have ended
 	seen               map[*player.Member]uint64        // the fence of the last leader that a process saw
 	lost               func() time.Duration             // for how long this process did not get to run
-	stalls             []stalled                        // that, whenever a process reported something
+	stalls             history.Stalls                   // that, whenever a process reported something
 	first              time.Time                        // when a hold may first have ended without a release; zero: not yet
 	holding, abandoned int                              // see Outcome
 	last               int                              // the largest number of a process
 }
 
-// stalled is for how long this process had not got to run at an instant.
-type stalled struct {
-	at   time.Time
-	lost time.Duration
-}
-
 // Hear implements player.Observer.
 func (w *watcher) Hear(b *player.Book, m *player.Member, e *player.Event) {
-	w.stalls = append(w.stalls, stalled{b.Wall(player.Now()), w.lost()})
+	w.stalls = append(w.stalls, history.Stall{At: b.Wall(player.Now()), Lost: w.lost()})
 	w.last = max(w.last, m.ID)
 	if e == nil {
 		w.left(b, m)
@@ -231,6 +225,7 @@ func tooSoon(holds []history.Hold, first time.Time) (found []string) {
 
 // idle returns an error if a key was available to a waiter for longer than documented.
 func (w *watcher) idle(b *player.Book) error {
+	w.stalls = append(w.stalls, history.Stall{At: b.Wall(player.Now()), Lost: w.lost()})
 	holds := b.History()
 	for i, h := range b.Holds {
 		if holds[i].To = h.Kept; h.Kept.IsZero() {
@@ -238,7 +233,7 @@ func (w *watcher) idle(b *player.Book) error {
 		}
 	}
 	return history.CheckIdle(holds, w.over, func(_ string, from, to time.Time) time.Duration {
-		lost := w.lostBetween(from, to)
+		lost := w.stalls.Between(from, to)
 		most := lost + wake
 		if w.o.Store.Kind == engines.SQLite {
 			most = lost + polls
@@ -250,20 +245,4 @@ func (w *watcher) idle(b *player.Book) error {
 		}
 		return most
 	})
-}
-
-// lostBetween returns for how long this process did not get to run between the reports
-// around two instants.
-func (w *watcher) lostBetween(from, to time.Time) time.Duration {
-	first, last := time.Duration(0), w.lost()
-	for _, s := range w.stalls {
-		if !s.at.After(from) {
-			first = s.lost
-		}
-		if s.at.After(to) {
-			last = s.lost
-			break
-		}
-	}
-	return last - first
 }
