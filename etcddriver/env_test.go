@@ -251,3 +251,14 @@ func must(t testing.TB, err error) {
 		t.Fatal(err)
 	}
 }
+
+// behind has a client hold a key, and another wait for it: their requests, and the waiter's hints.
+func behind(t testing.TB, holder, waiter *Driver) (a, b driver.TryRequest, hints <-chan struct{}) {
+	t.Helper()
+	a, b = ask(claim("k"), time.Minute), ask(claim("k"), time.Minute)
+	grant(t, holder, a)
+	hints, err := waiter.Watch(t.Context(), b.Claim)
+	must(t, err)
+	refuse(t, waiter, b)
+	return a, b, hints
+}

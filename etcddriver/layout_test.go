@@ -59,9 +59,7 @@ func TestForeignData(t *testing.T) {
 		a := ask(claim("k"), time.Minute)
 		n := d.names(a.ID())
 		for _, key := range []string{n.root + "w|x", n.root + "d|" + n.id, n.root + "w", n.name(writes)} {
-			if _, err := d.client.Put(t.Context(), key, "theirs"); err != nil {
-				t.Fatal(err)
-			}
+			put(t, d, key, "theirs")
 			var data *DataError
 			if res, err := d.Try(t.Context(), ask(claim("k"), time.Minute)); !errors.As(err, &data) || d.Classify(err) != driver.ClassImpossible {
 				t.Errorf("beside %q: %+v, %v", key, res, err)
@@ -98,9 +96,7 @@ func TestNewerLayout(t *testing.T) {
 			}
 		}
 		for _, key := range []string{other.name(writes), other.name(unfinished), n.root + "f|anything", n.name(slotted)} {
-			if _, err := d.client.Put(t.Context(), key, newer); err != nil {
-				t.Fatal(err)
-			}
+			put(t, d, key, newer)
 			_, err := d.Try(t.Context(), a)
 			refused("Try", err)
 			_, err = d.Inspect(t.Context(), "k")
@@ -130,9 +126,7 @@ func TestNewerLayout(t *testing.T) {
 		}
 
 		grant(t, d, a)
-		if _, err := d.client.Put(t.Context(), other.name(writes), newer); err != nil {
-			t.Fatal(err)
-		}
+		put(t, d, other.name(writes), newer)
 		age(d, 30*time.Second)
 		if got := renewed(t, d, a); got.TTL < a.TTL {
 			t.Errorf("beside a newer waiter: %+v", got)

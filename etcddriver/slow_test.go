@@ -69,20 +69,14 @@ func TestLateLook(t *testing.T) {
 			}
 		})
 		losses := told(d)
-		a, b := ask(claim("k"), time.Minute), ask(claim("k"), time.Minute)
-		grant(t, d, a)
-		hints, err := d.Watch(t.Context(), b.Claim)
-		must(t, err)
-		refuse(t, d, b)
+		a, b, hints := behind(t, d, d)
 		sign := driver.RenewRequest{Claim: b.Claim, Queue: true, Patience: b.Patience}
 		d.Renew(t.Context(), []driver.RenewRequest{sign}, func(_ int, r driver.Renewal) {
 			if r.Err != nil {
 				t.Error(r.Err)
 			}
 		})
-		if _, err := d.client.Delete(t.Context(), d.names(b.ID()).name(writes)); err != nil {
-			t.Fatal(err)
-		}
+		del(t, d, d.names(b.ID()).name(writes))
 		comes(t, looks, "the look after a place was lost")
 		give(t, d, a, driver.Finished)
 		select {

@@ -87,20 +87,14 @@ func TestTell(t *testing.T) {
 func TestLostPlace(t *testing.T) {
 	each(t, func(t *testing.T, s *testserver.Server) {
 		d := open(t, s.Addr())
-		a, b := ask(claim("k"), time.Minute), ask(claim("k"), time.Minute)
-		grant(t, d, a)
-		hints, err := d.Watch(t.Context(), b.Claim)
-		must(t, err)
-		refuse(t, d, b)
+		a, b, hints := behind(t, d, d)
 		sign := driver.RenewRequest{Claim: b.Claim, Queue: true, Patience: b.Patience}
 		d.Renew(t.Context(), []driver.RenewRequest{sign}, func(_ int, r driver.Renewal) {
 			if r.Err != nil || r.RetryIn <= 0 {
 				t.Errorf("a sign of life of the first in the queue: %+v", r)
 			}
 		})
-		if _, err := d.client.Delete(t.Context(), d.names(b.ID()).name(writes)); err != nil {
-			t.Fatal(err)
-		}
+		del(t, d, d.names(b.ID()).name(writes))
 		comes(t, hints, "the hint after a place was lost")
 		refuse(t, d, b)
 		if info, err := d.Inspect(t.Context(), "k"); err != nil || info.Waiters != 1 {
@@ -118,19 +112,13 @@ func TestCompaction(t *testing.T) {
 	each(t, func(t *testing.T, s *testserver.Server) {
 		proxy := faultproxy.New(t, s.Addr())
 		d, other := open(t, proxy.Addr()), open(t, s.Addr())
-		a, b := ask(claim("k"), time.Minute), ask(claim("k"), time.Minute)
-		grant(t, other, a)
-		hints, err := d.Watch(t.Context(), b.Claim)
-		must(t, err)
-		refuse(t, d, b)
+		a, b, hints := behind(t, other, d)
 		proxy.Refuse()
 		proxy.Reset()
 		give(t, other, a, driver.Finished)
 		got, err := other.client.Get(t.Context(), "k")
 		must(t, err)
-		if _, err := other.client.Put(t.Context(), "unrelated", ""); err != nil {
-			t.Fatal(err)
-		}
+		put(t, other, "unrelated", "")
 		if _, err := other.client.Compact(t.Context(), got.Header.Revision+1); err != nil {
 			t.Fatal(err)
 		}
