@@ -146,9 +146,7 @@ func TestWaitIsNotRemembered(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newSandbox(t, url)
-			if err := os.WriteFile(filepath.Join(s.dir, "state"), nil, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(filepath.Join(s.dir, "state"), nil, 0o600))
 			const why = `cannot be noted in the state directory: .*/state.*: not a directory`
 			p := s.hasp("run", "k", "--", "sleep", "1000")
 			p.says(`^hasp: warning: a server is held back, .*` + why)

@@ -39,13 +39,6 @@ func opened(t testing.TB, dir string, mode os.FileMode) {
 	}
 }
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // as runs a program as another user, in a group that all of them are in.
 func (s *sandbox) as(uid uint32, words ...string) *proc {
 	p := &proc{t: s.t, cmd: exec.Command(words[0], words[1:]...)}

@@ -30,9 +30,7 @@ const hostileText = "ERR \x1b]0;title\a \u009b31m \x7f \u202eabc\u2066 \r\nhasp:
 // address.
 func hostileServer(t *testing.T, class string) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { l.Close() })
 	text := class + hostileText
 	go func() {
@@ -125,9 +123,7 @@ func TestHostileKeysAndReasons(t *testing.T) {
 			harmless(t, strings.Join(args[:1], " "), p.out.String())
 		}
 		p := s.hasp("elect", "--observe", key)
-		if err := eventually(func() bool { return strings.Contains(p.out.String(), "\n") }); err != nil {
-			t.Fatal(err)
-		}
+		must(t, eventually(func() bool { return strings.Contains(p.out.String(), "\n") }))
 		harmless(t, "elect", p.out.String())
 	})
 }
@@ -145,9 +141,7 @@ func TestAnswersThatCannotBeWritten(t *testing.T) {
 	s.hasp("run", "k", "--", "sh", "-c", "echo held >held; read x <gate")
 	s.read("held")
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, args := range [][]string{
 		{"ls"}, {"ls", "-o", "json"}, {"show", "k"}, {"show", "k", "-o", "json"}, {"doctor"}, {"doctor", "-o", "json"}, {"leaks", "--older", "1ns"}, {"leaks", "--older", "1ns", "-o", "json"}, {"version"}, {"version", "-o", "json"},
 		{"--version"}, {"verify", "--for", "3"}, {"verify", "--for", "3", "-o", "json"}, {"help"}, {"--help"}, {"run", "--help"}, {"help", "store"},
@@ -169,9 +163,7 @@ func TestAnswersThatCannotBeWritten(t *testing.T) {
 // badly passes on to a server what it is sent, and what that answers as the mode says.
 func badly(t *testing.T, mode, addr string) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { l.Close() })
 	answer := func(c net.Conn, text []byte) error {
 		const push = ">3\r\n$7\r\nmessage\r\n$1\r\nx\r\n$1\r\ny\r\n"

@@ -36,9 +36,7 @@ func TestLeaksAmongMany(t *testing.T) {
 	t.Cleanup(func() { rdb.Close() })
 	leaked := fillWithLocks(t, rdb, n)
 	locks, err := hasp.New(redisdriver.New(rdb, nil), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { locks.Close() })
 	p := newSandbox(t, "redis://"+server.Addr()).hasp("leaks")
 	begun, done := time.Now(), make(chan struct{})
@@ -101,9 +99,7 @@ func fillWithLocks(t *testing.T, rdb *redis.Client, n int) (leaked int) {
 			}
 			return nil
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	return leaked
 }
@@ -127,9 +123,7 @@ func lockPairs(t *testing.T, locks *hasp.Client, most time.Duration, done <-chan
 		if err == nil {
 			err = lease.Release()
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		took = append(took, time.Since(begun))
 	}
 }

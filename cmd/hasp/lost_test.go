@@ -95,9 +95,7 @@ func TestCommandEndsWhileHaspIsStopped(t *testing.T) {
 		s.stop(p)
 		s.exits(0, "run", "-w", "30", "k", "--", "true")
 		s.open("gate")
-		if err := eventually(func() bool { return !alive(pid) }); err != nil {
-			t.Fatal(err)
-		}
+		must(t, eventually(func() bool { return !alive(pid) }))
 		p.signal(syscall.SIGCONT)
 		p.ends(124)
 		matches(t, p.err.String(), `another may have worked at the same time\n\z`)
@@ -189,9 +187,7 @@ func TestHolderThatHasEnded(t *testing.T) {
 		if text := look("show", "k") + look("show", "k", "-o", "json") + look("ls", "-o", "json"); strings.Contains(text, "ended") {
 			t.Errorf("it runs, and show says:\n%s", text)
 		}
-		if err := p.cmd.Process.Kill(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, p.cmd.Process.Kill())
 		_ = p.cmd.Wait()
 		matches(t, look("show", "k"), `^holder    .*\n +this process of this host has ended$`)
 		for _, args := range [][]string{{"show", "k", "-o", "json"}, {"ls", "-o", "json"}} {
@@ -259,9 +255,7 @@ func TestKilledAmongMany(t *testing.T) {
 func number(t testing.TB, text string) int {
 	t.Helper()
 	n, err := strconv.Atoi(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return n
 }
 

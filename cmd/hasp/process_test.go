@@ -258,3 +258,10 @@ func matches(t testing.TB, text, pattern string) {
 		t.Errorf("no %q in:\n%s", pattern, text)
 	}
 }
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -153,9 +153,7 @@ func rotatesCertificate(t *testing.T) keeper {
 		url: func(password string) string {
 			for _, name := range []string{"client.pem", "client.key"} {
 				text, err := os.ReadFile(filepath.Join(by[password].dir, name))
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				files.write(name, string(text))
 			}
 			return "rediss://127.0.0.1:" + port + "?tls-ca=" + filepath.Join(first, "ca.pem") +
@@ -222,9 +220,7 @@ func rotatesEtcd(t *testing.T) keeper {
 	ctx := t.Context()
 	must := func(_ any, err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	client := func(user, password string) *clientv3.Client {
 		c, err := clientv3.New(clientv3.Config{Endpoints: []string{server.Addr()}, Username: user, Password: password, Logger: zap.NewNop(), DialTimeout: time.Minute})
@@ -251,9 +247,7 @@ func rotatesEtcd(t *testing.T) keeper {
 // on carries out statements as the superuser.
 func on(t testing.TB, driver, dsn string) func(statements ...string) {
 	db, err := sql.Open(driver, dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = db.Close() })
 	return func(statements ...string) {
 		t.Helper()
@@ -269,9 +263,7 @@ func rotatesPostgres(t *testing.T) keeper {
 	server := testserver.Postgres(t)
 	do := on(t, "pgx", "postgres://postgres@"+server.Addr()+"/postgres?sslmode=disable")
 	const hba = "host all locks 127.0.0.1/32 scram-sha-256\nhost all all 127.0.0.1/32 trust\nlocal all all trust\n"
-	if err := os.WriteFile(filepath.Join(server.Dir(), "data", "pg_hba.conf"), []byte(hba), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(server.Dir(), "data", "pg_hba.conf"), []byte(hba), 0o600))
 	do("CREATE ROLE locks LOGIN PASSWORD 'hunter2'", "GRANT ALL ON SCHEMA public TO locks", "SELECT pg_reload_conf()")
 	return keeper{
 		tables: true,

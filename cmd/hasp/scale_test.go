@@ -41,9 +41,7 @@ func scale(t *testing.T, locks, waiters, queues int) {
 	client := func() *hasp.Client {
 		rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), PoolSize: 16})
 		c, err := hasp.New(redisdriver.New(rdb, nil), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		t.Cleanup(func() { _ = c.Close(); _ = rdb.Close() })
 		return c
 	}
@@ -99,9 +97,7 @@ func queued(t *testing.T, c *hasp.Client) (n int) {
 	t.Helper()
 	waiters := map[string]int{} // a key may be listed twice
 	for info, err := range c.List(t.Context(), "") {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		waiters[info.Key] = info.Waiters
 	}
 	for _, some := range waiters {
@@ -130,12 +126,8 @@ func pairs(t *testing.T, c *hasp.Client, long time.Duration) (took []time.Durati
 	for end := time.Now().Add(long); time.Now().Before(end); <-ticker.C {
 		began := time.Now()
 		lease, err := c.Mutex(fmt.Sprintf("others/%d", len(took)%100), nil).TryLock(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := lease.Release(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
+		must(t, lease.Release())
 		took = append(took, time.Since(began))
 	}
 	return took
@@ -150,9 +142,7 @@ func (s *sandbox) bigTop(t *testing.T) (sc *screen, pid string) {
 	t.Helper()
 	_ = os.Remove(filepath.Join(s.dir, "pid"))
 	sc = s.top(t, `sh -c 'echo $$ >pid; exec hasp top'`)
-	if err := pty.Setsize(sc.tty, &pty.Winsize{Rows: 50, Cols: 120}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, pty.Setsize(sc.tty, &pty.Winsize{Rows: 50, Cols: 120}))
 	sc.expect(`\d{5} keys`)
 	return sc, s.read("pid")
 }
@@ -181,14 +171,10 @@ func (sc *screen) figures(t *testing.T, c *hasp.Client, pid string) {
 	p := percentiles(pressed)
 	sc.seen = len(sc.text.String())
 	lease, err := c.Mutex("a new key", nil).TryLock(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	sc.send("g")
 	shown := until("> a new key|  a new key")
-	if err := lease.Release(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, lease.Release())
 	status, _ := os.ReadFile("/proc/" + pid + "/status")
 	memory := regexp.MustCompile(`(?m)^(VmHWM|VmRSS):\s+(\d+ kB)`).FindAllString(string(status), -1)
 	t.Logf("hasp top: a sort is shown after %v (median), %v (p99); another's lock after %v; %s", p[0], p[1], shown, strings.Join(memory, ", "))

@@ -84,9 +84,7 @@ func TestScriptsMariaDB(t *testing.T) {
 // database returns the URLs of the scripts' stores, each with tables of its own.
 func database(t *testing.T, driver, dsn, create string, url func(name string) string) func(work string) string {
 	db, err := sql.Open(driver, dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = db.Close() })
 	return func(work string) string {
 		name := strings.ReplaceAll(filepath.Base(work), "-", "_")

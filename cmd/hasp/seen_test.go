@@ -82,9 +82,7 @@ func aMariaDB(t *testing.T, _ *sandbox) string   { return testserver.MariaDB(t).
 func held(t *testing.T, addr string, n int) {
 	for range n {
 		c, err := net.Dial("tcp", addr)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		t.Cleanup(func() { _ = c.Close() })
 	}
 }
@@ -125,9 +123,7 @@ func seenCases() map[string]seen {
 			on(t, "mysql", "root@tcp("+addr+")/")("CREATE USER plain@'%'", "CREATE DATABASE d", "GRANT ALL ON d.* TO plain@'%'")
 			for range 11 {
 				db, err := sql.Open("mysql", "plain@tcp("+addr+")/d")
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				t.Cleanup(func() { _ = db.Close() })
 				_ = db.Ping()
 			}
@@ -143,9 +139,7 @@ func seenCases() map[string]seen {
 			server := testserver.Postgres(t)
 			do := on(t, "pgx", "postgres://postgres@"+server.Addr()+"/postgres?sslmode=disable")
 			do("SELECT 1")
-			if err := os.WriteFile(filepath.Join(server.Dir(), "data", "pg_hba.conf"), []byte("hostssl all all all trust\n"), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(filepath.Join(server.Dir(), "data", "pg_hba.conf"), []byte("hostssl all all all trust\n"), 0o600))
 			do("SELECT pg_reload_conf()")
 			return "postgres://postgres@" + server.Addr() + "/postgres?sslmode=disable"
 		}},
@@ -205,9 +199,7 @@ func seenCases() map[string]seen {
 		}},
 		"zk sasl": {78, `cannot do this: .*only clients that log in with SASL`, func(t *testing.T, s *sandbox) string {
 			jaas := filepath.Join(s.dir, "jaas")
-			if err := os.WriteFile(jaas, []byte("Server { org.apache.zookeeper.server.auth.DigestLoginModule required user_a=\"b\"; };\n"), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(jaas, []byte("Server { org.apache.zookeeper.server.auth.DigestLoginModule required user_a=\"b\"; };\n"), 0o600))
 			return "zk://" + testserver.ZooKeeperIn(t, []string{"JAVA_TOOL_OPTIONS=-Djava.security.auth.login.config=" + jaas},
 				"authProvider.sasl=org.apache.zookeeper.server.auth.SASLAuthenticationProvider", "sessionRequireClientSASLAuth=true").Addr()
 		}},
@@ -236,9 +228,7 @@ func etcdOverTLS(t *testing.T, s *sandbox, args ...string) string {
 
 func freePort(t *testing.T) int {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer l.Close()
 	return l.Addr().(*net.TCPAddr).Port
 }

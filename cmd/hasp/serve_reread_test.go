@@ -37,9 +37,7 @@ func (s *sandbox) write(name, text string) {
 func get(t *testing.T, client *http.Client, url, token string) (code int, err error) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if token != "" {
 		r.Header.Set("Authorization", "Bearer "+token)
 	}
@@ -63,16 +61,12 @@ func wantCode(t *testing.T, what string, client *http.Client, url, token string,
 func watch(t *testing.T, client *http.Client, url, token string) <-chan struct{} {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"events/locks", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if token != "" {
 		r.Header.Set("Authorization", "Bearer "+token)
 	}
 	resp, err := client.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	in := bufio.NewReader(resp.Body)
 	if line, err := in.ReadString('\n'); err != nil || resp.StatusCode != http.StatusOK {
 		t.Fatalf("%s: %q, %v", resp.Status, line, err)
@@ -205,9 +199,7 @@ func TestServeAtTerminal(t *testing.T) {
 	s := newSandbox(t, "sqlite:"+filepath.Join(t.TempDir(), "locks.db"))
 	s.write("tokens", "read bob "+tokenBob+"\n")
 	screen, tty, err := pty.Open()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer screen.Close()
 	p := s.haspWith(func(cmd *exec.Cmd) {
 		cmd.Stdin, cmd.SysProcAttr = tty, &syscall.SysProcAttr{Setsid: true, Setctty: true}

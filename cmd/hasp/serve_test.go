@@ -103,9 +103,7 @@ func TestServe(t *testing.T) {
 	t.Parallel()
 	s := newSandbox(t, "sqlite:"+filepath.Join(t.TempDir(), "locks.db"))
 	const reader, breaker, key = "0123456789abcdef-reader", "0123456789abcdef-breaker", "orders/<b>\x1b[31m\n"
-	if err := os.WriteFile(filepath.Join(s.dir, "tokens"), []byte("read bob "+reader+"\nbreak alice "+breaker+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(s.dir, "tokens"), []byte("read bob "+reader+"\nbreak alice "+breaker+"\n"), 0o600))
 	pool := s.certificates("server", "carol", "dave")
 	p, url := s.serve("--tokens", "tokens", "--tls-cert", "server.pem", "--tls-key", "server.key", "--client-ca", "ca.pem", "--break-subject", "carol", "--audit", "audit")
 	if !strings.HasPrefix(url, "https://127.0.0.1:") {
@@ -116,9 +114,7 @@ func TestServe(t *testing.T) {
 		h := s.hasp("run", "--on-lost", "ignore", key, "--", "sh", "-c", "echo $HASP_OWNER >owner.tmp; mv owner.tmp owner; read x <gate")
 		_ = h
 		o := s.read("owner")
-		if err := os.Remove(filepath.Join(s.dir, "owner")); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Remove(filepath.Join(s.dir, "owner")))
 		return o
 	}
 	s.fifo("gate")
@@ -126,22 +122,16 @@ func TestServe(t *testing.T) {
 	ask := func(client *http.Client, method, path, token, body string) (int, string) {
 		t.Helper()
 		r, err := http.NewRequestWithContext(t.Context(), method, url+path, strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		r.Header.Set("Content-Type", "application/json")
 		if token != "" {
 			r.Header.Set("Authorization", "Bearer "+token)
 		}
 		resp, err := client.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer resp.Body.Close()
 		text, err := io.ReadAll(resp.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return resp.StatusCode, string(text)
 	}
 	plain, carol, dave := s.asClient(pool, ""), s.asClient(pool, "carol"), s.asClient(pool, "dave")
@@ -174,9 +164,7 @@ func TestServe(t *testing.T) {
 	}
 
 	text, err := os.ReadFile(filepath.Join(s.dir, "audit"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var got []string
 	for line := range strings.Lines(string(text)) {
 		var r audit.Record
@@ -193,14 +181,10 @@ func TestServe(t *testing.T) {
 	}
 
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"events/locks", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r.Header.Set("Authorization", "Bearer "+reader)
 	resp, err := plain.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer resp.Body.Close()
 	in := bufio.NewReader(resp.Body)
 	if line, err := in.ReadString('\n'); err != nil || resp.StatusCode != http.StatusOK {
@@ -226,9 +210,7 @@ func TestServeLocally(t *testing.T) {
 	for want, args := range map[int][]string{403: nil, 409: {"--allow-break"}} {
 		p, url := s.serve(args...)
 		resp, err := http.Post(url+"api/v1/locks/aw/break", "application/json", strings.NewReader(`{"owner":"`+strings.Repeat("A", 26)+`","reason":"x"}`))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		resp.Body.Close()
 		if resp.StatusCode != want {
 			t.Errorf("with %v: %s", args, resp.Status)
@@ -249,9 +231,7 @@ func TestServeLeaks(t *testing.T) {
 	page := func() string {
 		t.Helper()
 		resp, err := http.Get(url + "leaks")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer resp.Body.Close()
 		text, err := io.ReadAll(resp.Body)
 		if err != nil || resp.StatusCode != http.StatusOK {
@@ -260,9 +240,7 @@ func TestServeLeaks(t *testing.T) {
 		return string(text)
 	}
 	for _, key := range []string{"lock:orders/<1>", "lock:other"} {
-		if err := rdb.Set(t.Context(), key, "peer", 0).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, rdb.Set(t.Context(), key, "peer", 0).Err())
 	}
 	text := page()
 	for _, want := range []string{">orders/&lt;1&gt;</a>", "foreign: held by a foreign client (value &#34;peer&#34;); it has no expiry", "<code>hasp leaks &#39;orders/&lt;1&gt;&#39; --fix</code>"} {

@@ -227,9 +227,7 @@ func TestIgnoredSignalsStayIgnored(t *testing.T) {
 	if err == nil {
 		err = os.Symlink(self, filepath.Join(s.dir, "hasp"))
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for name, keeps := range map[string]bool{"HUP": true, "INT": true, "TSTP": true, "TTIN": true, "TTOU": true, "QUIT": false, "TERM": false, "USR1": false, "PIPE": false} {
 		sig := unix.SignalNum("SIG" + name)
 		p := s.haspWith(func(cmd *exec.Cmd) {
@@ -237,9 +235,7 @@ func TestIgnoredSignalsStayIgnored(t *testing.T) {
 		}, "run", "k"+name, "--", "sed", "-n", "s/^SigIgn:.//p", "/proc/self/status")
 		p.ends(0)
 		mask, err := strconv.ParseUint(strings.TrimSpace(p.out.String()), 16, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if ignored := mask&(1<<(sig-1)) != 0; ignored != keeps {
 			t.Errorf("%s is ignored by the command: %v, want %v", name, ignored, keeps)
 		}

@@ -34,14 +34,10 @@ type screen struct {
 func (s *sandbox) atTerminal(t *testing.T, args ...string) *screen {
 	t.Helper()
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	bin := t.TempDir()
 	for _, name := range []string{"hasp", "counter"} {
-		if err := os.Symlink(self, filepath.Join(bin, name)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Symlink(self, filepath.Join(bin, name)))
 	}
 	path, err := exec.LookPath(args[0])
 	if err != nil {
@@ -50,9 +46,7 @@ func (s *sandbox) atTerminal(t *testing.T, args ...string) *screen {
 	cmd := &exec.Cmd{Path: path, Args: args, Dir: s.dir,
 		Env: append(s.env(), "PATH="+bin+":"+os.Getenv("PATH"), "PS1=PROMPT>", "TERM=dumb", "HISTFILE=")}
 	tty, err := pty.Start(cmd)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	sc := &screen{t: t, tty: tty, pid: cmd.Process.Pid}
 	done := make(chan struct{})
 	go func() {
@@ -504,9 +498,7 @@ func TestLeaksAsks(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	t.Cleanup(func() { rdb.Close() })
 	grant := "hasp.grant:{lock:x}"
-	if err := rdb.Set(t.Context(), grant, "x", 0).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, rdb.Set(t.Context(), grant, "x", 0).Err())
 	sc := s.atTerminal(t, "sh", "-i")
 	sc.expect("PROMPT>")
 	sc.run("hasp leaks --fix; echo $?.")

@@ -27,9 +27,7 @@ const (
 func (s *sandbox) top(t *testing.T, command string) *screen {
 	t.Helper()
 	sc := s.atTerminal(t, "bash", "--norc", "--noediting", "-i")
-	if err := pty.Setsize(sc.tty, &pty.Winsize{Rows: 24, Cols: 80}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, pty.Setsize(sc.tty, &pty.Winsize{Rows: 24, Cols: 80}))
 	sc.expect("PROMPT>")
 	sc.run("TERM=xterm " + command)
 	sc.expect(topEntered)
@@ -104,12 +102,8 @@ func TestTop(t *testing.T) {
 		_, owner := s.hold("owner", "k")
 		sc := s.top(t, "hasp top --audit audit")
 		sc.expect(`> k +excl`)
-		if err := os.Remove(filepath.Join(s.dir, "audit")); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Mkdir(filepath.Join(s.dir, "audit"), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.Remove(filepath.Join(s.dir, "audit")))
+		must(t, os.Mkdir(filepath.Join(s.dir, "audit"), 0o700))
 		sc.send("b")
 		sc.expect(`reason`)
 		sc.send("\r")
@@ -138,15 +132,11 @@ func TestTop(t *testing.T) {
 		}
 		sc := s.top(t, "hasp top")
 		sc.expect(`^\x1b\[K  c +excl`)
-		if err := pty.Setsize(sc.tty, &pty.Winsize{Rows: 4, Cols: 30}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, pty.Setsize(sc.tty, &pty.Winsize{Rows: 4, Cols: 30}))
 		sc.expect(`> a [^\n]*\r+\n\x1b\[K  b [^\n]*\r+\n\x1b\[K\? help`)
 		sc.send("G")
 		sc.expect(`  b [^\n]*\r+\n\x1b\[K\x1b\[7m> c `)
-		if err := pty.Setsize(sc.tty, &pty.Winsize{Rows: 1, Cols: 1}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, pty.Setsize(sc.tty, &pty.Winsize{Rows: 1, Cols: 1}))
 		sc.expect(`\x1b\[H\x1b\[K\x1b\[7m(…|~)\x1b\[m\x1b\[\?7h`)
 		if err := pty.Setsize(sc.tty, &pty.Winsize{Rows: 24, Cols: 80}); err != nil { // stty's lines depend on it
 			t.Fatal(err)
@@ -203,9 +193,7 @@ func TestTopLeavesTheTerminal(t *testing.T) {
 		sc := s.top(t, `sh -c 'echo $$ >pid; exec hasp top --every 0.2'`)
 		sc.send(ctrlS)
 		pid := number(t, s.read("pid"))
-		if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
-			t.Fatal(err)
-		}
+		must(t, syscall.Kill(pid, syscall.SIGTERM))
 		if err := eventually(func() bool { return !alive(pid) }); err != nil {
 			t.Error(err)
 		}

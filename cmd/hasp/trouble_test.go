@@ -201,9 +201,7 @@ func onRedis(t *testing.T, test func(t *testing.T, s *sandbox, servers []*testse
 func TestSQLiteTrouble(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "text"), []byte(strings.Repeat("no database ", 1000)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(dir, "text"), []byte(strings.Repeat("no database ", 1000)), 0o600))
 	for path, pattern := range map[string]string{
 		"text":      "file is not a database",
 		"no/dir/db": "unable to open database file: ",

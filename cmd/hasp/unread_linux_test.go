@@ -155,9 +155,7 @@ func TestUnreadAtTheTerminal(t *testing.T) {
 		hasp := number(t, s.read("hasp"))
 		sc.send(ctrlS)
 		sc.full()
-		if err := syscall.Kill(hasp, syscall.SIGTERM); err != nil {
-			t.Fatal(err)
-		}
+		must(t, syscall.Kill(hasp, syscall.SIGTERM))
 		if code := s.read("code"); code != "7" {
 			t.Errorf("it ended with %s", code)
 		}

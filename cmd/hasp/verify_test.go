@@ -98,9 +98,7 @@ func TestVerifyKilled(t *testing.T) {
 	}); err != nil {
 		t.Fatalf("it started %v: %v", workers, err)
 	}
-	if err := syscall.Kill(workers[0], syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Kill(workers[0], syscall.SIGSTOP))
 	p.signal(syscall.SIGKILL)
 	for _, pid := range workers {
 		if err := eventually(func() bool { return !alive(pid) }); err != nil {
@@ -114,9 +112,7 @@ func TestVerifyKilled(t *testing.T) {
 func children(t *testing.T, parent int) (pids []int) {
 	t.Helper()
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, name := range stats {
 		text, err := os.ReadFile(name)
 		if err != nil { // it is gone
@@ -124,9 +120,7 @@ func children(t *testing.T, parent int) (pids []int) {
 		}
 		after := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
 		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(name)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if after[1] == strconv.Itoa(parent) && alive(pid) {
 			pids = append(pids, pid)
 		}

@@ -27,9 +27,7 @@ const (
 func (s *sandbox) watcher(t *testing.T, rows, columns uint16) *screen {
 	t.Helper()
 	sc := s.atTerminal(t, "bash", "--norc", "--noediting", "-i")
-	if err := pty.Setsize(sc.tty, &pty.Winsize{Rows: rows, Cols: columns}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, pty.Setsize(sc.tty, &pty.Winsize{Rows: rows, Cols: columns}))
 	sc.expect("PROMPT>")
 	sc.run("TERM=xterm hasp ls --watch=0.2")
 	return sc
@@ -63,13 +61,9 @@ func TestWatchAtTheTerminal(t *testing.T) {
 		}
 		sc := s.watcher(t, 3, 12)
 		sc.expect(`\x1b\[H\x1b\[K\d[\d-]{9} …\r+\n\x1b\[KKEY  MODE  …\r+\n\x1b\[K… and 3 more\x1b\[\?7h`)
-		if err := pty.Setsize(sc.tty, &pty.Winsize{Rows: 1, Cols: 1}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, pty.Setsize(sc.tty, &pty.Winsize{Rows: 1, Cols: 1}))
 		sc.expect(`\x1b\[H\x1b\[K…\x1b\[\?7h`)
-		if err := pty.Setsize(sc.tty, &pty.Winsize{Rows: 5, Cols: 200}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, pty.Setsize(sc.tty, &pty.Winsize{Rows: 5, Cols: 200}))
 		sc.expect(`\r+\n\x1b\[Kc +exclusive[^…]*\x1b\[\?7h`)
 		sc.send(ctrlC)
 		sc.expect(left)
@@ -96,9 +90,7 @@ func TestWatchAtTheTerminal(t *testing.T) {
 		sc.expect(entered)
 		sc.send(ctrlS)
 		pid := number(t, s.read("pid"))
-		if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
-			t.Fatal(err)
-		}
+		must(t, syscall.Kill(pid, syscall.SIGTERM))
 		if err := eventually(func() bool { return !alive(pid) }); err != nil {
 			t.Error(err)
 		}
@@ -153,9 +145,7 @@ func TestWatchEnds(t *testing.T) {
 	matches(t, s.exits(64, "ls", "--watch", "-o", "json"), `--watch is for people`)
 	t.Run("the reader is gone", func(t *testing.T) {
 		r, w, err := os.Pipe()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		p := s.haspWith(func(cmd *exec.Cmd) { cmd.Stdout = w }, "ls", "--watch=0.1")
 		w.Close()
 		r.Close()
