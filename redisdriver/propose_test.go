@@ -469,21 +469,6 @@ func TestRenewalOfAVote(t *testing.T) {
 	}
 }
 
-// A vote that a node lost while it remembers the fence is restored.
-func TestRestoreOfWhatIsRemembered(t *testing.T) {
-	w, d := newVoting(t)
-	a := proposing("k", w.micros())
-	w.grant(d, a)
-	w.do("DEL", "lock:k")
-	other := proposing("k", a.Fence-1)
-	other.Restore = true
-	w.tooLow(d, other)
-	a.Restore = true
-	if res := w.grant(d, a); res.Fence != a.Fence {
-		t.Errorf("restored with %d, want %d", res.Fence, a.Fence)
-	}
-}
-
 // What a node mints is above what it may have forgotten of others.
 func TestMintedIsAboveTheProposalsMark(t *testing.T) {
 	w, d := newVoting(t)

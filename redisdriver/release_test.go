@@ -67,15 +67,6 @@ func TestUnfinishedWithoutARecord(t *testing.T) {
 	}
 }
 
-// The release of a reader that has no lease releases nothing, beside one that has.
-func TestReleaseOfAnotherReader(t *testing.T) {
-	w, d := newPlain(t)
-	w.grant(d, reader("k"))
-	other := reader("k")
-	other.Settled = true
-	w.releasesNothing(seen(d), other)
-}
-
 // When a place is given up, the next gets a hint, and nobody else.
 func TestReleaseOfAPlaceHintsTheNext(t *testing.T) {
 	w := newWorld(t)
