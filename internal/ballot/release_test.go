@@ -319,21 +319,27 @@ func TestVanishedOwnerWithAWithdrawUnderWay(t *testing.T) {
 // keeps others out for its TTL.
 func TestVoteWhoseWithdrawHadNoAnswer(t *testing.T) {
 	for name, c := range map[string]struct {
+		first     Answer
 		confirmed bool
 		says      Answer
 		back      bool
 	}{
-		"its fence is too low beside the vote":   {false, low(9), true},
-		"its fence is too low for another's":     {false, low(20), true}, // perhaps it has the vote, too
-		"its fence is too low, and it has less":  {false, low(8), false},
-		"the node does not vote":                 {false, Answer{Kind: HeldBack}, true},
-		"another has the vote":                   {false, no, false},
-		"the node confirmed it":                  {true, low(20), false},
-		"the node confirmed it, and votes again": {true, yes(12), true},
+		"its fence is too low beside the vote":   {yes(10), false, low(9), true},
+		"its fence is too low for another's":     {yes(10), false, low(20), true}, // perhaps it has the vote, too
+		"its fence is too low, and it has less":  {yes(10), false, low(8), false},
+		"the node does not vote":                 {yes(10), false, Answer{Kind: HeldBack}, true},
+		"another has the vote":                   {yes(10), false, no, false},
+		"the node confirmed it":                  {yes(10), true, low(20), false},
+		"the node confirmed it, and votes again": {yes(10), true, yes(12), true},
+		"of a vote that may be there":            {silent, false, low(20), true},
+		"of one that may be, and is confirmed":   {silent, true, low(20), false},
 	} {
 		b := New(3)
-		s := try(&b, asks(), seen(3, 10), no, yes(10), no)
-		stopIf(t, len(s.Back) != 1 || s.Back[0].Node != 1, "%+v, want the vote of node 1 withdrawn", s)
+		s := try(&b, asks(), seen(3, 10), no, c.first, no)
+		if c.first == silent {
+			s = try(&b, asks(), seen(3, 11), no, low(20), no)
+		}
+		stopIf(t, len(s.Back) != 1 || s.Back[0].Node != 1 || s.Back[0].UpTo != 10, "%+v, want the vote of node 1 withdrawn", s)
 		if c.confirmed {
 			b.Withdrawn(1, 0)
 		}
@@ -364,11 +370,22 @@ func TestEarlierWithdrawIsConfirmed(t *testing.T) {
 	s := try(&b, asks(), seen(3, 7), no, low(11), no)
 	failIf(t, len(s.Back) != 1 || s.Back[0].UpTo != 12, "%+v, want the vote withdrawn up to 12", s.Back)
 	b.Withdrawn(1, 12)
+	b.Withdrawn(1, 10) // read after it
 	s = try(&b, asks(), seen(3, 7), no, low(11), no)
 	failIf(t, len(s.Back) != 0, "%+v, and the Withdraw was confirmed", s.Back)
 }
 
-// Nor does it say anything of a release, until which a Try that had no answer may come.
+// Nor of a Try that may come after it: the node is to remember the release for that.
+func TestConfirmedWithdrawBeforeATry(t *testing.T) {
+	b := New(3)
+	try(&b, asks(), seen(3, 10), no, yes(10), no)
+	try(&b, asks(), seen(3, 12), no, silent, no)
+	b.Withdrawn(1, 10)
+	r := b.Release(releases(true), None)
+	failIf(t, r.Request(1).Settled, "a Try may still come, and the key would be granted to nobody")
+}
+
+// Nor of a release, until which a Try that had no answer may come.
 func TestReleaseIsNotAnEarlierWithdraw(t *testing.T) {
 	b := New(3)
 	try(&b, asks(), seen(3, 10), no, yes(10), no)
@@ -395,25 +412,31 @@ func TestReleaseBesideAWithdraw(t *testing.T) {
 }
 
 // A Try without an answer may have left a place, and one that reads let nobody in who does: it is given up when the node is
-// asked for the vote that it lost.
+// asked for the vote that it lost. Once the lease is lost its owner may wait there.
 func TestPlaceThatAHolderLeft(t *testing.T) {
 	for name, c := range map[string]struct {
 		queue Answer // what the Try was told there
 		asked driver.VoteRequest
+		lost  bool
 		says  Answer
 		back  bool
 	}{
-		"the node did not answer":                    {silent, driver.VoteRequest{Restore: true}, no, true},
-		"it does not answer yet":                     {notYet, driver.VoteRequest{Restore: true}, no, true},
-		"it did not answer, and votes now":           {silent, driver.VoteRequest{Restore: true}, yes(10), false},
-		"it did not answer, and not to a Convert":    {silent, driver.VoteRequest{TryRequest: driver.TryRequest{Convert: true}}, no, false},
-		"it had another holder, and no place is due": {no, driver.VoteRequest{Restore: true}, no, false},
+		"the node did not answer":                    {silent, driver.VoteRequest{Restore: true}, false, no, true},
+		"it does not answer yet":                     {notYet, driver.VoteRequest{Restore: true}, false, no, true},
+		"it did not answer, and votes now":           {silent, driver.VoteRequest{Restore: true}, false, yes(10), false},
+		"it did not answer, and not to a Convert":    {silent, driver.VoteRequest{TryRequest: driver.TryRequest{Convert: true}}, false, no, false},
+		"it had another holder, and no place is due": {no, driver.VoteRequest{Restore: true}, false, no, false},
+		"it did not answer, and the owner waits now": {silent, driver.VoteRequest{Restore: true}, true, no, false},
 	} {
 		b := New(3)
 		s := try(&b, queues(), seenQueue(3, 10, None), c.queue, yes(10), yes(10))
 		stopIf(t, s.Outcome != Granted, "%s: %+v, want a grant", name, s)
 		r, ok := b.Restore(0, driver.VoteRequest{TryRequest: asks(), Proposal: 10, Restore: c.asked.Restore})
 		r.Convert = c.asked.Convert
+		if c.lost {
+			try(&b, queues(), seen(3, 11), no, no, no)
+			try(&b, queues(), seenQueue(3, 12, 0), no, no, no)
+		}
 		back, _ := b.Heard(Reply{Node: 0, Asked: r, Answer: c.says})
 		if !ok || (len(back) == 1 && back[0].Node == 0 && back[0].Place && back[0].UpTo < 10) != c.back || len(back) > 1 {
 			t.Errorf("%s: %+v, want its place withdrawn: %v", name, back, c.back)

@@ -60,6 +60,7 @@ func TestProposalOfTheNextRound(t *testing.T) {
 		"one wants the limit":            {[]Answer{yes(1000), low(1000), low(limit - 1)}, limit, 1 << 0},
 		"one wants more than the limit":  {[]Answer{yes(1000), low(1000), low(limit)}, 1001, 1 << 0},
 		"most want more than the limit":  {[]Answer{yes(1000), low(limit), low(limit + reach)}, limit + 1 + reach, 1 << 0},
+		"most want the limit at most":    {[]Answer{yes(1000), low(limit - 1), low(limit)}, limit, 1 << 0},
 		"and one wants even more":        {[]Answer{low(limit), low(limit + 5), low(limit + 6 + reach)}, limit + 6, 0},
 		"two of five are far behind":     {[]Answer{low(20), low(20), yes(1000), yes(1000), low(1005)}, 1006, 1<<2 | 1<<3},
 		"most are far behind":            {[]Answer{low(20), low(30), yes(1000)}, 31, 1 << 2},
@@ -82,6 +83,7 @@ func TestWhatARoundComesTo(t *testing.T) {
 		a.Result.Node = node
 		return a
 	}
+	const near = uint64(driver.MaxFenceSkew / 2 / time.Microsecond)
 	free, queue, far, reads := seen(3, 10), seenQueue(3, 10, 0), seen(3, 1000), asks()
 	far.Limit, reads.Mode = 2000, driver.Shared
 	for rule, c := range map[string]struct {
@@ -100,10 +102,25 @@ func TestWhatARoundComesTo(t *testing.T) {
 		"a node that has an earlier fence of ours is not far behind":         {asks(), far, [3]Answer{yes(900), low(1200), low(5000)}, Asking, 1201},
 		"what comes with an error is no vote":                                {asks(), free, [3]Answer{yes(10), {Unknown, grants(10)}, {HeldBack, grants(10)}}, TooFew, 0},
 		"a reader, where nobody has the queue, heeds nobody":                 {reads, free, [3]Answer{no, no, no}, Refused, 0},
+		"a node whose clock is behind says nothing of the key":               {asks(), free, [3]Answer{low(9), no, silent}, TooFew, 0},
+		"nor does one whose clock is ahead":                                  {asks(), free, [3]Answer{low(10 + near + 1), no, silent}, TooFew, 0},
+		"one that granted what others propose at the same time refuses":      {asks(), free, [3]Answer{low(10 + near), no, silent}, Refused, 0},
 	} {
 		b := New(3)
 		if s := try(&b, c.req, c.v, c.said[:]...); s.Outcome != c.want || c.next > 0 && s.Ask.Proposal != c.next {
 			t.Errorf("%s: %+v, want outcome %v, and a round for %d", rule, s, c.want, c.next)
+		}
+	}
+}
+
+// Only the queue node is asked for a place, and only for an owner that waits: a place elsewhere would keep others out.
+func TestWhoIsAskedForAPlace(t *testing.T) {
+	for _, req := range []driver.TryRequest{asks(), queues()} {
+		b := New(3)
+		s := b.Ask(req, seenQueue(3, 10, 1))
+		for i := range 3 {
+			place := s.Request(i).Queue
+			failIf(t, place != (req.Queue && i == 1), "it waits: %v, and node %d is asked for a place: %v", req.Queue, i, place)
 		}
 	}
 }
