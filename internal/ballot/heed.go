@@ -45,7 +45,7 @@ func (b *Ballot) heed() {
 	owner, until := b.heeds(), b.votesUntil()
 	switch {
 	case owner == "" && b.stillAlone():
-	case owner == "" || !b.covers(owner) || b.heeded.asked(until):
+	case !b.covers(owner) || b.heeded.asked(until):
 		b.heeded = heeded{owner, b.attempt.queue, b.queueFence(), b.attempt.view.Now, until}
 	default:
 		b.heeded.owner = owner

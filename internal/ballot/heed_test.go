@@ -155,6 +155,7 @@ func TestHeedOfSeveral(t *testing.T) {
 		fence, next uint64 // of the queue node's refusals
 		queue       int    // the queue node then
 		others      bool   // are in the way at first
+		between     bool   // others are in the way between the two
 		left        time.Duration
 	}{
 		"beside it":          {fence: 5, next: 5, left: heedTime / 2},
@@ -162,6 +163,7 @@ func TestHeedOfSeveral(t *testing.T) {
 		"not known":          {left: heedTime},
 		"another queue node": {fence: 5, next: 5, queue: 1, left: heedTime},
 		"none before it":     {fence: 5, next: 5, others: true, left: heedTime},
+		"none since":         {fence: 5, next: 5, between: true, left: heedTime},
 	} {
 		for _, last := range []Answer{
 			names("SECOND", turnTime/2, c.next), // no handover: it was named before
@@ -180,6 +182,9 @@ func TestHeedOfSeveral(t *testing.T) {
 			}
 			if s := ask(0, 0, names("FIRST", 10*time.Second, c.fence), other); s.Outcome != Refused || !c.others && s.Result.RetryIn != heedTime {
 				t.Fatalf("%s: %+v, want the first one heeded for %v", name, s, heedTime)
+			}
+			if c.between {
+				ask(heedTime/4, c.queue, names("SECOND", 10*time.Second, c.next), no)
 			}
 			if s := ask(heedTime/2, c.queue, names("SECOND", 10*time.Second, c.next), yes(20)); s.Outcome != Refused || s.Result.RetryIn != c.left {
 				t.Errorf("%s: %+v, want the second one heeded for %v", name, s, c.left)

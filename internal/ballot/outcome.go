@@ -98,7 +98,7 @@ func (b *Ballot) silent() (count int) {
 // by more than what others who ask at the same time propose.
 func OutOfStep(res *driver.Result, proposal uint64) bool {
 	const near = uint64(driver.MaxFenceSkew / 2 / time.Microsecond)
-	return !res.Granted && res.Why == driver.FenceTooLow && (res.Fence < proposal || res.Fence > proposal+near)
+	return res.Why == driver.FenceTooLow && (res.Fence < proposal || res.Fence > proposal+near)
 }
 
 // refusal describes who is in the way. The owner asks again after its RetryIn and as much

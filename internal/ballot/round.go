@@ -340,7 +340,7 @@ func (b *Ballot) abandoned() bool {
 // ones.
 func (b *Ballot) again() bool {
 	r := &b.round
-	if r.sameStore() || r.ask.Proposal == b.lease.fence || b.blocks() {
+	if r.sameStore() || b.blocks() {
 		return false
 	}
 	var atLeast []uint64 // what each node would grant
