@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -55,6 +56,9 @@ func failover(t *testing.T, p pair) {
 	must(t, err)
 	held = append(held, leader)
 
+	var stood atomic.Int64
+	// ran says whether the machine ran this process since the switch, but for a moment: a Release has no more than 5 s.
+	ran := func() bool { return lost()-time.Duration(stood.Load()) < time.Second }
 	var waits, all sync.WaitGroup
 	granted := make(chan time.Time, many+1)
 	waits.Add(many + 1)
@@ -67,7 +71,7 @@ func failover(t *testing.T, p pair) {
 				return
 			}
 			granted <- time.Now()
-			if lease.Abandoned() {
+			if lease.Abandoned() && ran() {
 				t.Errorf("%s: the lease before ended by itself", lease.Key())
 			}
 			if err := lease.Release(); err != nil {
@@ -88,21 +92,22 @@ func failover(t *testing.T, p pair) {
 	}
 
 	p.turn()
+	switched := time.Now()
+	stood.Store(int64(lost()))
 	var released sync.WaitGroup
 	for _, l := range wanted {
 		released.Go(func() { // refused, and asked again; it fails where the lease ended by itself
-			if err := l.Release(); err != nil {
+			if err := l.Release(); err != nil && ran() {
 				t.Errorf("%s was not released: %v", l.Key(), err)
 			}
 		})
 	}
-	switched, stood := time.Now(), lost()
 	p.address.Retarget(p.next)
 	worst := time.Duration(0)
 	for range many {
 		worst = max(worst, (<-granted).Sub(switched))
 	}
-	if worst > byItself+lost()-stood {
+	if worst > byItself+lost()-time.Duration(stood.Load()) {
 		t.Errorf("the last of %d was granted after %v: its lease ended by itself", many, worst)
 	}
 	released.Wait()
