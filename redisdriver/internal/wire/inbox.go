@@ -104,8 +104,8 @@ func (in *Inbox) Await(ctx context.Context) (bool, error) {
 	}
 }
 
-// Outlast returns true once the subscription stands, however many attempts that takes, and asks before each whether anybody
-// still wants it. It makes none by itself.
+// Outlast returns true once the subscription stands, however many attempts that takes, and false soon after it is not wanted
+// any more. It makes no attempt by itself.
 func (in *Inbox) Outlast(ctx context.Context, wanted func() bool) bool {
 	for wanted() {
 		in.mu.Lock()
@@ -116,7 +116,10 @@ func (in *Inbox) Outlast(ctx context.Context, wanted func() bool) bool {
 		}
 		select {
 		case <-attempt:
+		case <-time.After(reopenPause): // no attempt comes while the client waits for nothing
 		case <-ctx.Done():
+			return false
+		case <-in.life.Done():
 			return false
 		}
 	}

@@ -7,10 +7,12 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hasplock/hasp/driver"
@@ -114,4 +116,37 @@ func (p *post) calls(command string) (n int) {
 		}
 	}
 	return n
+}
+
+// A wait for a subscription that goes on beside a Renew ends when nothing wants it any more, though no attempt comes, and with
+// the inbox; and it ends well once the subscription stands, after attempts that failed.
+func TestOutlast(t *testing.T) {
+	for name, c := range map[string]struct {
+		ends func(in *Inbox, wanted *atomic.Bool)
+		want bool
+	}{
+		"it is not wanted": {func(_ *Inbox, wanted *atomic.Bool) { wanted.Store(false) }, false},
+		"the inbox closes": {func(in *Inbox, _ *atomic.Bool) { in.Close() }, false},
+		"it stands":        {func(in *Inbox, _ *atomic.Bool) { in.down(io.EOF); in.Raise(true) }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				in := NewInbox(t.Context(), InboxOptions{News: func() {}, Classify: func(error) driver.Class { return driver.ClassUnreachable }})
+				var wanted atomic.Bool
+				wanted.Store(true)
+				got := make(chan bool, 1)
+				go func() { got <- in.Outlast(t.Context(), wanted.Load) }()
+				time.Sleep(10 * reopenPause)
+				if len(got) != 0 {
+					t.Fatal("it ended before")
+				}
+				c.ends(in, &wanted)
+				time.Sleep(reopenPause)
+				synctest.Wait()
+				if len(got) == 0 || <-got != c.want {
+					t.Errorf("it goes on, or does not say %v", c.want)
+				}
+			})
+		})
+	}
 }
