@@ -231,7 +231,7 @@ func TestRequestEnds(t *testing.T) {
 	}
 }
 
-// What nobody waits for leaves no timer and no goroutine, and its values are its caller's.
+// A request whose Done no caller asked for leaves no timer and no goroutine, and its values are its caller's.
 func TestRequestHasItsCallersValues(t *testing.T) {
 	type key struct{}
 	r := newRequest(context.WithValue(t.Context(), key{}, "v"), nil, time.Hour)

@@ -222,7 +222,7 @@ func TestCohortDoesNotPassTrouble(t *testing.T) {
 	})
 }
 
-// Close ends those who wait for their turn, and nothing stays.
+// Close ends the callers that wait for their turn, and nothing stays.
 func TestCohortIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, c := newMem(t)

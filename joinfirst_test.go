@@ -154,7 +154,7 @@ func (j *joiner) asked(t *testing.T, c, other *hasp.Client, held bool) []string 
 	return slices.Clone(j.calls)
 }
 
-// Who was refused a key joins the line with its first Try the next time, once it watches; who was granted it, asks as ever.
+// A client that was refused a key joins the line with its first Try the next time, once it watches; a client that was granted it asks as ever.
 func TestJoinsABusyKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &joiner{Store: newStore()}

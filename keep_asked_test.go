@@ -428,7 +428,7 @@ func TestKeeperWantedBeforeDowngrade(t *testing.T) {
 	})
 }
 
-// One who waits already when the store is asked to tell is told of by the answer.
+// The answer tells of a waiter that waits already when the store is asked to tell.
 func TestKeeperIsToldByTheAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore()

@@ -184,7 +184,7 @@ func TestDoSaysOnceThatTheLeaseIsLost(t *testing.T) {
 	})
 }
 
-// recorded is a store with a node record, which counts who admits it.
+// recorded is a store with a node record, which counts the clients that admit it.
 type recorded struct {
 	*memdriver.Store
 	err    error // of Record

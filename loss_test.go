@@ -304,7 +304,7 @@ type teller struct {
 
 func (d *teller) Tell(lost func(driver.ID, uint64)) { d.lost = lost }
 
-// id finds out who holds a key.
+// id finds out which owner holds a key.
 func (d *teller) id(t *testing.T, key string) driver.ID {
 	t.Helper()
 	info, err := d.Inspect(t.Context(), key)

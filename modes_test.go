@@ -291,7 +291,7 @@ func TestSemaphoreOfManyProcesses(t *testing.T) {
 			wg.Go(func() {
 				for range 10 {
 					if rnd.IntN(20) == 0 {
-						d.dead.Store(true) // as one that holds nothing, or waits
+						d.dead.Store(true) // as a client that holds nothing, or waits
 						return
 					}
 					l, err := s.Lock(t.Context())

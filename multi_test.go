@@ -374,11 +374,11 @@ func TestLockAllEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// Two who name the same keys in opposite orders do not wait for each other.
+// Two callers that name the same keys in opposite orders do not wait for each other.
 func TestLockAllInBothOrders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Hour) // of those who wait for each other
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour) // of callers that wait for each other
 		defer cancel()
 		var wg sync.WaitGroup
 		for i := range 2 {
@@ -405,7 +405,7 @@ func TestLockAllInBothOrders(t *testing.T) {
 }
 
 // 32 processes that want random sets of keys, in random orders and modes, some
-// of which are killed meanwhile: all others continue, nobody believes to hold a key
+// of which are killed meanwhile: all others continue, no process believes to hold a key
 // that another has, and no key stays.
 func TestLockAllOfManyProcesses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -401,7 +401,7 @@ func TestLogToHostileKey(t *testing.T) {
 	}
 }
 
-// A call that ended without a lease is normal use when somebody else has the key, or the client
+// A call that ended without a lease is normal use when another owner has the key, or the client
 // was closed.
 func TestLogToLevelOfAFailure(t *testing.T) {
 	held := &hasp.HeldError{}

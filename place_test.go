@@ -70,7 +70,7 @@ func TestHolderVanishes(t *testing.T) {
 	})
 }
 
-// hinted returns a hooked store where "k" is held for an hour, and the hints of those who wait for it.
+// hinted returns a hooked store where "k" is held for an hour, and the hints of its waiters.
 func hinted(t *testing.T) (d *hooked, holder *hasp.Lease, hints chan struct{}) {
 	t.Helper()
 	d, hints = &hooked{Driver: newStore()}, make(chan struct{}, 1)

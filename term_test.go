@@ -173,7 +173,7 @@ func TestLateDowngradeRevivesNothing(t *testing.T) {
 	})
 }
 
-// A person who reads of a loss reads why: that is what they will look into.
+// The error of a loss says why: an operator will look into that.
 func TestWhyLost(t *testing.T) {
 	trouble := errors.New("trouble")
 	for _, c := range []struct {

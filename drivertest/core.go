@@ -319,7 +319,7 @@ func lostPartEndsAll(e *env) {
 }
 
 // keptKey uses a key that is kept, as far as the engine reserves fences, and has it given back
-// to one who waits.
+// to a waiter.
 func keptKey(e *env) {
 	first := e.lock(e.client(nil), e.lasting())
 	fence := first.Fence()

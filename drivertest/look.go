@@ -316,7 +316,7 @@ func (e *env) leftovers(prefix string) (left map[string]driver.Leftover, held ma
 	return left, held
 }
 
-// deserted makes a lease without an expiry that nobody renews, and returns its owner and what is listed of it.
+// deserted makes a lease without an expiry that no client renews, and returns its owner and what is listed of it.
 func (e *env) deserted(r contend.Owner) (contend.Owner, driver.Leftover) {
 	e.Helper()
 	a, _ := e.persisted(e.brief(r))
@@ -368,7 +368,7 @@ var sweeps = map[string]func(p *player, s step, name string, r contend.Owner){
 	},
 }
 
-// renamed has an owner ask from now on as the one that was granted a lease.
+// renamed has an owner ask from now on as the owner that was granted a lease.
 func (p *player) renamed(name string, a contend.Owner) {
 	o := p.owners[name]
 	o.Owner, o.Label = a.Owner, a.Label

@@ -129,7 +129,7 @@ var queueCases = []Case{
 		Rule: "When the next in the queue gives up while the key is released, the one behind it is granted the key, or gets a hint.",
 		play: `50 times; grant a; join b; await c elsewhere=1; release a & release b elsewhere=1; enter c; refuse b queued; release c;
 			free`},
-	{Name: "NotSentIsTrue", // nobody would release it
+	{Name: "NotSentIsTrue", // no client would release it
 		Rule: "A Try whose error says that it was not sent leaves nothing in the store, neither then nor later.",
 		run:  notSentIsTrue},
 }

@@ -239,7 +239,7 @@ func TestAfterTheEndOfAHandover(t *testing.T) {
 }
 
 // A place that came back is handed the key again as one that does not enter: a Release, or a claim, of the earlier handover
-// ends nobody's mark, and takes no lease.
+// ends no mark, and takes no lease.
 func TestHandedOverTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memdriver.New()

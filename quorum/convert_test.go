@@ -116,7 +116,7 @@ func TestConvertWithoutAnswer(t *testing.T) {
 			for _, n := range nodes[:2] {
 				lost(n, nil)
 			}
-			refused(t, d, w) // it may be Shared: nobody takes it for Exclusive any more
+			refused(t, d, w) // it may be Shared: no node takes it for Exclusive any more
 			if got := modes(t, nodes, w); got[0] < 0 || got[1] < 0 || got[2] != 1 {
 				t.Fatalf("the modes on the nodes: %v", got)
 			}
@@ -343,7 +343,7 @@ func TestOwnerAsksAnewAfterAConvert(t *testing.T) {
 	})
 }
 
-// Nodes that missed a Convert are told with the renewals, and wake those who wait.
+// Nodes that missed a Convert are told with the renewals, and wake the waiters.
 func TestMissedConvertIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, nodes := spies(t, 3)
@@ -446,7 +446,7 @@ func TestAdoptedLeaseConverts(t *testing.T) {
 }
 
 // A node that lost a converted lease gives its vote back as Shared, also when the
-// renewal that found it gone was sent before; whoever reads beside it, or read since
+// renewal that found it gone was sent before; a reader beside it, or since
 // with a larger fence, is not in the way.
 func TestRestoreOfASharedLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -476,7 +476,7 @@ func TestRestoreOfASharedLease(t *testing.T) {
 			}
 			release(t, n, beside)
 		}
-		for i, n := range nodes { // and nobody is beside it
+		for i, n := range nodes { // and no reader is beside it
 			n.Lose("k")
 			if got := renewed(t, d, withFence(w, fence)); got.Err != nil {
 				t.Fatal(got.Err)

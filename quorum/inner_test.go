@@ -186,8 +186,8 @@ func (s *spy) forgets(t *testing.T, ahead time.Duration) {
 	need(t, errors.Join(err, s.Admit(t.Context(), rec, ruleTTL)))
 }
 
-// Nodes whose clocks are too far apart grant no fence together. That is said, of each of them, and not that somebody
-// holds a key that nobody holds.
+// Nodes whose clocks are too far apart grant no fence together. That is said, of each of them, and not that another
+// owner holds a key that is free.
 func TestNodesThatAcceptNoCommonFence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, nodes := spies(t, 3)
@@ -208,7 +208,7 @@ func TestNodesThatAcceptNoCommonFence(t *testing.T) {
 	})
 }
 
-// The same node refuses alone, and nobody is kept waiting. Refusals and Admit say which it is.
+// The same node refuses alone, and no client is kept waiting. Refusals and Admit say which it is.
 func TestNodeThatRefusesAlone(t *testing.T) {
 	for name, c := range map[string]struct {
 		set  func(t *testing.T, s *spy)

@@ -324,7 +324,7 @@ func TestSubscriptionThatIsNeverConfirmed(t *testing.T) {
 	})
 }
 
-// The first Watch asks the nodes who they are, for as long as its caller waits.
+// The first Watch asks the nodes for their names, for as long as its caller waits.
 func TestFirstWatchEndsWithItsCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var links []*link

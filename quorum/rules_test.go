@@ -442,7 +442,7 @@ func TestKeyOfAnotherTypeLeavesTheLine(t *testing.T) {
 	})
 }
 
-// An owner whose larger proposal was given back, and who asks for less since, has
+// An owner whose larger proposal was given back, and that asks for less since, has
 // the key in one Try, also where a majority needs the node that gave it back.
 func TestLessThanWasGivenBackIsGranted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -599,7 +599,7 @@ func TestProcessThatStoodStill(t *testing.T) {
 		gone := 0
 		f := d.fanout(d.life, ballot.All(3), ruleTTL, 0, func(*node) { gone++ })
 		defer f.cancel()
-		time.Sleep(f.limit - 1) // nobody has answered
+		time.Sleep(f.limit - 1) // no node has answered
 		f.mu.Lock()
 		f.timer.Stop()
 		f.mu.Unlock()

@@ -233,7 +233,7 @@ func TestVoteBelowARefusedFence(t *testing.T) {
 	})
 }
 
-// A Try that no node was sent says so, and leaves no owner: nobody releases it. The
+// A Try that no node was sent says so, and leaves no owner: no client releases it. The
 // silence of one node is enough to say nothing, whatever the others say.
 func TestNotSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -101,7 +101,7 @@ func (l *leases) stillAsk(rs []driver.RenewRequest) (asks []driver.RenewRequest)
 	return asks
 }
 
-// askAgain renews leases that ask, and tells the holders for whose key somebody waits.
+// askAgain renews leases that ask, and tells the holders whose key has a waiter.
 func (d *Driver) askAgain(ctx context.Context, rs []driver.RenewRequest, in *inbox) {
 	all := make([]int, len(rs))
 	for i := range all {

@@ -345,7 +345,7 @@ func TestJoinsBeforeTheSubscription(t *testing.T) {
 		return false
 	})
 
-	// The attempt that the renewal waits for fails, and somebody joins before a later one succeeds.
+	// The attempt that the renewal waits for fails, and a waiter joins before a later one succeeds.
 	cut()
 	told = w.asks(d, r)
 	w.refuse(other, queued(ask("k")))

@@ -194,7 +194,7 @@ func (c *cell) signal(sig syscall.Signal) {
 func init() { commands["rootly"] = rootly }
 
 // setuid makes rootly's program, once. It is not written here: what another test starts meanwhile would have the file
-// open, and one that is open for writing is not executed.
+// open, and the kernel executes no program that a process has open for writing.
 var setuid = sync.OnceValues(func() (path string, err error) {
 	self, err := exec.LookPath("rootly")
 	if err != nil {

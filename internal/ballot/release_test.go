@@ -270,7 +270,7 @@ func TestReleaseWhileATryIsOut(t *testing.T) {
 	}
 }
 
-// What a node granted after the release nobody worked under: the next holder must not be
+// No client worked under what a node granted after the release: the next holder must not be
 // told that the key was abandoned. How the lease itself ended is told as it was.
 func TestEndOfAVoteThatCameAfterTheRelease(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -305,7 +305,7 @@ func TestReleaseEndsEarlierWithdrawals(t *testing.T) {
 	failIf(t, back != nil, "an owner that was released vanishes, too: %+v", back)
 }
 
-// A Withdraw that nobody confirmed is sent again when its owner is given up, or the vote
+// A Withdraw that no node confirmed is sent again when its owner is given up, or the vote
 // stays until it expires.
 func TestVanishedOwnerWithAWithdrawUnderWay(t *testing.T) {
 	b := New(3)
@@ -411,7 +411,7 @@ func TestReleaseBesideAWithdraw(t *testing.T) {
 	failIf(t, !r.Tells(1), "node 1 may have the vote, and is not told")
 }
 
-// A Try without an answer may have left a place, and one that reads let nobody in who does: it is given up when the node is
+// A Try without an answer may have left a place, and the place of a reader lets no writer in: it is given up when the node is
 // asked for the vote that it lost. Once the lease is lost its owner may wait there.
 func TestPlaceThatAHolderLeft(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -471,7 +471,7 @@ func TestPlaceOfAHolder(t *testing.T) {
 	}
 }
 
-// What comes after a release is withdrawn where it is a vote, or may be one: nobody else
+// What comes after a release is withdrawn where it is a vote, or may be one: no other client
 // would do it. A refusal is the end of it, also for the ballot.
 func TestWhatComesAfterARelease(t *testing.T) {
 	asked := func() (b Ballot, s Step) {
@@ -517,7 +517,7 @@ func TestWhatComesAfterARelease(t *testing.T) {
 }
 
 // A node is to remember an owner that was released, and only such a one, while a Try of it may
-// still come: one that goes on is to be granted.
+// still come: an owner that goes on is to be granted.
 func TestWhoIsRemembered(t *testing.T) {
 	b := New(3)
 	after(&b, b.Ask(asks(), seen(3, 10)), seen(3, 10), yes(10), notYet, notYet)

@@ -495,7 +495,7 @@ func (g *generator) expire(k Kind, at ms) bool {
 	return ok && g.span(k, at, to, slices.Clone(g.reach[c]), c, 0)
 }
 
-// once is what somebody does to the servers.
+// once is what a fault does to the servers once.
 func (g *generator) once(k Kind, at ms) bool {
 	g.act(at, k, Begin, nil, -1, 0)
 	return true

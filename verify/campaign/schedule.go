@@ -262,7 +262,7 @@ func (s *Schedule) MayOverlap() []string {
 
 const unreplicated = "the replica that is promoted may not have the lease yet"
 
-// MayLose names what the schedule does that may lose a lease before its deadline, beside those that somebody takes away.
+// MayLose names what the schedule does that may lose a lease before its deadline, beside those that an operator takes away.
 // Where there is nothing, a lease that is lost so is a violation.
 func (s *Schedule) MayLose() []string {
 	return s.breaks(func(a Action) string {

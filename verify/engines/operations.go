@@ -198,7 +198,7 @@ func (s *step) renewed() {
 }
 
 // released: a release that was answered has been carried out, of a lease or of a place, the owner's or another
-// process's, and one that comes late takes no other owner's lease.
+// process's, and a request that comes late takes no other owner's lease.
 func (s *step) released(r driver.TryRequest, settled bool) {
 	before := s.role(r.Owner) // of a waiter the key is held by another
 	cut := s.call(gives(s.far, r, settled))

@@ -27,7 +27,7 @@ const (
 	claim = 500 * time.Millisecond
 )
 
-// watcher sees what the book does not have: who waits, which processes died, and for how long this one did not get to run.
+// watcher sees what the book does not have: which clients wait, which processes died, and for how long this one did not get to run.
 type watcher struct {
 	o                  *Options
 	ctx                context.Context

@@ -28,7 +28,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// key is the one that all want.
+// key is what all clients want.
 const key = "k"
 
 // subject is a lock that is measured.

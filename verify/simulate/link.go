@@ -109,7 +109,7 @@ type answer[T any] struct {
 }
 
 // exchange sends one request and waits for its answer. The request is delivered
-// even if nobody waits for its answer any more.
+// even if no client waits for its answer any more.
 func exchange[T any](ctx context.Context, l *link, op string, r any, do func(s broken.Node) (T, error)) (T, error) {
 	var none T
 	w := l.p.c.w
