@@ -102,33 +102,3 @@ func Release(ctx context.Context, d driver.Driver, o Owner) error {
 func Watch(ctx context.Context, d driver.Driver, o Owner) (<-chan struct{}, error) {
 	return d.Watch(ctx, o.Claim())
 }
-
-// OfVote is the owner of a vote request.
-func OfVote(r driver.VoteRequest) Owner {
-	o := of(r.Claim)
-	o.TTL, o.Queue, o.Patience, o.Fences, o.Convert, o.Enters = r.TTL, r.Queue, r.Patience, r.Fences, r.Convert, r.Enters
-	o.Fence, o.Raise, o.Restore = r.Proposal, r.Raise, r.Restore
-	if r.Convert {
-		o.Fence = r.Fence
-	}
-	return o
-}
-
-// OfRenewal is the owner of a renewal.
-func OfRenewal(r driver.RenewRequest) Owner {
-	o := of(r.Claim)
-	o.TTL, o.Queue, o.Patience, o.Fence, o.Wanted = r.TTL, r.Queue, r.Patience, r.Fence, r.Wanted
-	o.Keeps, o.Entered = r.Keeps, r.Entered
-	return o
-}
-
-// OfWithdrawal is the owner of a withdrawal.
-func OfWithdrawal(r driver.WithdrawRequest) Owner {
-	o := of(r.Claim)
-	o.TTL, o.End, o.Settled, o.UpTo = r.TTL, r.End, r.Settled, r.UpTo
-	return o
-}
-
-func of(c driver.Claim) Owner {
-	return Owner{Key: c.Key, Owner: c.Owner, Label: c.Label, Mode: c.Mode, Limit: c.Limit}
-}
