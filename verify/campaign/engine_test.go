@@ -176,6 +176,9 @@ func TestUntold(t *testing.T) {
 	}
 	stood := hold(1900, true)
 	stood[3].Stood = time.Second
+	beside := func(more player.Event) []record { // what another client says before and after
+		return slices.Concat([]record{ev(2, 0, player.Event{What: player.Asked})}, hold(1300, true), []record{ev(2, 1400, more)})
+	}
 	cut := injected{Action: Action{Kind: Partition, Part: Begin, Client: 1, Nodes: []int{0}}, from: msAt(300), to: msAt(300)}
 	for name, c := range map[string]struct {
 		records  []record
@@ -187,6 +190,8 @@ func TestUntold(t *testing.T) {
 		"told late":              {records: hold(1300, true), store: engines.Etcd, want: "went on for 300ms and not at most 250ms"},
 		"never told":             {records: hold(2500, false), store: engines.Etcd, want: "told: false"},
 		"the machine stalled":    {records: stood, store: engines.Etcd},
+		"another client stalled": {records: beside(player.Event{What: player.Waiting, Stood: time.Second, Slow: time.Second}), store: engines.Etcd, want: "went on for 300ms and not at most 250ms"},
+		"the server stalled":     {records: beside(player.Event{What: player.Waiting, Slow: time.Second}), store: engines.Etcd},
 		"by the next renewal":    {records: hold(1300, true), store: engines.MariaDB},
 		"after the next renewal": {records: hold(1600, true), store: engines.MariaDB, want: "not at most 583.333333ms"},
 		"not renewed yet":        {records: slices.Delete(hold(1300, true), 2, 3), store: engines.Etcd},
@@ -195,7 +200,7 @@ func TestUntold(t *testing.T) {
 		"cut off meanwhile":      {records: hold(1300, true), store: engines.Etcd, injected: []injected{cut}},
 		"another's lease":        {records: []record{ev(1, 0, player.Event{What: player.Asked}), ev(1, 0, player.Event{What: player.Granted, Fence: 6}), ev(1, 5000, player.Event{What: player.Ended, Fence: 6})}, store: engines.Etcd},
 	} {
-		r := &run{s: &Schedule{Store: Store(c.store), MaxTTL: time.Second}, slots: []int{0, 1}, startedAt: make([]Mono, 2), injected: c.injected,
+		r := &run{s: &Schedule{Store: Store(c.store), MaxTTL: time.Second}, slots: []int{0, 1, 2}, startedAt: make([]Mono, 3), injected: c.injected,
 			ensemble: &ensemble{taken: []takenAway{{"k", 7, msAt(1000)}}}}
 		found, _, _ := r.untold(c.records)
 		if text := strings.Join(found, "\n"); (text == "") != (c.want == "") || !strings.Contains(text, c.want) {

@@ -213,20 +213,44 @@ func (s *attempt) holds(out []outage, ttl time.Duration, over Mono) (all []histo
 	return all
 }
 
-// taken returns for how long the machine, or a server that syncs its file, kept the
-// campaign and all processes but some from running, between two instants.
-func taken(records []record, from, to Mono, but func(client int) bool) (took time.Duration) {
-	stood, slow, own := map[int]history.Stalls{}, map[int]history.Stalls{}, history.Stalls{}
+// stalls are those of the campaign's own process, with the links, and of each client: for how long each did not get to run, and
+// how much longer than usual the calls of each took.
+type stalls struct {
+	own         history.Stalls
+	stood, slow map[int]history.Stalls
+}
+
+func stallsOf(records []record) stalls {
+	s := stalls{stood: map[int]history.Stalls{}, slow: map[int]history.Stalls{}}
 	for _, e := range records {
 		at, id := e.At.Time(), e.Client
-		stood[id] = append(stood[id], history.Stall{At: at, Lost: e.Stood})
-		slow[id] = append(slow[id], history.Stall{At: at, Lost: e.Slow})
-		own = append(own, history.Stall{At: at, Lost: e.Stalled})
+		s.stood[id] = append(s.stood[id], history.Stall{At: at, Lost: e.Stood})
+		s.slow[id] = append(s.slow[id], history.Stall{At: at, Lost: e.Slow})
+		s.own = append(s.own, history.Stall{At: at, Lost: e.Stalled})
 	}
-	for id := range stood {
+	return s
+}
+
+// taken returns for how long the machine, or a server that syncs its file, kept the
+// campaign and all processes but some from running, between two instants.
+func taken(records []record, from, to Mono, but func(client int) bool) time.Duration {
+	s := stallsOf(records)
+	took := s.own.Between(from.Time(), to.Time())
+	for id := range s.stood {
 		if !but(id) {
-			took += stood[id].Between(from.Time(), to.Time()) + slow[id].Between(from.Time(), to.Time())
+			took += s.stood[id].Between(from.Time(), to.Time()) + s.slow[id].Between(from.Time(), to.Time())
 		}
 	}
-	return took + own.Between(from.Time(), to.Time())
+	return took
+}
+
+// heldUp returns for how long a message to one client was held up between two instants: by the campaign, which has the links,
+// by the client, and by the server, which was as slow as some client found it to be while that one ran.
+func heldUp(records []record, from, to Mono, client int) time.Duration {
+	s := stallsOf(records)
+	server := time.Duration(0)
+	for id := range s.slow {
+		server = max(server, s.slow[id].Between(from.Time(), to.Time())-s.stood[id].Between(from.Time(), to.Time()))
+	}
+	return s.own.Between(from.Time(), to.Time()) + s.stood[client].Between(from.Time(), to.Time()) + server
 }

@@ -43,7 +43,7 @@ func (r *run) untold(records []record) (found []string, judged int, longest time
 			continue
 		}
 		judged++
-		stood := taken(records, t.at, h.ended, func(int) bool { return false })
+		stood := heldUp(records, t.at, h.ended, h.client)
 		late := h.ended.Sub(t.at)
 		if h.told {
 			longest = max(longest, late-stood)

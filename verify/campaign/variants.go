@@ -57,8 +57,8 @@ var engineVariants = []*variant{
 	{name: "fences that fall", whole: broken.FallingFences, on: engines.Etcd, oracle: Fences},
 	{name: "hints that are dropped", whole: broken.NoHints, on: engines.Etcd, oracle: Idle, plan: unheard},
 	{
-		name: "a lost lease that is not told", whole: broken.Untold, on: engines.Etcd, oracle: Told, // with holds of several renewals
-		plan: Schedule{Long: 1, Longest: 4 * time.Second, Actions: breaks()},
+		name: "a lost lease that is not told", whole: broken.Untold, on: engines.Etcd, oracle: Told, // before the next renewal, which must be far
+		plan: Schedule{MaxTTL: 6 * time.Second, Long: 1, Longest: 6 * time.Second, Actions: breaks()},
 	},
 	{name: "renewals that are assumed", whole: broken.AssumeRenewed, on: engines.Etcd, oracle: TimelyEnd, plan: cutOff},
 }
@@ -100,7 +100,7 @@ func noop(at time.Duration) Action { return Action{At: at, Kind: ResetLinks, Par
 
 // breaks are leases that an operator breaks, now and then.
 func breaks() (all []Action) {
-	for at := 500 * time.Millisecond; at < 4*time.Second; at += 500 * time.Millisecond {
+	for at := 2500 * time.Millisecond; at < 10*time.Second; at += 2500 * time.Millisecond {
 		all = append(all, Action{At: at, Kind: Break, Part: Begin, Client: -1})
 	}
 	return all
