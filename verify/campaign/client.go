@@ -42,10 +42,9 @@ type job struct {
 	Store   Store
 	Addrs   []string
 	Skew    time.Duration
-	State   string        // the directory for waits, or empty
-	Timeout time.Duration // of a node; 0: package quorum's default
-	Strict  bool          // go-redis never sends a command twice, and obeys contexts; otherwise its defaults
-	Session bool          // its leases depend on sessions, on one server
+	State   string // the directory for waits, or empty
+	Strict  bool   // go-redis never sends a command twice, and obeys contexts; otherwise its defaults
+	Session bool   // its leases depend on sessions, on one server
 }
 
 // open connects the library that a job names.
@@ -119,7 +118,7 @@ func (l *haspLocks) connect(j *job, ttl time.Duration, v *variant, o *hasp.Optio
 	}
 	switch j.Store {
 	case Redlock:
-		return v.compose(nodesOf(conns, ttl), j.Skew, &quorum.Options{Names: j.Addrs, NodeTimeout: j.Timeout, StateDir: j.State}, l.seen), nil
+		return v.compose(nodesOf(conns, ttl), j.Skew, &quorum.Options{Names: j.Addrs, StateDir: j.State}, l.seen), nil
 	case RedisNode:
 		o.StateDir = j.State
 		return v.alone(nodesOf(conns, ttl)[0], l.seen), nil

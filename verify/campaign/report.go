@@ -22,7 +22,6 @@ type Report struct {
 	Lone      bool         `json:"lone"` // of one server, with and without a node record
 	Engine    engines.Kind `json:"engine,omitempty"`
 	Outcomes  []*Outcome   `json:"outcomes"`
-	Singles   []Single     `json:"singles,omitempty"`   // of SideBySide, if requested
 	Skipped   []string     `json:"skipped,omitempty"`   // schedules that this machine cannot run
 	Broken    []string     `json:"broken,omitempty"`    // errors of the campaign itself
 	Histories []string     `json:"histories,omitempty"` // files, one for each violation
@@ -123,9 +122,6 @@ func (rep *Report) Markdown(w io.Writer) {
 	}
 	if n := len(rep.of(func(o *Outcome) bool { return o.Schedule.Wired })); n > 0 {
 		fmt.Fprintf(w, "In %d of them the links were real: network namespaces, and a bridge that dropped packets.\n\n", n)
-	}
-	if len(rep.Singles) > 0 {
-		singlesMarkdown(w, rep.Singles)
 	}
 	for _, list := range [][]string{rep.Skipped, rep.Broken, rep.Histories} {
 		for _, s := range list {

@@ -230,10 +230,10 @@ func (r *run) admit() error {
 	return errors.Join(c.Admit(ctx), c.Close(), closeAll(conns))
 }
 
-// job is that of the client of a slot; timeout is of a node.
-func (r *run) job(slot int, timeout time.Duration) player.Job {
+// job is that of the client of a slot.
+func (r *run) job(slot int) player.Job {
 	extra, err := json.Marshal(job{Library: r.library, Store: r.s.Store, Addrs: r.servers.addrs(slot), Skew: r.s.Skew[slot], State: r.state,
-		Timeout: timeout, Strict: r.s.Strict, Session: len(r.slots)%2 == 0}) // leases of some clients depend on sessions, and those of others do not
+		Strict: r.s.Strict, Session: len(r.slots)%2 == 0}) // leases of some clients depend on sessions, and those of others do not
 	r.t.Must(err)
 	return player.Job{TTL: r.s.MaxTTL, Broken: r.broken, Extra: extra}
 }
@@ -242,7 +242,7 @@ func (r *run) job(slot int, timeout time.Duration) player.Job {
 func (r *run) spawn(slot int) error {
 	var c player.Member
 	draws, rest := rand.New(rand.NewPCG(r.s.Seed<<8+uint64(len(r.slots)), 1)), time.Duration(0)
-	m, err := player.Spawn(len(r.slots), r.wires.client(slot), clientEnv, r.job(slot, 0), func(p *player.Process, e player.Event) {
+	m, err := player.Spawn(len(r.slots), r.wires.client(slot), clientEnv, r.job(slot), func(p *player.Process, e player.Event) {
 		c.Process = p
 		if answer := r.log.add(&c, e); answer != nil {
 			p.Send(answer)

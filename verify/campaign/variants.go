@@ -25,6 +25,7 @@ type member = broken.Node
 // is. Those of Redlock are in verify/simulate.
 type variant struct {
 	name        string
+	library     string // instead of hasp
 	node, whole broken.Fault
 	opens       engines.Kind // instead of the engine that the schedule names
 	on          engines.Kind // instead of the server that the schedule names
@@ -69,6 +70,12 @@ var replicaVariants = []*variant{
 	{name: "the replica of a cluster's master is not asked", opens: engines.Cluster, on: engines.ClusterReplicas, oracle: Kept, plan: lagging},
 }
 
+// redsyncVariants are redsync, which lacks all safeguards of a node that forgets.
+var redsyncVariants = []*variant{
+	{name: "redsync, nodes restart empty", library: "redsync", oracle: Exclusion, plan: again(RestartEmpty, 0, 0, 1, 2)},
+	{name: "redsync, nodes are flushed", library: "redsync", oracle: Exclusion, plan: again(Flush, 0, 0, 1, 2)},
+}
+
 var (
 	// unheard: a waiter that hears nothing asks once in a third of its TTL, and that must be long beside what a slow machine
 	// takes, which the oracle subtracts.
@@ -86,13 +93,24 @@ var (
 // schedule returns the schedule in which the variant shows, of at least two seconds on one Redis if it says nothing else.
 func (v *variant) schedule() *Schedule {
 	s := v.plan
-	s.Store, s.Actions = Store(cmp.Or(v.on, engines.Kind(Redis))), slices.Clone(s.Actions)
+	s.Store, s.Actions = cmp.Or(s.Store, Store(v.on), Redis), slices.Clone(s.Actions)
 	if v.opens != "" {
 		return &s
 	}
 	s.MaxTTL, s.Long, s.Keep[0], s.Strict = cmp.Or(s.MaxTTL, time.Second), cmp.Or(s.Long, 12), KeepNothing, true
 	s.Actions = append(s.Actions, noop(2*time.Second))
 	return &s
+}
+
+// again is a schedule of Redlock in which some nodes have a fault, again and again.
+func again(k Kind, by time.Duration, on ...int) Schedule {
+	g := &generator{s: &Schedule{Store: Redlock, MaxTTL: 2 * time.Second, Long: 1, Strict: true}}
+	for at := ms(700); at < faultsLast; at += 700 {
+		if g.act(at, k, Begin, on, -1, by); k == RestartEmpty {
+			g.act(at+20, k, End, on, -1, 0)
+		}
+	}
+	return *g.s
 }
 
 // noop is an action without effect.

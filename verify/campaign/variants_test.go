@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/hasplock/hasp/internal/testserver"
 )
@@ -21,6 +22,27 @@ func TestBrokenLoneVariantsAreCaught(t *testing.T) {
 	checkVariants(t, loneVariants)
 }
 
+// Rule: nodes that restart empty, or are flushed, give redsync two holders, and hasp none.
+func TestRedsyncIsCaught(t *testing.T) {
+	testserver.Require(t, "redis")
+	t.Parallel()
+	checkVariants(t, redsyncVariants)
+}
+
+// Rule: a node that every majority needs, and whose clock steps forward, makes two holders, as of every Redlock; their fences have
+// the late write refused.
+func TestClockForwardMakesTwoHolders(t *testing.T) {
+	testserver.Require(t, "redis")
+	if err := testserver.CanStepClocks(); err != nil {
+		t.Skipf("SKIPPED WITHOUT A FAKE CLOCK: %v", err)
+	}
+	t.Parallel()
+	s := again(ClockForward, time.Minute, 2)
+	s.Actions = append(s.Actions, wired(0, true, true).Actions...)
+	byTime(s.Actions)
+	checkTwoHolders(t, s)
+}
+
 // checkVariants runs the schedule of each, as hasp is and without its safeguard.
 func checkVariants(t *testing.T, variants []*variant) {
 	for _, v := range variants {
@@ -29,18 +51,21 @@ func checkVariants(t *testing.T, variants []*variant) {
 			const few = 4
 			found := false
 			for run := 0; run <= few && !found; run++ {
-				broken := v.name
-				if run == 0 {
+				broken, library := v.name, "hasp"
+				switch {
+				case run == 0:
 					broken = ""
+				case v.library != "":
+					broken, library = "", v.library
 				}
-				o, err := perform(t.Context(), "hasp", broken, v.schedule())
+				o, err := perform(t.Context(), library, broken, v.schedule())
 				if err != nil {
 					t.Fatal(err)
 				}
-				found = broken != "" && slices.ContainsFunc(o.Verdicts, func(is Verdict) bool { return is.Oracle == v.oracle && is.Violated() })
+				found = run > 0 && slices.ContainsFunc(o.Verdicts, func(is Verdict) bool { return is.Oracle == v.oracle && is.Violated() })
 				var text strings.Builder
 				o.Summary(&text)
-				if broken == "" && o.Violated() {
+				if run == 0 && o.Violated() {
 					t.Errorf("with nothing broken:\n%s", text.String())
 				}
 				t.Logf("%+v in %v, open for %v at most: %s", o.Counts, o.Took, o.Open, text.String())

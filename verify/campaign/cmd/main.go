@@ -107,9 +107,6 @@ func run(ctx context.Context) error {
 	begun := time.Now()
 	rep, err := campaign.Run(ctx, o)
 	fmt.Fprintf(os.Stderr, "%d schedules in %v\n", done, time.Since(begun).Round(time.Second))
-	if err == nil && *seed < 0 && !o.Lone && o.Engine == "" && o.Library == "hasp" && o.Broken == "" {
-		rep.Singles, err = campaign.SideBySide(ctx)
-	}
 	var text bytes.Buffer
 	rep.Markdown(&text)
 	fmt.Print(&text)
