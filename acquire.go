@@ -13,6 +13,7 @@ import (
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/admission"
 	"github.com/hasplock/hasp/internal/clock"
+	"github.com/hasplock/hasp/internal/lifetime"
 )
 
 // attempt is one acquisition, from the first Try to a lease or to the last
@@ -21,7 +22,7 @@ type attempt struct {
 	c       *core
 	ctx     context.Context // bounds the wait: the caller's, ended also by Close
 	op      string
-	opts    *LockOptions
+	opts    *settings
 	part    bool // its lease is nobody's until others are held, too
 	began   clock.Instant
 	sent    bool          // a Try was sent
@@ -163,14 +164,13 @@ func (a *attempt) asks(ctx context.Context) (res driver.Result, refusal, err err
 func (a *attempt) granted(start clock.Instant, res driver.Result) (*Lease, time.Duration, error) {
 	now := a.c.now()
 	a.marked = a.marked || res.Abandoned
-	h := a.hold(start, res)
+	h := a.hold(start, now, res)
 	h.req.Fence -= h.turn.share(a.behind, start, res.Fences)
-	h.term.idle = h.term.held(now) // MaxHold counts from when the caller has it
-	h.term.grant(start, now, res.TTL)
-	switch left := h.term.granted(now) - a.opts.Lead; {
+	h.life.Grant(start, now, res.TTL)
+	switch left := h.life.Ahead(now); {
 	case left <= 0:
 		return nil, 0, fmt.Errorf("%w (%v of a TTL of %v)", errLate, shortDuration(now.Sub(start)), res.TTL)
-	case left < h.term.span()/3 && a.req.Queue && !a.slow:
+	case left < h.life.Span()/3 && a.req.Queue && !a.slow:
 		a.slow = true // too little to renew in: ask once more, which prolongs it
 		return a.try()
 	}
@@ -182,13 +182,15 @@ func (a *attempt) granted(start clock.Instant, res driver.Result) (*Lease, time.
 	return lease, 0, nil
 }
 
-// hold returns the hold of a grant that was asked for at born.
-func (a *attempt) hold(born clock.Instant, res driver.Result) *hold {
-	h := newHold(a.c, driver.RenewRequest{Claim: a.req.Claim, TTL: a.req.TTL, Fence: res.Fence}, a.opts, born)
-	h.grant = grant{slot: res.Slot, abandoned: a.marked, marked: a.marked, handoff: res.Handoff}
+// hold returns the hold of a grant that was asked for at born, and came at now.
+func (a *attempt) hold(born, now clock.Instant, res driver.Result) *hold {
+	h := newHold(a.c, driver.RenewRequest{Claim: a.req.Claim, TTL: a.req.TTL, Fence: res.Fence}, a.opts, born,
+		lifetime.Facts{Settled: !a.unsure, Marked: a.marked})
+	h.grant = grant{slot: res.Slot, abandoned: a.marked, handoff: res.Handoff}
+	if !a.part {
+		h.life.Give(now)
+	}
 	h.tells(a.ctx)
-	h.settled = !a.unsure
-	h.term.used = !a.part
 	return h
 }
 

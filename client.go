@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/lifetime"
 )
 
 // Client creates locks in one store. It is safe for use by many goroutines; a
@@ -108,7 +109,7 @@ func (c *Client) Close() error {
 		if !ok {
 			continue // a place in the queue: its Lock gives it back
 		}
-		switch done, runs := h.finish(closed, c.fail("hold", h.req.Key, ErrClosed)); {
+		switch done, runs := h.finish(lifetime.Closed, c.fail("hold", h.req.Key, ErrClosed)); {
 		case runs:
 			running = append(running, h)
 		case done: // otherwise its Release is under way

@@ -152,7 +152,7 @@ func (co *cohort) waitsFor(why error) {
 func (co *cohort) granted(h *hold) {
 	co.all.mu.Lock()
 	defer co.all.mu.Unlock()
-	co.why = &HeldError{Holder: Holder{Owner: h.req.Owner, Label: h.req.Label}, Left: h.term.valid}
+	co.why = &HeldError{Holder: Holder{Owner: h.req.Owner, Label: h.req.Label}, Left: h.life.Valid()}
 	if co.keeps() {
 		co.begins(h)
 	}
@@ -185,7 +185,7 @@ func (co *cohort) waits(t *caller) error {
 // lock is attempt.lock for one of many: it leads, or takes its turn. Who leads
 // and gets no lease, also since the observer panicked, leaves the lead.
 func (cs *cohorts) lock(a *attempt) (lease *Lease, err error) {
-	co, t := cs.join(cohortID{a.req.Key, *a.opts})
+	co, t := cs.join(cohortID{a.req.Key, a.opts.LockOptions})
 	for t != nil {
 		g, ended := co.await(a, t)
 		if ended != nil {
@@ -202,7 +202,7 @@ func (cs *cohorts) lock(a *attempt) (lease *Lease, err error) {
 			return g.lease, nil
 		}
 		_ = g.lease.release(false, driver.Unused) // it was lost while this process stood still
-		co, t = cs.join(cohortID{a.req.Key, *a.opts})
+		co, t = cs.join(cohortID{a.req.Key, a.opts.LockOptions})
 	}
 	a.behind = co
 	defer func() {
@@ -292,7 +292,7 @@ func (co *cohort) pass(h *hold) bool {
 	switch {
 	case len(co.queue) > 0:
 		lease = follower.lease(Exclusive)
-	case co.keeps() && !co.shy && !follower.signals.wanted:
+	case co.keeps() && !co.shy && !follower.life.Wanted():
 		co.offers(follower)
 	default:
 		return false
@@ -322,22 +322,18 @@ func (co *cohort) pass(h *hold) bool {
 func (h *hold) follower(behind successors, now clock.Instant) *hold {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	t := &h.term
-	due := h.turn.spare > h.turn.extra && now.Sub(h.turn.began) < t.opts.Cohort
-	if h.state != passing || h.turn.spare == 0 || t.extended() || !t.healthy(now) {
+	due := h.turn.spare > h.turn.extra && now.Sub(h.turn.began) < h.opts.Cohort
+	if h.turn.spare == 0 || !due && (h.opts.Keep == 0 || h.life.Wanted()) {
 		return nil
 	}
-	if !due && (t.opts.Keep == 0 || h.signals.wanted) {
+	life, fit := h.life.Follow(now)
+	if !fit {
 		return nil
 	}
-	follower := newHold(h.c, h.req, t.opts, now)
-	follower.signals.wanted = h.signals.wanted
-	follower.settled = h.settled
+	follower := &hold{c: h.c, req: h.req, opts: h.opts, grant: h.grant, life: life}
 	follower.req.Fence++
-	follower.term.start, follower.term.valid, follower.term.renewAt = t.start, t.valid, t.renewAt
-	follower.turn = turn{behind: behind, began: h.turn.began, spare: h.turn.spare - 1, later: true, clean: t.used || h.turn.clean}
+	follower.turn = turn{behind: behind, began: h.turn.began, spare: h.turn.spare - 1, later: true}
 	follower.turn.extra = min(h.turn.extra, follower.turn.spare)
-	follower.grant = h.grant
-	follower.grant.abandoned = h.grant.abandoned && !follower.turn.clean // whoever used it came to its end
+	follower.grant.abandoned = h.grant.abandoned && !life.Clean // the holder that used it came to its end
 	return follower
 }

@@ -5,22 +5,24 @@ package hasp
 
 import (
 	"errors"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/clock"
+	"github.com/hasplock/hasp/internal/lifetime"
 	"github.com/hasplock/hasp/memdriver"
 )
 
 // passingHold is one that its cohort may pass on.
-func passingHold(c *Client) *hold {
-	h := newHold(c.core, driver.RenewRequest{Claim: driver.Claim{Key: "k"}, Fence: 7}, &LockOptions{Cohort: 10 * time.Second}, c.now())
-	h.state = passing
+func passingHold(c *Client, o LockOptions) *hold {
+	set, _ := o.normal(c.traits)
+	h := newHold(c.core, driver.RenewRequest{Claim: driver.Claim{Key: "k"}, Fence: 7}, set, c.now(), lifetime.Facts{})
+	h.life.Grant(c.now(), c.now(), DefaultTTL)
+	h.life.Add(true)
+	h.life.Release(true, false, false, driver.Finished)
 	h.turn = turn{behind: alone{}, began: c.now(), spare: 1}
-	h.term.grant(c.now(), c.now(), DefaultTTL)
 	return h
 }
 
@@ -28,26 +30,23 @@ func passingHold(c *Client) *hold {
 func TestFollower(t *testing.T) {
 	for _, c := range []struct {
 		name      string
+		cohort    time.Duration
 		change    func(h *hold)
 		follower  bool
-		clean     bool
 		abandoned bool
 	}{
-		{"fit", func(*hold) {}, true, false, false},
-		{"not offered", func(h *hold) { h.state = held }, false, false, false},
-		{"no fence left", func(h *hold) { h.turn.spare = 0 }, false, false, false},
-		{"just within its time", func(h *hold) { h.term.opts.Cohort = 3*time.Second + 1 }, true, false, false},
-		{"its time is over", func(h *hold) { h.term.opts.Cohort = 3 * time.Second }, false, false, false},
-		{"extended", func(h *hold) { h.term.longest = h.term.opts.TTL + 1 }, false, false, false},
-		{"in trouble", func(h *hold) { h.term.lastErr = errors.New("trouble") }, false, false, false},
-		{"abandoned, and nobody was given it", func(h *hold) { h.grant.abandoned = true }, true, false, true},
-		{"abandoned, and worked under", func(h *hold) { h.grant.abandoned, h.term.used = true, true }, true, true, false},
-		{"abandoned, and worked under before", func(h *hold) { h.grant.abandoned, h.turn.clean = true, true }, true, true, false},
-		{"worked under", func(h *hold) { h.term.used = true }, true, true, false},
+		{"fit", time.Hour, func(*hold) {}, true, false},
+		{"not offered", time.Hour, func(h *hold) { h.life.Released() }, false, false},
+		{"no fence left", time.Hour, func(h *hold) { h.turn.spare = 0 }, false, false},
+		{"just within its time", 3*time.Second + 1, func(*hold) {}, true, false},
+		{"its time is over", 3 * time.Second, func(*hold) {}, false, false},
+		{"abandoned, and given to no caller", time.Hour, func(h *hold) { h.grant.abandoned = true }, true, true},
+		{"abandoned, and worked under", time.Hour, func(h *hold) { h.grant.abandoned = true; h.life.Give(h.c.now()) }, true, false},
+		{"abandoned, and worked under before", time.Hour, func(h *hold) { h.grant.abandoned, h.life.Clean = true, true }, true, false},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			client := innerClient(t, memdriver.New(), nil)
-			h := passingHold(client)
+			h := passingHold(client, LockOptions{Cohort: c.cohort})
 			c.change(h)
 			follower := h.follower(alone{}, later(client.now(), 3*time.Second))
 			if (follower != nil) != c.follower {
@@ -57,8 +56,8 @@ func TestFollower(t *testing.T) {
 				return
 			}
 			lease := follower.lease(Exclusive)
-			if follower.turn.clean != c.clean || lease.Abandoned() != c.abandoned || lease.Fence() != h.req.Fence+1 {
-				t.Errorf("%s: clean %v, abandoned %v, fence %d", c.name, follower.turn.clean, lease.Abandoned(), lease.Fence())
+			if lease.Abandoned() != c.abandoned || lease.Fence() != h.req.Fence+1 {
+				t.Errorf("%s: abandoned %v, fence %d", c.name, lease.Abandoned(), lease.Fence())
 			}
 		})
 	}
@@ -71,7 +70,7 @@ func TestNothingIsPassedDuringClose(t *testing.T) {
 			c := innerClient(t, memdriver.New(), nil)
 			next := &caller{given: make(chan gift, 1)}
 			co := &cohort{all: &c.cohorts, queue: []*caller{next}}
-			h := passingHold(c)
+			h := passingHold(c, LockOptions{Cohort: 10 * time.Second})
 			c.renewer.Add(h, c.now())
 			if closing {
 				c.renewer.Shut()
@@ -135,7 +134,7 @@ func TestNothingIsPassedToNobody(t *testing.T) {
 			{all: &c.cohorts},
 			{all: &c.cohorts, id: cohortID{opts: LockOptions{Keep: 1}}, keeper: keeper{shy: true}},
 		} {
-			h := passingHold(c)
+			h := passingHold(c, LockOptions{Cohort: 10 * time.Second})
 			c.renewer.Add(h, c.now())
 			if co.pass(h) {
 				t.Error("passed")
@@ -143,51 +142,4 @@ func TestNothingIsPassedToNobody(t *testing.T) {
 			c.renewer.Remove(h)
 		}
 	})
-}
-
-func TestStates(t *testing.T) {
-	all := []state{held, converting, kept, passing, released, lost, closed}
-	if len(all) != int(states) {
-		t.Fatalf("%d states here, %d in all", len(all), states)
-	}
-	ends := []state{passing, released, lost, closed}
-	for _, c := range []struct {
-		from   state
-		stands bool
-		to     []state
-	}{
-		{held, true, append([]state{converting}, ends...)},
-		{converting, true, append([]state{held, converting}, ends...)},
-		{kept, true, []state{held, released, lost, closed}},
-		{passing, false, []state{released}},
-		{released, false, nil},
-		{lost, false, nil},
-		{closed, false, nil},
-	} {
-		if c.from.stands() != c.stands {
-			t.Errorf("state %d stands: %v", c.from, !c.stands)
-		}
-		for _, to := range all {
-			s := c.from
-			want := c.from
-			ok := slices.Contains(c.to, to)
-			if ok {
-				want = to
-			}
-			if got := s.become(to); got != ok || s != want {
-				t.Errorf("from %d to %d: %v, and then it is %d", c.from, to, got, s)
-			}
-		}
-	}
-}
-
-// An ended lease is never valid again: work under it was stopped.
-func TestNothingStandsAgain(t *testing.T) {
-	for s := range states {
-		for n := range states {
-			if next[s][n] && !s.stands() && n.stands() {
-				t.Errorf("state %d becomes %d", s, n)
-			}
-		}
-	}
 }

@@ -3,15 +3,17 @@
 
 package hasp
 
-import "context"
+import (
+	"context"
+
+	"github.com/hasplock/hasp/internal/lifetime"
+)
 
 // signals are what those who have a hold hear of: its end, and that somebody
 // waits for the key. The hold's mu guards them.
 type signals struct {
 	done    chan struct{} // closed at the end; made on demand
 	ctxs    map[*leaseCtx]struct{}
-	wanted  bool            // somebody waits in the queue
-	ask     bool            // the store is still to be asked to tell when somebody does
 	heard   func()          // of the turns of a key that is kept: what the store is to call then; nil: nothing
 	wishCtx context.Context // ends then; made on demand
 	wishEnd context.CancelFunc
@@ -44,10 +46,10 @@ func (s *signals) end() {
 	}
 }
 
-// want notes whether somebody waits in the queue, and returns what tells of it, without the
-// hold's mu; nil when there is nothing to tell.
-func (s *signals) want(wanted bool) context.CancelFunc {
-	if s.wanted = s.wanted || wanted; s.wanted {
+// told returns what tells that a waiter stands in the queue, to be called without the hold's
+// mu; nil when there is nothing to tell.
+func (s *signals) told(wanted bool) context.CancelFunc {
+	if wanted {
 		return s.wishEnd
 	}
 	return nil
@@ -61,21 +63,20 @@ func (h *hold) wish() context.Context {
 	s := &h.signals
 	if s.wishCtx == nil {
 		s.wishCtx, s.wishEnd = context.WithCancel(context.Background())
-		if s.wanted {
+		if h.life.Wanted() {
 			s.wishEnd()
 		}
-		s.ask = !s.wanted && s.heard == nil && h.state.stands() && h.c.traits.TellsWanted // heard: it was asked
+		if s.heard == nil && h.c.traits.TellsWanted { // heard: it was asked
+			h.life.Listen()
+		}
 	}
-	ctx, ask := s.wishCtx, s.ask
+	ctx, ask := s.wishCtx, h.life.Asking()
 	h.mu.Unlock()
 	if ask {
 		h.c.renewer.Again(h, h.c.now())
 	}
 	return ctx
 }
-
-// listens says whether renewals ask the store to tell when somebody waits.
-func (s *signals) listens() bool { return s.wishCtx != nil && !s.wanted }
 
 // hear takes what the store tells of one who joined the queue.
 func (h *hold) hear() {
@@ -88,10 +89,10 @@ func (h *hold) hear() {
 func (h *hold) noteWanted() context.CancelFunc {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if !h.state.stands() && h.state != passing {
+	if !h.life.Stands() && h.life.State() != lifetime.Passing {
 		return nil
 	}
-	return h.signals.want(true)
+	return h.signals.told(h.life.Want(true))
 }
 
 // over returns a channel that is closed when the hold is over. pin: somebody
@@ -103,7 +104,7 @@ func (h *hold) over(pin bool) <-chan struct{} {
 	s := &h.signals
 	if s.done == nil {
 		s.done = make(chan struct{})
-		if !h.state.stands() {
+		if !h.life.Stands() {
 			close(s.done)
 		}
 	}
@@ -172,7 +173,7 @@ func (l *Lease) Context(parent context.Context) context.Context {
 	x := &leaseCtx{Context: ctx, lease: l, cancel: cancel}
 	_ = h.checkDeadline()
 	h.mu.Lock()
-	end := h.end
+	end := h.life.Why()
 	if l.released {
 		end = context.Canceled
 	}
@@ -198,7 +199,7 @@ func (x *leaseCtx) forget() {
 func (l *Lease) gone() bool {
 	l.h.mu.Lock()
 	defer l.h.mu.Unlock()
-	return l.released && l.h.end == nil
+	return l.released && l.h.life.Why() == nil
 }
 
 // endAll ends contexts with a cause. No lock is held: whoever waits for them

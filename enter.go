@@ -8,14 +8,13 @@ import (
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/clock"
+	"github.com/hasplock/hasp/internal/lifetime"
 )
 
 // Who is handed a key may enter on the message (driver.Hander), and claims it behind, with its first
 // renewal. The argument for its deadline stands in docs/design.md.
 
 const (
-	// claimAfter is when an owner that entered claims the key. Work that is over by then needs no claim.
-	claimAfter = 10 * time.Millisecond
 	// mostLead is the largest Lead of one that may enter: a larger one leaves too little of a claim time.
 	mostLead = 100 * time.Millisecond
 )
@@ -50,13 +49,11 @@ func (a *attempt) enter() *Lease {
 	if !ok || to.Fence <= a.seen.fence || since < 0 || since > passed { // of before the refusal; or a clock was set
 		return nil
 	}
-	h := a.hold(now, driver.Result{Fence: to.Fence, Handoff: max(passed-since, 1)})
-	h.grant.entered, h.claims = true, true
-	h.grant.marked = a.marked || to.Abandoned
-	h.grant.abandoned = h.grant.marked
-	h.term.grant(a.seen.start.Add(since-drift(since)), now, to.TTL)
-	h.term.renewAt = now.Mono + claimAfter
-	if left := h.term.granted(now) - a.opts.Lead; left < (to.TTL-a.opts.Lead)*2/3 {
+	h := a.hold(now, now, driver.Result{Fence: to.Fence, Handoff: max(passed-since, 1)})
+	h.life.Marked = a.marked || to.Abandoned
+	h.grant.entered, h.grant.abandoned = true, h.life.Marked
+	h.life.Enter(a.seen.start.Add(since-lifetime.Drift(since)), now, to.TTL)
+	if h.life.Ahead(now) < (to.TTL-a.opts.Lead)*2/3 {
 		return nil // an old sample, a slow message, or a large lead
 	}
 	lease := h.lease(Exclusive)

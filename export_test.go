@@ -30,7 +30,7 @@ func Want(c *Client, key string) {
 			continue
 		}
 		h.mu.Lock()
-		tell := h.signals.want(true)
+		tell := h.signals.told(h.life.Want(true))
 		h.mu.Unlock()
 		if tell != nil {
 			tell()

@@ -5,7 +5,10 @@ package hasp
 
 import (
 	"context"
+	"fmt"
+	"runtime"
 	"slices"
+	"strings"
 	"weak"
 )
 
@@ -19,17 +22,11 @@ import (
 // has ended, since that refers to it, and for good a channel of Done or Wanted that was
 // handed out, since nobody can tell whether somebody waits for that.
 type handles struct {
-	caller    context.Context // of the call that took the hold; nil without an observer
-	n         int             // 0 after the last Release
-	writers   int             // those of them that are Exclusive
-	running   int             // functions of Do that have not returned: Close leaves the key to them
-	left      error           // why a key that Close left to them is not free
-	fresh     *Lease          // of those that were not released, until the next renewal; linked
-	known     []weakLease     // those of before
-	broken    bool            // a function of Do panicked: the end is Unfinished, whoever releases last
-	counted   bool            // an event said that it is held, and none that it ended
-	pinned    bool            // somebody may wait for a channel of it
-	forgotten bool            // nobody could reach it: it is not renewed, also when a finalizer brings a lease back
+	caller context.Context // of the call that took the hold; nil without an observer
+	left   error           // why a key that Close left to a function of Do is not free
+	fresh  *Lease          // of those that were not released, until the next renewal; linked
+	known  []weakLease     // those of before
+	pinned bool            // a channel of it was handed out
 }
 
 // weakLease is a lease that was not released.
@@ -39,10 +36,6 @@ type weakLease struct {
 }
 
 func (hs *handles) add(l *Lease) {
-	hs.n++
-	if l.mode == Exclusive {
-		hs.writers++
-	}
 	l.next, hs.fresh = hs.fresh, l
 }
 
@@ -71,10 +64,6 @@ func (hs *handles) remove(l *Lease) {
 	}
 	i, _ := hs.has(l)
 	l.released = true
-	hs.n--
-	if l.mode == Exclusive {
-		hs.writers--
-	}
 	for f := hs.fresh; f != nil && f.released; f = hs.fresh {
 		hs.fresh, f.next = f.next, nil
 	}
@@ -93,4 +82,37 @@ func (hs *handles) reachable() bool {
 		hs.fresh, l.next = l.next, nil
 	}
 	return hs.pinned || slices.ContainsFunc(hs.known, func(w weakLease) bool { return w.lease.Value() != nil })
+}
+
+// origin is the calls that took a lease, innermost first.
+type origin [24]uintptr
+
+// origin notes where a lease is taken, when that was asked for.
+func (c *core) origin() *origin {
+	if !c.recordTaken {
+		return nil
+	}
+	o := new(origin)
+	runtime.Callers(2, o[:])
+	return o
+}
+
+// String lists the calls outside this package, one a line.
+func (o *origin) String() string {
+	if o == nil {
+		return ""
+	}
+	var b strings.Builder
+	calls := o[:]
+	if n := slices.Index(calls, 0); n >= 0 {
+		calls = calls[:n]
+	}
+	frames := runtime.CallersFrames(calls)
+	for more := true; more; {
+		var f runtime.Frame
+		if f, more = frames.Next(); f.Function != "" && f.Function != "runtime.goexit" && !strings.HasPrefix(f.Function, "github.com/hasplock/hasp.") {
+			fmt.Fprintf(&b, "%s (%s:%d)\n", f.Function, f.File, f.Line)
+		}
+	}
+	return strings.TrimSuffix(b.String(), "\n")
 }

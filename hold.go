@@ -4,62 +4,60 @@
 package hasp
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/clock"
 	"github.com/hasplock/hasp/internal/keepalive"
+	"github.com/hasplock/hasp/internal/lifetime"
 )
 
 // hold is an owner that has a key: what a lease, and the re-entrant leases
-// within it, stand for.
+// within it, stand for. What becomes of it is decided by life; hold does it.
 type hold struct {
 	keepalive.Entry
 	c     *core
-	req   driver.RenewRequest // TTL, which renewals ask for, and what a Downgrade changes, are guarded by mu; the rest never changes
-	grant grant               // what the store said
+	req   driver.RenewRequest // its Mode, which a Downgrade changes, is guarded by mu; the rest never changes
+	opts  *settings
+	grant grant // what the store said
 
 	mu      sync.Mutex // guards what follows
-	state   state
-	end     error // why it is lost or closed: *Error with ErrLost or ErrClosed
-	term    term
+	life    lifetime.Lifetime
 	handles handles
 	signals signals
 	turn    turn
-	settled bool // as driver.ReleaseRequest.Settled
-	claims  bool // it entered, and its claim was not answered yet: see enter.go
 }
 
 // grant is what a hold has beside the key. It never changes.
 type grant struct {
 	slot      int           // as Lease.Slot
 	abandoned bool          // as Lease.Abandoned
-	marked    bool          // the store said so, to the first in a row of turns; or it may have, to another process
 	handoff   time.Duration // as Event.Handoff
 	entered   bool          // it began with a handover, without a request
 }
 
-// newHold returns a hold that was asked for at born. It is not granted yet.
-func newHold(c *core, req driver.RenewRequest, opts *LockOptions, born clock.Instant) *hold {
-	return &hold{c: c, req: req, term: term{opts: opts, born: born, longest: req.TTL}, turn: turn{behind: alone{}}}
+// newHold returns a hold that was asked for at asked. It is not granted yet.
+func newHold(c *core, req driver.RenewRequest, opts *settings, asked clock.Instant, facts lifetime.Facts) *hold {
+	return &hold{c: c, req: req, opts: opts, life: lifetime.New(&opts.terms, asked, facts), turn: turn{behind: alone{}}}
 }
 
-// lease returns one more lease. h.mu is held, or h nobody else's yet.
+// lease returns one more lease. h.mu is held, or no other goroutine has h yet.
 func (h *hold) lease(mode Mode) *Lease {
 	l := &Lease{h: h, mode: mode, taken: h.c.origin()}
+	h.life.Add(mode == Exclusive)
 	h.handles.add(l)
 	return l
 }
 
-// begin gives the hold to a caller, who waited while it stood: for its turn, or
+// begin gives the hold to a caller that waited while it stood: for its turn, or
 // for the other keys of a LockAll.
 func (h *hold) begin(now clock.Instant) {
 	h.mu.Lock()
-	if !h.term.used {
-		h.term.used, h.term.idle = true, h.term.held(now)
-	}
+	h.life.Give(now)
 	h.mu.Unlock()
 	h.c.renewer.Again(h, now) // MaxHold may end it earlier than was planned
 }
@@ -68,10 +66,7 @@ func (h *hold) begin(now clock.Instant) {
 func (h *hold) run() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.end == nil {
-		h.handles.running++
-	}
-	return h.end
+	return h.life.Run()
 }
 
 // leftover is the error of a key that Close left to a function of Do; nil when it
@@ -82,10 +77,246 @@ func (h *hold) leftover() error {
 	return h.c.fail("close", h.req.Key, h.handles.left)
 }
 
-// tells notes whose context the events of this hold have.
+// checkDeadline declares the hold lost when its time is over. It returns why it
+// is lost or closed: nil while it stands, and once it was released.
+func (h *hold) checkDeadline() error {
+	if h.expired() {
+		h.lose(nil)
+	}
+	return h.whyEnded()
+}
+
+// expired says that the hold's time is over, and that it was not declared lost yet.
+func (h *hold) expired() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.life.Expired(h.c.now())
+}
+
+// whyEnded returns what checkDeadline returns, without a look at the clock.
+func (h *hold) whyEnded() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.life.Why()
+}
+
+// checkStands is checkDeadline, with an error once the hold was released, too.
+func (h *hold) checkStands() error {
+	if err := h.checkDeadline(); err != nil {
+		return err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.life.Stands() {
+		return fmt.Errorf("%w: this lease was released", ErrNotHeld)
+	}
+	return nil
+}
+
+// lose declares the hold lost: by the clock, or by the store's answer.
+func (h *hold) lose(answer error) {
+	if tell := h.declareLost(answer); tell != nil {
+		tell()
+	}
+}
+
+// Expire declares the loss that the renewer finds.
+func (h *hold) Expire() (tell func()) { return h.declareLost(nil) }
+
+// declareLost is lose without the observer, which tell tells; nil when the hold
+// was over before.
+func (h *hold) declareLost(answer error) (tell func()) {
+	now := h.c.now()
+	h.mu.Lock()
+	why := h.life.WhyLost(now, answer)
+	h.mu.Unlock()
+	why = h.c.fail("hold", h.req.Key, why)
+	if ended, _ := h.finish(lifetime.Lost, why); !ended {
+		return nil
+	}
+	h.c.renewer.Remove(h)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.turn.kept { // no caller had it, and now none takes it any more
+		return nil
+	}
+	took := h.life.Held(now)
+	return func() { h.emit(EventLost, func(e *Event) { e.Held, e.Err = took, why }) }
+}
+
+// finish ends a hold that was not released, once, as lost or closed. running: a
+// function of Do has not returned.
+func (h *hold) finish(as lifetime.State, why error) (ended, running bool) {
+	h.mu.Lock()
+	if ended, running = h.life.End(as, why); !ended {
+		h.mu.Unlock()
+		return false, false
+	}
+	if running {
+		h.handles.left = fmt.Errorf("the function that holds it has not returned; the store keeps the key for its TTL of %v", h.life.Longest())
+	}
+	ctxs := h.signals.take(nil)
+	h.signals.end()
+	behind := h.turn.leave()
+	h.mu.Unlock()
+	endAll(ctxs, why)
+	behind.over()
+	return true, running
+}
+
+// Due says whether to renew, and whether the hold is over.
+func (h *hold) Due(now clock.Instant, hurry bool) (renew, over bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.life.Stale(now) {
+		h.letGo()
+		return false, false
+	}
+	return h.life.Due(now, hurry)
+}
+
+// NextLook is when to renew, or to declare the loss.
+func (h *hold) NextLook(now clock.Instant) time.Duration {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.life.NextLook(now)
+}
+
+// Request is what to send, unless nothing can reach the hold: then the observer is told,
+// and the TTL ends it.
+func (h *hold) Request() (r driver.RenewRequest, ok bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.life.Forgotten() {
+		return r, false
+	}
+	if !h.life.Stands() || h.life.State() == lifetime.Kept || h.handles.reachable() {
+		return h.renewal(), true
+	}
+	h.life.Forget()
+	now := h.c.now()
+	took, left, taken := h.life.Held(now), h.life.Left(now)-h.opts.Lead, h.handles.known[0].taken
+	err := fmt.Errorf("dropped without Release: nothing can reach this lease any more, so it is not renewed and ends in %v", shortDuration(left))
+	go h.emit(EventForgotten, func(e *Event) {
+		e.Held, e.Left, e.Taken, e.Err = took, left, taken.String(), h.c.fail("hold", h.req.Key, err)
+	})
+	return r, false
+}
+
+// renewal is what to send. h.mu is held.
+func (h *hold) renewal() driver.RenewRequest {
+	r := h.req
+	r.TTL, r.Entered = h.life.TTL(), h.life.Claims
+	switch {
+	case h.signals.heard != nil:
+		r.Wanted, r.Keeps = h.signals.heard, true // as only a cohort that keeps does
+	case h.signals.wishCtx != nil && !h.life.Wanted():
+		r.Wanted = h.hear
+	}
+	return r
+}
+
+// Renewed takes the answer to a renewal.
+func (h *hold) Renewed(start clock.Instant, r driver.Renewal) {
+	h.mu.Lock()
+	now := h.c.now()
+	age := h.life.Age(now)
+	answer := h.life.Renewed(start, now, r)
+	left := h.life.Left(now) - h.opts.Lead
+	var wanted context.CancelFunc
+	switch answer {
+	case lifetime.Renewed:
+		wanted = h.signals.told(h.life.Wanted())
+	case lifetime.Failed, lifetime.Late:
+		h.letGo()
+	}
+	h.mu.Unlock()
+	kind := EventRenewed
+	switch answer {
+	case lifetime.Ignored:
+		return
+	case lifetime.Gone:
+		h.lose(r.Err)
+		return
+	case lifetime.Late:
+		h.lose(nil) // unless it was let go
+		return
+	case lifetime.Failed:
+		kind = EventRenewFailed
+	}
+	h.c.renewer.Again(h, now)
+	if wanted != nil {
+		wanted()
+	}
+	h.emit(kind, func(e *Event) {
+		e.Left, e.Sent, e.Age, e.Err = left, sentAt(start.Mono, now), age, h.c.fail("renew", h.req.Key, r.Err)
+	})
+}
+
+// extend renews once, at the caller's wish.
+func (h *hold) extend(ctx context.Context, ttl time.Duration) error {
+	h.mu.Lock()
+	if !h.life.Stands() { // it must not lengthen what the next turn has
+		h.mu.Unlock()
+		return h.checkStands()
+	}
+	h.life.Asks(ttl)
+	req := h.renewal()
+	h.mu.Unlock()
+	req.TTL = ttl
+	start := h.c.now()
+	r, err := h.c.renewOnce(ctx, req)
+	if err != nil {
+		return err
+	}
+	h.Renewed(start, r)
+	if r.Err != nil {
+		return r.Err
+	}
+	h.mu.Lock()
+	h.life.Extended(ttl)
+	h.mu.Unlock()
+	return h.checkDeadline() // the answer may have come too late
+}
+
+// renewOnce renews one lease. An error: there was no answer.
+func (c *core) renewOnce(ctx context.Context, req driver.RenewRequest) (driver.Renewal, error) {
+	ctx, cancel := context.WithTimeout(ctx, tryLimit)
+	defer cancel()
+	got := make(chan driver.Renewal, 1)
+	c.drv.Renew(ctx, []driver.RenewRequest{req}, func(_ int, r driver.Renewal) { got <- r })
+	select { // drivers report before they return
+	case r := <-got:
+		return r, nil
+	default:
+		return driver.Renewal{}, keepalive.Unanswered(ctx)
+	}
+}
+
+// again returns one more lease of a standing hold, or why there is none.
+func (h *hold) again(mode Mode, limit int, reentrant bool) (*Lease, error) {
+	if err := h.checkDeadline(); err != nil {
+		return nil, err
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case !h.life.Stands():
+		return nil, cmp.Or(h.life.Why(), ErrNotHeld)
+	case mode == Exclusive && h.req.Mode == Shared:
+		return nil, fmt.Errorf("%w: this context shares it, and would wait for itself: release that first, or write from the start and Downgrade", ErrHeld)
+	case limit != 0 && limit != h.req.Limit:
+		return nil, fmt.Errorf("%w: held by this context, but not as one of %d: it has no such slot", ErrHeld, limit)
+	case !reentrant:
+		return nil, fmt.Errorf("%w: already held by this context; use its lease, or set Reentrant", ErrHeld)
+	}
+	return h.lease(mode), nil
+}
+
+// tells notes the context of the call that the events of this hold have.
 func (h *hold) tells(ctx context.Context) {
 	if h.c.observe == nil {
-		return // or it would be kept for nobody
+		return // no event needs it
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -106,26 +337,18 @@ func (h *hold) emit(kind EventKind, more func(e *Event)) {
 func (h *hold) event(kind EventKind) Event {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return Event{Kind: kind, Context: h.handles.caller, Key: h.req.Key, Owner: h.req.Owner, Fence: h.req.Fence, Mode: h.req.Mode, TTL: h.req.TTL,
-		Slot: h.grant.slot, Leases: h.count(kind)}
-}
-
-// count returns Event.Leases of an event of this kind. It goes by the state, since the
-// events of several goroutines may overtake one another: what was lost is ended by
-// EventLost, also when the release is told first. h.mu is held.
-func (h *hold) count(kind EventKind) int {
-	switch {
-	case kind == EventAcquired && h.state.stands():
-		h.handles.counted = true
-		return 1
-	case h.handles.counted && (kind == EventLost || kind == EventReleased && h.state != lost):
-		h.handles.counted = false
-		return -1
+	e := Event{Kind: kind, Context: h.handles.caller, Key: h.req.Key, Owner: h.req.Owner, Fence: h.req.Fence, Mode: h.req.Mode, TTL: h.life.TTL(),
+		Slot: h.grant.slot}
+	switch kind {
+	case EventAcquired:
+		e.Leases = h.life.Began()
+	case EventLost, EventReleased:
+		e.Leases = h.life.Ended(kind == EventReleased)
 	}
-	return 0
+	return e
 }
 
-// acquired tells the observer that the lease is the caller's, who asked for it at
+// acquired tells the observer that the lease is the caller's, which asked for it at
 // began, and waited or did not. A panic of the observer's keeps it from the caller: it
 // is released.
 func (l *Lease) acquired(began clock.Instant, waited bool) {
@@ -142,7 +365,7 @@ func (l *Lease) acquired(began clock.Instant, waited bool) {
 			e.Handoff = h.grant.handoff
 		}
 		if !h.turn.later && !h.grant.entered {
-			e.Sent = sentAt(h.term.born.Mono, now)
+			e.Sent = sentAt(h.life.Asked().Mono, now)
 		}
 		if waited {
 			e.Waiters = -1
@@ -159,7 +382,7 @@ func (h *hold) given(sent time.Duration, err error) {
 		return
 	}
 	e, now := h.event(EventReleased), h.c.now()
-	e.Held, e.Err = h.term.held(now), err
+	e.Held, e.Err = h.life.Held(now), err
 	if sent != 0 {
 		e.Sent = sentAt(sent, now)
 	}

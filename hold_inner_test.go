@@ -13,6 +13,7 @@ import (
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/clock"
+	"github.com/hasplock/hasp/internal/lifetime"
 	"github.com/hasplock/hasp/memdriver"
 )
 
@@ -43,56 +44,42 @@ func innerLock(t *testing.T, l interface {
 	return lease
 }
 
-// A hold that has ended is not renewed, and neither is one that was dropped;
-// one that was released meanwhile has no reader of the answer, so it may be sent.
-func TestWhatIsRenewed(t *testing.T) {
-	for _, c := range []struct {
-		name     string
-		state    state
-		dropped  bool
-		noRenew  bool
-		valid    time.Duration // at 10 s
-		renewAt  time.Duration
-		due      bool
-		over     bool
-		sent     bool
-		nextLook time.Duration
-	}{
-		{"due", held, false, false, time.Minute, 10 * time.Second, true, false, true, 10*time.Second + 10*time.Second},
-		{"not yet", held, false, false, time.Minute, 20 * time.Second, false, false, true, 20 * time.Second},
-		{"over", held, false, false, 10 * time.Second, 10 * time.Second, false, true, true, 10 * time.Second},
-		{"NoRenew", held, false, true, time.Minute, 10 * time.Second, false, false, true, time.Minute},
-		{"dropped", held, true, false, time.Minute, 10 * time.Second, false, false, false, time.Minute},
-		{"released meanwhile", released, false, false, time.Minute, 10 * time.Second, true, false, true, 10*time.Second + 10*time.Second},
-	} {
-		h := newHold(&core{}, driver.RenewRequest{Claim: driver.Claim{Key: "k"}}, &LockOptions{NoRenew: c.noRenew}, at(0))
-		h.state, h.term.valid, h.term.renewAt = c.state, c.valid, c.renewAt
-		h.handles.forgotten, h.handles.pinned = c.dropped, c.state == held // somebody can reach it
-		due, over := h.Due(at(10*time.Second), false)
-		if due != c.due || over != c.over {
-			t.Errorf("%s: due is %v, over %v", c.name, due, over)
-		}
-		if next := h.NextLook(at(10 * time.Second)); next != c.nextLook {
-			t.Errorf("%s: the next look is at %v", c.name, next)
-		}
-		if _, ok := h.Request(); ok != c.sent {
-			t.Errorf("%s: sent is %v", c.name, ok)
-		}
-	}
+// bareHold is a hold of "k" that was not granted.
+func bareHold(c *core) *hold {
+	return newHold(c, driver.RenewRequest{Claim: driver.Claim{Key: "k"}}, &settings{}, clock.System(), lifetime.Facts{})
 }
 
 // An unreachable lease is not renewed again.
 func TestForgottenIsNotSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := innerClient(t, memdriver.New(), nil)
-		h := newHold(c.core, driver.RenewRequest{Claim: driver.Claim{Key: "k"}}, &LockOptions{}, c.now())
+		h := bareHold(c.core)
 		h.handles.known = make([]weakLease, 1)
 		for range 2 {
-			if _, ok := h.Request(); ok || !h.handles.forgotten {
-				t.Errorf("sent is %v, forgotten %v", ok, h.handles.forgotten)
+			if _, ok := h.Request(); ok || !h.life.Forgotten() {
+				t.Errorf("sent is %v, forgotten %v", ok, h.life.Forgotten())
 			}
 		}
 	})
+}
+
+// A renewal of what was released meanwhile may be sent: nothing reads its answer.
+func TestReleasedMeanwhileIsSent(t *testing.T) {
+	h := bareHold(nil)
+	h.life.Released()
+	if _, ok := h.Request(); !ok || h.life.Forgotten() {
+		t.Errorf("sent is %v, forgotten %v", ok, h.life.Forgotten())
+	}
+}
+
+// A channel of Wanted that is asked for after the waiter has left is closed.
+func TestWantedStays(t *testing.T) {
+	h := bareHold(&core{})
+	h.life.Want(true)
+	h.life.Want(false)
+	if h.wish().Err() == nil {
+		t.Error("it is open")
+	}
 }
 
 // A hold ends once: the observer gets one loss, and a later caller that ends it learns
@@ -113,91 +100,19 @@ func TestLossIsToldOnce(t *testing.T) {
 			t.Errorf("the loss was told %d times", told)
 		}
 		_ = lease.h.run()
-		if ended, running := lease.h.finish(closed, ErrClosed); ended || running || !errors.Is(lease.Err(), ErrLost) {
+		if ended, running := lease.h.finish(lifetime.Closed, ErrClosed); ended || running || !errors.Is(lease.Err(), ErrLost) {
 			t.Errorf("Close ended it again: %v, %v, %v", ended, running, lease.Err())
-		}
-	})
-}
-
-// How the end of a hold is reported to the next holder.
-func TestOutcome(t *testing.T) {
-	over := errors.New("over")
-	for _, c := range []struct {
-		name        string
-		used, clean bool
-		over        error
-		end, want   driver.End
-	}{
-		{"worked to the end", true, false, nil, driver.Finished, driver.Finished},
-		{"worked, and not to the end", true, false, nil, driver.Unfinished, driver.Unfinished},
-		{"the same, after a turn that came to its end", true, true, nil, driver.Unfinished, driver.Unfinished},
-		{"lost", true, false, over, driver.Finished, driver.Unfinished},
-		{"lost, after a turn that came to its end", true, true, over, driver.Finished, driver.Unfinished},
-		{"nobody was given it", false, false, nil, driver.Unused, driver.Unused},
-		{"nobody was given it, and it was lost", false, false, over, driver.Finished, driver.Unused},
-		{"nobody, but the turn before came to its end", false, true, nil, driver.Unused, driver.Finished},
-	} {
-		h := newHold(nil, driver.RenewRequest{}, &LockOptions{}, at(0))
-		h.term.used, h.turn.clean, h.end, h.settled = c.used, c.clean, c.over, true
-		if got := h.outcome(c.end); got != c.want {
-			t.Errorf("%s: %v, must be %v", c.name, got, c.want)
-		}
-	}
-	for _, c := range []struct {
-		name                    string
-		settled, marked, claims bool
-		want                    driver.End
-	}{
-		{"a Try may come late", false, false, false, driver.Unused},
-		{"every Try was answered", true, false, false, driver.Finished},
-		{"it was told of the mark", false, true, false, driver.Finished},
-		{"it entered, and the store does not know that yet", false, false, true, driver.Finished},
-	} {
-		h := newHold(nil, driver.RenewRequest{}, &LockOptions{}, at(0))
-		h.term.used, h.settled, h.grant.marked, h.claims = true, c.settled, c.marked, c.claims
-		if got := h.outcome(driver.Finished); got != c.want {
-			t.Errorf("%s: %v, must be %v", c.name, got, c.want)
-		}
-	}
-}
-
-// A longer Extend is for one turn: the hold is not passed on after it, whatever
-// comes later. One to the TTL is a renewal.
-func TestExtendedStaysExtended(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		lease := innerLock(t, innerClient(t, memdriver.New(), nil).Mutex("k", nil))
-		for _, c := range []struct {
-			ttl      time.Duration
-			extended bool
-		}{{DefaultTTL, false}, {DefaultTTL / 2, false}, {2 * DefaultTTL, true}, {DefaultTTL, true}, {DefaultTTL / 2, true}} {
-			if err := lease.Extend(t.Context(), c.ttl); err != nil || lease.h.term.extended() != c.extended {
-				t.Errorf("after an Extend to %v it is extended: %v, %v", c.ttl, lease.h.term.extended(), err)
-			}
 		}
 	})
 }
 
 // Once Done has returned a channel, somebody may wait for it, whoever else checks the lease.
 func TestDonePins(t *testing.T) {
-	h := newHold(nil, driver.RenewRequest{}, &LockOptions{}, at(0))
+	h := bareHold(nil)
 	for _, c := range []struct{ pin, pinned bool }{{false, false}, {true, true}, {false, true}} {
 		if h.over(c.pin); h.handles.pinned != c.pinned {
 			t.Errorf("after a look that pins: %v, it is pinned: %v", c.pin, h.handles.pinned)
 		}
-	}
-}
-
-// Wanted stays closed, also when the channel is asked for after the waiter has left.
-func TestWantedStays(t *testing.T) {
-	h := newHold(nil, driver.RenewRequest{}, &LockOptions{}, at(0))
-	for _, wanted := range []bool{true, false} {
-		h.signals.want(wanted)
-	}
-	if h.wish().Err() == nil {
-		t.Error("a later renewal took it back")
-	}
-	if h.signals.want(false) == nil {
-		t.Error("who asked meanwhile is not told")
 	}
 }
 
@@ -313,7 +228,7 @@ func TestTaken(t *testing.T) {
 	}
 	for _, record := range []bool{false, true} {
 		first, second := &origin{1}, &origin{2}
-		l := &Lease{h: newHold(&core{recordTaken: record}, driver.RenewRequest{}, &LockOptions{}, at(0)), taken: first}
+		l := &Lease{h: bareHold(&core{recordTaken: record}), taken: first}
 		if l.takenHere(); (l.taken == first) == record || l.taken == nil || l.taken == second {
 			t.Errorf("recorded is %v: taken %v", record, l.taken)
 		}
@@ -333,35 +248,4 @@ func TestReleaseOfWhatCloseEnded(t *testing.T) {
 			t.Errorf("%v, %d releases", err, d.n)
 		}
 	})
-}
-
-// Events of several goroutines overtake one another, and the sum of Event.Leases is exact
-// all the same: a lease counts once from when its caller has it to the first end.
-func TestLeasesCountOnce(t *testing.T) {
-	type step struct {
-		state state
-		kind  EventKind
-		want  int
-	}
-	for name, steps := range map[string][]step{
-		"released":                  {{held, EventAcquired, 1}, {held, EventRenewed, 0}, {released, EventReleased, -1}},
-		"passed on":                 {{held, EventAcquired, 1}, {passing, EventReleased, -1}},
-		"lost, then released":       {{held, EventAcquired, 1}, {lost, EventLost, -1}, {lost, EventReleased, 0}},
-		"the release is told first": {{held, EventAcquired, 1}, {lost, EventReleased, 0}, {lost, EventLost, -1}},
-		"closed":                    {{held, EventAcquired, 1}, {closed, EventReleased, -1}},
-		"lost before it was had":    {{held, EventRenewed, 0}, {lost, EventLost, 0}, {lost, EventAcquired, 0}, {lost, EventReleased, 0}},
-		"lost, which is told later": {{lost, EventAcquired, 0}, {lost, EventLost, 0}},
-		"closed before it was had":  {{closed, EventReleased, 0}, {closed, EventAcquired, 0}},
-		"turn that nobody came for": {{released, EventReleased, 0}},
-		"forgotten":                 {{held, EventAcquired, 1}, {held, EventForgotten, 0}, {lost, EventLost, -1}},
-		"downgraded":                {{held, EventAcquired, 1}, {converting, EventDowngraded, 0}, {released, EventReleased, -1}},
-	} {
-		h := &hold{}
-		for i, s := range steps {
-			h.state = s.state
-			if got := h.count(s.kind); got != s.want {
-				t.Errorf("%s: step %d, %v counts %d, want %d", name, i+1, s.kind, got, s.want)
-			}
-		}
-	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/clock"
+	"github.com/hasplock/hasp/internal/lifetime"
 )
 
 // A key that is kept (LockOptions.Keep) is a turn that nobody has yet: a hold in state
@@ -104,7 +105,8 @@ func (co *cohort) offers(h *hold) {
 	if co.told == nil {
 		co.told = co.revoke
 	}
-	h.state, h.turn.kept, h.signals.wishEnd = kept, true, co.told
+	h.life.Keep()
+	h.turn.kept, h.signals.wishEnd = true, co.told
 }
 
 // keep notes what was offered. cs.mu is held.
@@ -204,7 +206,7 @@ func (l *lock) kept(ctx context.Context, wait, part bool) *Lease {
 		cs.mu.Unlock()
 		return nil
 	}
-	mine := co.id.opts == *l.opts
+	mine := co.id.opts == l.opts.LockOptions
 	if mine {
 		if lease := co.take(!part, now); lease != nil {
 			cs.mu.Unlock()
@@ -232,7 +234,7 @@ func (l *lock) kept(ctx context.Context, wait, part bool) *Lease {
 // tryLock is attempt.tryLock for a key that may be kept: it leads while it asks, if nobody
 // does, so that its lease can be.
 func (cs *cohorts) tryLock(a *attempt) (lease *Lease, err error) {
-	co := cs.lead(cohortID{a.req.Key, *a.opts})
+	co := cs.lead(cohortID{a.req.Key, a.opts.LockOptions})
 	if co == nil {
 		return a.alone(a.tryLock)
 	}
@@ -249,28 +251,12 @@ func (cs *cohorts) tryLock(a *attempt) (lease *Lease, err error) {
 func (h *hold) take(use bool, now clock.Instant) *Lease {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.state != kept {
-		return nil
-	}
-	if !h.fit(now) {
+	if !h.life.Take(now, use) {
 		h.letGo()
 		return nil
 	}
-	h.state.become(held)
 	h.turn.kept = false
-	h.term.born, h.term.used = now, use
 	return h.lease(Exclusive)
-}
-
-// fit says that a kept hold may still be granted: its renewal is not in trouble, more than
-// half of its time is left, and nobody else waits. h.mu is held.
-func (h *hold) fit(now clock.Instant) bool {
-	return !h.signals.wanted && h.term.lastErr == nil && h.term.granted(now)-h.term.opts.Lead > h.term.span()/2
-}
-
-// stale says that a kept hold has to go back. h.mu is held.
-func (h *hold) stale(now clock.Instant) bool {
-	return h.state == kept && (now.Sub(h.term.born) >= h.term.opts.Keep || !h.fit(now))
 }
 
 // yield is letGo for one who does not hold h.mu.
@@ -283,10 +269,10 @@ func (h *hold) yield() bool {
 // letGo gives a kept hold back, in the background; false when it is not kept any more, or
 // Close does it. h.mu is held, and locks that the store's answer needs may be.
 func (h *hold) letGo() bool {
-	if h.state != kept || !h.c.calls.Enter() {
+	if h.life.State() != lifetime.Kept || !h.c.calls.Enter() {
 		return false
 	}
-	h.state.become(released)
+	h.life.Released()
 	h.signals.done = make(chan struct{})
 	go h.giveBack()
 	return true

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/clock"
+	"github.com/hasplock/hasp/internal/lifetime"
 	"github.com/hasplock/hasp/memdriver"
 )
 
@@ -25,63 +26,37 @@ func keptHold(t *testing.T, c *Client) (*cohort, *hold) {
 		err = lease.Release()
 	}
 	co := c.cohorts.keepers["k"]
-	if err != nil || co == nil || co.kept == nil || co.kept.state != kept {
+	if err != nil || co == nil || co.kept == nil || co.kept.life.State() != lifetime.Kept {
 		t.Fatal("not kept", err)
 	}
 	return co, co.kept
 }
 
-// What makes a kept hold one that is not granted, but goes back, when it is asked for, and when
-// the renewer looks.
+// A kept hold that may not stay goes back, when it is asked for and when the renewer looks.
 func TestKeptThatIsNotFit(t *testing.T) {
-	for _, c := range []struct {
-		name   string
-		change func(h *hold)
-		later  time.Duration
-		fit    bool
-		stays  bool // as far as the renewer is concerned
-	}{
-		{"fit", func(*hold) {}, 0, true, true},
-		{"just less than half of its time is over", func(*hold) {}, 14*time.Second + 849*time.Millisecond - 1, true, true},
-		{"half of its time is over", func(*hold) {}, 14*time.Second + 849*time.Millisecond, false, false},
-		{"all of its time is over", func(*hold) {}, DefaultTTL, false, false},
-		{"just more than half without the lead is left", func(h *hold) { h.term.opts.Lead = 9698 * time.Millisecond }, 10*time.Second - 1, true, true},
-		{"half without the lead is left", func(h *hold) { h.term.opts.Lead = 9698 * time.Millisecond }, 10 * time.Second, false, false},
-		{"wanted", func(h *hold) { h.signals.wanted = true }, 0, false, false},
-		{"in trouble", func(h *hold) { h.term.lastErr = errors.New("trouble") }, 0, false, false},
-		{"being renewed", func(h *hold) { h.term.renewing = true }, 0, true, true},
-		{"just within its time", func(h *hold) { h.term.opts.Keep = time.Second + 1 }, time.Second, true, true},
-		{"kept for long enough", func(h *hold) { h.term.opts.Keep = time.Second }, time.Second, true, false},
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			try := func(ask func(h *hold, now clock.Instant) bool) (stays bool) {
+	for _, fit := range []bool{true, false} {
+		for name, ask := range map[string]func(h *hold, now clock.Instant){
+			"take": func(h *hold, now clock.Instant) { h.take(true, now) },
+			"due": func(h *hold, now clock.Instant) {
+				if renew, over := h.Due(now, false); renew || over {
+					t.Errorf("renewed %v, lost %v", renew, over)
+				}
+			},
+		} {
+			synctest.Test(t, func(t *testing.T) {
 				client := innerClient(t, memdriver.New(), nil)
 				_, h := keptHold(t, client)
 				h.mu.Lock()
-				c.change(h)
+				h.life.Want(!fit)
 				h.mu.Unlock()
-				stays = ask(h, later(client.now(), c.later))
+				ask(h, client.now())
 				h.mu.Lock()
 				defer h.mu.Unlock()
-				if (h.state == released) == stays {
-					t.Errorf("%s: the state is %d", c.name, h.state)
+				if (h.life.State() == lifetime.Released) == fit {
+					t.Errorf("%s, fit %v: the state is %d", name, fit, h.life.State())
 				}
-				return stays
-			}
-			took := try(func(h *hold, now clock.Instant) bool { return h.take(true, now) != nil })
-			stays := try(func(h *hold, now clock.Instant) bool {
-				_, over := h.Due(now, false)
-				if over {
-					t.Errorf("%s: lost", c.name)
-				}
-				h.mu.Lock()
-				defer h.mu.Unlock()
-				return h.state == kept
 			})
-			if took != c.fit || stays != c.stays {
-				t.Errorf("%s: granted %v, stays %v", c.name, took, stays)
-			}
-		})
+		}
 	}
 }
 
@@ -91,14 +66,13 @@ func TestKeptThatIsRenewedTooLate(t *testing.T) {
 		c := innerClient(t, memdriver.New(), nil)
 		_, h := keptHold(t, c)
 		time.Sleep(time.Second)
-		h.mu.Lock()
-		h.term.start, h.term.renewAt = later(c.now(), -DefaultTTL), c.now().Mono+time.Hour
-		h.mu.Unlock()
+		c.renewer.Remove(h) // a loop that does not run
+		time.Sleep(DefaultTTL)
 		h.Renewed(c.now(), driver.Renewal{TTL: DefaultTTL})
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		if h.state != released {
-			t.Errorf("the state is %d", h.state)
+		if h.life.State() != lifetime.Released {
+			t.Errorf("the state is %d", h.life.State())
 		}
 	})
 }
@@ -111,8 +85,8 @@ func TestKeptDuringClose(t *testing.T) {
 		c.calls.Close()
 		<-h.back() // does not wait for it
 		co.revoke()
-		if h.take(true, later(c.now(), DefaultTTL)) != nil || h.state != kept || co.habit.level != 0 {
-			t.Errorf("the state is %d", h.state)
+		if h.take(true, later(c.now(), DefaultTTL)) != nil || h.life.State() != lifetime.Kept || co.habit.level != 0 {
+			t.Errorf("the state is %d", h.life.State())
 		}
 		c.renewer.Shut()
 	})
@@ -151,8 +125,8 @@ func TestWantedAtTheWrongMoment(t *testing.T) {
 			store.SetUnreachable(true) // it never heard of the hold, and would end it where it is asked to tell of waiters
 			o := &LockOptions{Cohort: time.Hour, Keep: time.Hour}
 			co := &cohort{all: &c.cohorts, id: cohortID{"k", *o}}
-			h := passingHold(c)
-			h.term.opts, h.signals.wanted = o, wanted
+			h := passingHold(c, *o)
+			h.life.Want(wanted)
 			c.renewer.Add(h, c.now())
 			if passed := co.pass(h); passed == wanted || co.kept != nil == wanted {
 				t.Errorf("wanted is %v: passed %v, kept %v", wanted, passed, co.kept != nil)
@@ -166,11 +140,11 @@ func TestWantedAtTheWrongMoment(t *testing.T) {
 		lease := co.take(true, c.now())
 		c.cohorts.mu.Unlock()
 		h.mu.Lock()
-		tell := h.signals.want(true)
+		tell := h.signals.told(h.life.Want(true))
 		h.mu.Unlock()
 		tell()
 		<-lease.Wanted()
-		if err := lease.Release(); err != nil || co.kept != nil || h.state != released {
+		if err := lease.Release(); err != nil || co.kept != nil || h.life.State() != lifetime.Released {
 			t.Error("kept, though somebody waits", err)
 		}
 	})
@@ -185,7 +159,7 @@ func TestJoinAKeeper(t *testing.T) {
 			co, h := keptHold(t, c)
 			if !fit {
 				h.mu.Lock()
-				h.term.lastErr = errors.New("trouble")
+				h.life.Want(true)
 				h.mu.Unlock()
 			}
 			_, turn := c.cohorts.join(co.id)
@@ -335,8 +309,7 @@ func TestMessageRacesWithPass(t *testing.T) {
 	c := innerClient(t, memdriver.New(), nil)
 	o := &LockOptions{Keep: time.Hour}
 	for i := range 5000 {
-		h := passingHold(c)
-		h.term.opts = o
+		h := passingHold(c, *o)
 		co := &cohort{all: &c.cohorts, id: cohortID{"k", *o}}
 		co.latest, co.hears = h, co.hear
 		c.renewer.Add(h, c.now())
@@ -351,7 +324,7 @@ func TestMessageRacesWithPass(t *testing.T) {
 			continue
 		}
 		k.mu.Lock()
-		stays := k.state == kept
+		stays := k.life.State() == lifetime.Kept
 		k.mu.Unlock()
 		if stays {
 			t.Fatalf("round %d: it is kept, and somebody waits", i)

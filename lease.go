@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/backoff"
 )
 
 // Lease is the right to a key until it is released or lost. It is renewed in the
@@ -103,7 +104,7 @@ func (l *Lease) Deadline() time.Time {
 	h := l.hold()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return time.Now().Add(h.term.left(h.c.now()))
+	return time.Now().Add(h.life.Left(h.c.now()))
 }
 
 // Err returns nil while the lease can be relied on. It checks the clock, not the
@@ -141,7 +142,7 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 	if ttl == 0 { // in options that means the default
 		return h.c.fail("extend", h.req.Key, errors.New("the TTL is 0: it must be positive"))
 	}
-	if _, err := (&LockOptions{TTL: ttl, Lead: h.term.opts.Lead}).normal(h.c.traits); err != nil {
+	if _, err := (&LockOptions{TTL: ttl, Lead: h.opts.Lead}).normal(h.c.traits); err != nil {
 		return h.c.fail("extend", h.req.Key, err)
 	}
 	ctx, done, err := h.c.calls.During(ctx)
@@ -173,23 +174,117 @@ func (l *Lease) takenHere() {
 	}
 }
 
-// again returns one more lease of a standing hold, or why there is none.
-func (h *hold) again(mode Mode, limit int, reentrant bool) (*Lease, error) {
-	if err := h.checkDeadline(); err != nil {
-		return nil, err
+// Downgrade makes a write lease a read lease, with no moment in which nobody holds
+// the key; its fence, contexts and renewal stay. Waiting readers are admitted. It
+// asks the store until ctx ends, but no longer than the TTL (5 s at least), and
+// counts as an Extend to the TTL. A lease that is Shared already needs nothing: nil.
+// While another write lease of the same hold stands (Reentrant), it is refused with
+// ErrHeld.
+//
+// ErrLost says that the lease has ended; ErrUnsupported, before the store is asked,
+// that the engine cannot share a key. On any other error the store may or may not
+// know: the lease is Shared all the same, so that nothing may be written under it
+// any more, and another Downgrade asks again.
+func (l *Lease) Downgrade(ctx context.Context) error {
+	h := l.h
+	err := l.Err()
+	if err == nil {
+		err = h.c.unshared(0)
 	}
+	if err != nil {
+		return h.c.fail("downgrade", h.req.Key, err)
+	}
+	ctx, done, err := h.c.calls.During(ctx)
+	if err != nil {
+		return h.c.fail("downgrade", h.req.Key, err)
+	}
+	defer done()
+	if ctx.Err() != nil {
+		return h.c.fail("downgrade", h.req.Key, endOf(ctx))
+	}
+	ask, err := l.beginConversion()
+	if ask {
+		err = h.c.fail("downgrade", h.req.Key, h.convert(ctx))
+		h.emit(EventDowngraded, func(e *Event) { e.Err = err })
+	}
+	return h.c.fail("downgrade", h.req.Key, err)
+}
+
+// beginConversion makes the lease, and the hold, count as Shared. That comes before the
+// store is asked: the answer may be lost. ask is false when there is nothing to
+// ask for.
+func (l *Lease) beginConversion() (ask bool, err error) {
+	h := l.h
 	h.mu.Lock()
-	defer h.mu.Unlock()
-	if !h.state.stands() {
-		return nil, cmp.Or(h.end, ErrNotHeld)
+	if ask, err = h.life.Convert(l.mode == Exclusive, l.released); !ask {
+		h.mu.Unlock()
+		return false, err
 	}
-	switch {
-	case mode == Exclusive && h.req.Mode == Shared:
-		return nil, fmt.Errorf("%w: this context shares it, and would wait for itself: release that first, or write from the start and Downgrade", ErrHeld)
-	case limit != 0 && limit != h.req.Limit:
-		return nil, fmt.Errorf("%w: held by this context, but not as one of %d: it has no such slot", ErrHeld, limit)
-	case !reentrant:
-		return nil, fmt.Errorf("%w: already held by this context; use its lease, or set Reentrant", ErrHeld)
+	l.mode, h.req.Mode = Shared, Shared
+	if h.signals.heard != nil { // its cohort hears of it no more
+		h.signals.heard = nil
+		if h.signals.wishCtx != nil {
+			h.life.Listen()
+		}
 	}
-	return h.lease(mode), nil
+	behind := h.turn.leave() // their turns write
+	h.mu.Unlock()
+	behind.over()
+	return true, nil
+}
+
+// convert tells the store of a downgrade, until it answers.
+func (h *hold) convert(ctx context.Context) error {
+	bears := time.Now().Add(max(h.opts.TTL, tryLimit))
+	pause := backoff.Backoff{Least: 20 * time.Millisecond, Most: time.Second}
+	for {
+		err := h.convertOnce(ctx)
+		if err == nil {
+			return nil
+		}
+		if h.c.trouble(err) != permanent && time.Now().Before(bears) {
+			timer := time.NewTimer(pause.Next())
+			select {
+			case <-timer.C:
+				continue
+			case <-ctx.Done():
+			case <-h.over(false):
+			}
+			timer.Stop()
+		}
+		if end := h.checkStands(); end != nil {
+			return end
+		}
+		if ctx.Err() != nil {
+			err = &WaitError{End: endOf(ctx), Why: err}
+		}
+		return fmt.Errorf("the lease counts as shared from now on, but the store may not know; call Downgrade again to tell it: %w", err)
+	}
+}
+
+func (h *hold) convertOnce(ctx context.Context) error {
+	h.mu.Lock()
+	req := driver.TryRequest{Claim: h.req.Claim, TTL: h.life.TTL(), Convert: true, Fence: h.req.Fence}
+	h.mu.Unlock()
+	limit := min(req.TTL/3, tryLimit)
+	own, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	start := h.c.now()
+	res, refusal, err := h.c.ask(own, req)
+	if err != nil && own.Err() != nil && ctx.Err() == nil {
+		err = &silentError{limit: limit}
+	}
+	if err = cmp.Or(err, refusal); err == nil && !res.Granted {
+		h.lose(ErrNotHeld)
+		return h.checkStands()
+	}
+	if err != nil {
+		return cmp.Or(h.checkStands(), err)
+	}
+	now := h.c.now()
+	h.mu.Lock()
+	h.life.Converted(start, now, res.TTL)
+	h.mu.Unlock()
+	h.c.renewer.Again(h, now)
+	return h.checkStands()
 }

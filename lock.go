@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 
 	"github.com/hasplock/hasp/driver"
 )
@@ -23,7 +24,7 @@ type Locker interface {
 type lock struct {
 	c     *core
 	key   string
-	opts  *LockOptions // its own, and never changed: a handle may be overwritten while its leases live
+	opts  *settings // its own, and never changed: a handle may be overwritten while its leases live
 	mode  Mode
 	limit int
 	err   error // what is wrong with all that: of the first use
@@ -159,3 +160,170 @@ func mustHave(ctx context.Context) {
 		panic("hasp: the context is nil")
 	}
 }
+
+// Mutex is a key with one holder at a time. It is a handle without state: any
+// number of goroutines may use one, or many for the same key, and each Lock is an
+// acquisition of its own.
+type Mutex struct{ l lock }
+
+// Mutex returns the lock of a key of 1 to 512 bytes. nil options mean the
+// defaults. An invalid key or option is reported on first use.
+func (c *Client) Mutex(key string, o *LockOptions) *Mutex {
+	return &Mutex{c.lock(key, o, Exclusive, 0)}
+}
+
+// Lock waits for its turn and returns a lease.
+//
+// ctx bounds the wait, not the hold. If it ends first, the error is its error
+// joined with what kept Lock waiting, both found with errors.Is and errors.As, and
+// whatever this attempt left in the store is cleaned up, in the background if need
+// be. Lock also waits for a store that is unreachable or held back, as long as
+// ctx and Options.MaxSilence allow; EventTrouble or EventHeldBack reports it.
+//
+// So it does, by Error.Class, for a store that answers with an error:
+//   - ClassReadOnly, ClassFull, once this client had a good answer of the store; before, for Options.MaxRefused;
+//   - ClassLogin, and, once there was a good answer, ClassDenied and ClassMisconfigured, for Options.MaxRefused;
+//   - ClassUnknown, which the engine cannot classify, for the TTL, 5 s at least.
+//
+// ClassImpossible ends Lock at once, and so do ClassDenied and ClassMisconfigured before the first good answer.
+func (m *Mutex) Lock(ctx context.Context) (*Lease, error) {
+	return m.l.acquire(ctx, "lock", true)
+}
+
+// TryLock asks once. It returns ErrHeld (as *HeldError) when somebody holds the
+// key or waits for it. Only a key that another client keeps for nobody (LockOptions.Keep) is asked
+// for, and waited for as long as that client may need to give it back: 5 ms and a few round trips.
+func (m *Mutex) TryLock(ctx context.Context) (*Lease, error) {
+	return m.l.acquire(ctx, "try lock", false)
+}
+
+// Do holds the key while f runs. f's context ends when ctx does, when the lease
+// may be lost, and when the client is closed; the key is released only after f
+// has returned. The error joins f's, the loss of the lease, and that of the
+// release. If f panics, the next holder is told (Lease.Abandoned).
+func (m *Mutex) Do(ctx context.Context, f func(ctx context.Context, lease *Lease) error) error {
+	_, err := m.l.do(ctx, "lock", f)
+	return err
+}
+
+func (m *Mutex) handle() *lock { return &m.l }
+
+// RWMutex is a key with either one writer or any number of readers. Whoever comes
+// first is served first: consecutive readers are admitted together, and those who
+// come after a waiting writer wait for it, so that neither side starves.
+//
+// A Lock or RLock whose context comes from a lease of the same client and key
+// follows these rules. With Reentrant, a read within a write or a read, and a
+// write within a write, count up the same hold: it keeps its mode, deadline and
+// renewal until the last of them is released. A write within a read is refused
+// (ErrHeld): two who read and wait to write would wait for each other for ever.
+// Take the write first, and Downgrade it.
+//
+// Like a Mutex it is a handle without state. A Mutex or an Election of the same
+// key is a writer.
+type RWMutex struct{ w, r lock }
+
+// RWMutex returns the read-write lock of a key of 1 to 512 bytes. nil options
+// mean the defaults; Cohort must be 0. An invalid key or option, or an engine that
+// cannot share a key (ErrUnsupported), is reported on first use.
+func (c *Client) RWMutex(key string, o *LockOptions) *RWMutex {
+	return &RWMutex{
+		w: c.lock(key, o, Exclusive, 0).noTurns(),
+		r: c.lock(key, o, Shared, 0).noTurns(),
+	}
+}
+
+// Lock waits until the key can be written and returns a lease, as Mutex.Lock
+// does.
+func (m *RWMutex) Lock(ctx context.Context) (*Lease, error) {
+	return m.w.acquire(ctx, "lock", true)
+}
+
+// TryLock asks once to write, as Mutex.TryLock does.
+func (m *RWMutex) TryLock(ctx context.Context) (*Lease, error) {
+	return m.w.acquire(ctx, "try lock", false)
+}
+
+// Do holds the key to write while f runs, as Mutex.Do does.
+func (m *RWMutex) Do(ctx context.Context, f func(ctx context.Context, lease *Lease) error) error {
+	_, err := m.w.do(ctx, "lock", f)
+	return err
+}
+
+// RLock waits until the key can be read and returns a lease, as Mutex.Lock
+// does.
+func (m *RWMutex) RLock(ctx context.Context) (*Lease, error) {
+	return m.r.acquire(ctx, "read lock", true)
+}
+
+// TryRLock asks once to read. It returns ErrHeld (as *HeldError) when somebody
+// writes or waits.
+func (m *RWMutex) TryRLock(ctx context.Context) (*Lease, error) {
+	return m.r.acquire(ctx, "try read lock", false)
+}
+
+// RDo holds the key to read while f runs, as Mutex.Do does.
+func (m *RWMutex) RDo(ctx context.Context, f func(ctx context.Context, lease *Lease) error) error {
+	_, err := m.r.do(ctx, "read lock", f)
+	return err
+}
+
+// RLocker returns the read side, for LockAll.
+func (m *RWMutex) RLocker() Locker { return &reader{m.r} }
+
+func (m *RWMutex) handle() *lock { return &m.w }
+
+// reader is the read side of an RWMutex.
+type reader struct{ l lock }
+
+func (r *reader) Lock(ctx context.Context) (*Lease, error) {
+	return r.l.acquire(ctx, "read lock", true)
+}
+
+func (r *reader) TryLock(ctx context.Context) (*Lease, error) {
+	return r.l.acquire(ctx, "try read lock", false)
+}
+
+func (r *reader) handle() *lock { return &r.l }
+
+// Semaphore is a key with up to n holders at a time, each with a slot of its own
+// (Lease.Slot). Like a Mutex it is a handle without state.
+//
+// n belongs to the caller, not to the key. Where callers differ, the smallest n
+// among the holders and the one who asks counts: a smaller n applies at once to
+// all who come, a larger one once the holders with the smaller n are gone.
+//
+// With Reentrant, a Lock whose context comes from a lease of the same client, key
+// and n counts that one up, with its slot. Readers of an RWMutex of the same key
+// count as holders.
+type Semaphore struct{ l lock }
+
+// Semaphore returns the semaphore of a key of 1 to 512 bytes, with n slots. nil
+// options mean the defaults; Cohort must be 0. An invalid key or option, an n
+// below 1, or an engine without slots (ErrUnsupported) is reported on first use.
+func (c *Client) Semaphore(key string, n int, o *LockOptions) *Semaphore {
+	l := c.lock(key, o, Shared, n).noTurns()
+	if n < 1 {
+		l.err = fmt.Errorf("the semaphore has %d slots: it needs at least 1", n)
+	}
+	return &Semaphore{l}
+}
+
+// Lock waits for a slot and returns a lease, as Mutex.Lock does.
+func (s *Semaphore) Lock(ctx context.Context) (*Lease, error) {
+	return s.l.acquire(ctx, "lock", true)
+}
+
+// TryLock asks once. It returns ErrHeld (as *HeldError, with one of the holders)
+// when no slot is free or somebody waits.
+func (s *Semaphore) TryLock(ctx context.Context) (*Lease, error) {
+	return s.l.acquire(ctx, "try lock", false)
+}
+
+// Do holds a slot while f runs, as Mutex.Do does.
+func (s *Semaphore) Do(ctx context.Context, f func(ctx context.Context, lease *Lease) error) error {
+	_, err := s.l.do(ctx, "lock", f)
+	return err
+}
+
+func (s *Semaphore) handle() *lock { return &s.l }

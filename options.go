@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/lifetime"
 )
 
 // DefaultTTL is how long a store keeps a lease that nobody renews.
@@ -109,21 +110,23 @@ type LockOptions struct {
 	Reason string
 }
 
-// drift is the share of a TTL that is given up for clocks that run at
-// different rates, and for expiry in whole milliseconds. The source is the
-// Redlock algorithm's CLOCK_DRIFT as its implementations use it.
-func drift(ttl time.Duration) time.Duration { return ttl/100 + 2*time.Millisecond }
+// settings are LockOptions with the defaults in place. They do not change.
+type settings struct {
+	LockOptions
+	terms lifetime.Terms
+}
 
-// normal returns a copy of the options with the defaults in place, which nobody
-// changes any more, and what is wrong with them.
-func (o *LockOptions) normal(tr driver.Traits) (*LockOptions, error) {
-	n := new(LockOptions)
+// normal returns the settings of options, and what is wrong with them.
+func (o *LockOptions) normal(tr driver.Traits) (*settings, error) {
+	n := new(settings)
 	if o != nil {
-		*n = *o
+		n.LockOptions = *o
 	}
 	if n.TTL == 0 {
 		n.TTL = DefaultTTL
 	}
+	n.terms = lifetime.Terms{TTL: n.TTL, Lead: n.Lead, MaxHold: n.MaxHold, Keep: n.Keep, NoRenew: n.NoRenew}
+	drift := lifetime.Drift(n.TTL)
 	switch {
 	case n.TTL < 0:
 		return n, fmt.Errorf("the TTL is %v: it must be positive", n.TTL)
@@ -133,10 +136,10 @@ func (o *LockOptions) normal(tr driver.Traits) (*LockOptions, error) {
 		return n, fmt.Errorf("the TTL is %v: %s allows at most %v", n.TTL, tr.Engine, tr.MaxTTL)
 	case n.TTL > maxTTL:
 		return n, fmt.Errorf("the TTL is %v: it must be at most %v, which is ten years", n.TTL, maxTTL)
-	case n.TTL <= drift(n.TTL):
-		return n, fmt.Errorf("the TTL is %v: nothing is left of it after the drift of %v", n.TTL, drift(n.TTL))
-	case n.Lead < 0 || n.Lead >= n.TTL-drift(n.TTL):
-		return n, fmt.Errorf("the lead is %v: it must be between 0 and the TTL of %v less its drift of %v", n.Lead, n.TTL, drift(n.TTL))
+	case n.TTL <= drift:
+		return n, fmt.Errorf("the TTL is %v: nothing is left of it after the drift of %v", n.TTL, drift)
+	case n.Lead < 0 || n.Lead >= n.TTL-drift:
+		return n, fmt.Errorf("the lead is %v: it must be between 0 and the TTL of %v less its drift of %v", n.Lead, n.TTL, drift)
 	case n.Cohort < 0:
 		return n, fmt.Errorf("the time of a cohort is %v: it must be positive, or 0 for none", n.Cohort)
 	case n.Cohort > 0 && n.NoRenew:

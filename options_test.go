@@ -10,12 +10,13 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/lifetime"
 )
 
 // The bounds of the options are themselves allowed, and what is beyond them is named.
 func TestLockOptionsBounds(t *testing.T) {
 	tr := driver.Traits{Engine: "e", MinTTL: 100 * time.Millisecond, MaxTTL: time.Hour}
-	usable := 10*time.Second - drift(10*time.Second)
+	usable := 10*time.Second - lifetime.Drift(10*time.Second)
 	for _, c := range []struct {
 		o    LockOptions
 		want string // "": allowed

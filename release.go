@@ -7,11 +7,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/backoff"
+	"github.com/hasplock/hasp/internal/lifetime"
 )
 
 // release is Release within a call that was let in; ran says that a function
@@ -25,20 +29,14 @@ func (l *Lease) release(ran bool, end driver.End) error {
 		h.mu.Unlock()
 		panic("hasp: a copy of a Lease was released: use the pointer that Lock or TryLock returned")
 	}
-	why := h.end
-	if ran {
-		h.handles.running--
-	}
-	left := ran && h.state == closed && h.handles.running == 0
-	if l.released && !left {
+	why := h.life.Why()
+	left, end := h.life.Release(l.mode == Exclusive, l.released, ran, end)
+	if left == lifetime.Nothing {
 		h.mu.Unlock()
 		return nil
 	}
-	if h.handles.broken = h.handles.broken || end == driver.Unfinished; h.handles.broken {
-		end = driver.Unfinished
-	}
 	h.handles.remove(l)
-	if last := h.handles.n == 0 && h.state != closed; !last && !left { // Close releases what it closed
+	if left == lifetime.Fewer {
 		ctxs := h.signals.take(l)
 		h.mu.Unlock()
 		endAll(ctxs, context.Canceled)
@@ -46,11 +44,6 @@ func (l *Lease) release(ran bool, end driver.End) error {
 	}
 	ctxs := h.signals.take(nil)
 	behind := h.turn.leave()
-	after := released
-	if end == driver.Finished {
-		after = passing
-	}
-	h.state.become(after) // what is lost or closed stays so
 	if why == nil {
 		h.signals.end()
 	}
@@ -69,8 +62,8 @@ func (l *Lease) release(ran bool, end driver.End) error {
 // is why the hold was over before, end how it ended.
 func (h *hold) release(ctx context.Context, why error, end driver.End) error {
 	h.mu.Lock()
-	h.state.become(released) // no turn came after it
-	req := driver.ReleaseRequest{Claim: h.req.Claim, TTL: h.term.longest, End: h.outcome(end), Settled: h.settled}
+	h.life.Released()
+	req := driver.ReleaseRequest{Claim: h.req.Claim, TTL: h.life.Longest(), End: h.life.Outcome(end), Settled: h.life.Settled}
 	kept := h.turn.kept
 	h.mu.Unlock()
 	sent := h.c.now().Mono
@@ -97,10 +90,11 @@ func (h *hold) release(ctx context.Context, why error, end driver.End) error {
 func (h *hold) gone(answer error) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.term.granted(h.c.now()) <= 0 {
+	now := h.c.now()
+	if h.life.StoreEnded(now) {
 		return nil
 	}
-	return lostByStore(answer)
+	return h.life.WhyLost(now, answer)
 }
 
 // notFreed notes why the key is not free, for Close; nil: it is.
@@ -111,25 +105,6 @@ func (h *hold) notFreed(err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.handles.left = err
-}
-
-// outcome says how a hold ends for whoever comes next: as end, unless nobody
-// worked under it, or it was lost or closed. h.mu is held.
-func (h *hold) outcome(end driver.End) driver.End {
-	switch {
-	case !h.term.used && !h.turn.clean:
-		return driver.Unused
-	case !h.term.used:
-		end = driver.Finished
-	case h.end != nil: // lost, or closed
-		return driver.Unfinished
-	}
-	// A Try may come late and have the key after this lease. A mark which that took over
-	// is not one that this holder repaired: Unused puts it back.
-	if end == driver.Finished && !h.settled && !h.grant.marked && !h.claims {
-		return driver.Unused
-	}
-	return end
 }
 
 // releaseAll releases what Close has ended, many at a time.
@@ -190,4 +165,125 @@ func (c *core) release(ctx context.Context, req driver.ReleaseRequest) error {
 			return err
 		}
 	}
+}
+
+// cleanups are the releases that nobody waits for: of calls whose outcome is unknown,
+// and those that the store has not confirmed. However many there are, a silent store is
+// sent one at a time, and each is dropped when what its owner left has expired.
+type cleanups struct {
+	c *core
+
+	mu      sync.Mutex
+	pending []*cleanup // the oldest first
+	running bool       // run is at work
+	unheard bool       // the latest that was sent had no answer, not even a refusal
+}
+
+type cleanup struct {
+	req   driver.ReleaseRequest
+	lost  bool      // as for settled
+	until time.Time // the store has nothing of the owner then, and no Try of it can come
+	done  bool
+}
+
+const (
+	maxCleanups  = 10_000 // beyond that the oldest are dropped: what they left expires
+	releaseLanes = 32     // how many releases are under way at once
+)
+
+// releaseOnce sends a release, and waits for the answer for limit at most.
+func (c *core) releaseOnce(ctx context.Context, limit time.Duration, req driver.ReleaseRequest) error {
+	r := newRequest(ctx, nil, min(limit, releaseLimit/3))
+	defer r.done()
+	return c.drv.Release(r, req)
+}
+
+// silent says whether the store does not answer. A store that refuses the release of one key may take that of another.
+func (cs *cleanups) silent() bool {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	return cs.unheard && len(cs.pending) > 0
+}
+
+// add notes a release. It must be called within a call that the gate let in: Close
+// waits for all releases.
+func (cs *cleanups) add(req driver.ReleaseRequest, lost bool) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if len(cs.pending) >= maxCleanups {
+		cs.pending = slices.Delete(cs.pending, 0, len(cs.pending)-maxCleanups+1)
+	}
+	until := time.Now().Add(max(min(req.TTL, cleanUpLimit)+tryLimit, driver.LateRequest))
+	cs.pending = append(cs.pending, &cleanup{req: req, lost: lost, until: until})
+	if !cs.running {
+		cs.running = true
+		cs.c.calls.EnterLate()
+		go cs.run()
+	}
+}
+
+// run sends what is pending, until nothing is.
+func (cs *cleanups) run() {
+	defer cs.c.calls.Leave()
+	pause := backoff.Backoff{Least: 20 * time.Millisecond, Most: time.Second}
+	for work := cs.look(); len(work) > 0; work = cs.look() {
+		settled := cs.send(releaseLimit, work[0])
+		if settled {
+			pause.Reset()
+		}
+		if !cs.silent() && cs.sendAll(work[1:]) && settled {
+			continue
+		}
+		pause.Wait(cs.c.calls.Base.Done())
+	}
+}
+
+// look drops what is done or expired, and returns the rest, in another order each
+// time: one that fails, on a shard that is unreachable, must not delay the others.
+// When there are none, or at the end of Close, run ends.
+func (cs *cleanups) look() []*cleanup {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	now := time.Now()
+	cs.pending = slices.DeleteFunc(cs.pending, func(w *cleanup) bool { return w.done || w.until.Before(now) })
+	cs.running = len(cs.pending) > 0 && cs.c.calls.Base.Err() == nil
+	if !cs.running {
+		return nil
+	}
+	work := slices.Clone(cs.pending)
+	rand.Shuffle(len(work), func(i, j int) { work[i], work[j] = work[j], work[i] })
+	return work
+}
+
+// sendAll is false when the store failed again.
+func (cs *cleanups) sendAll(work []*cleanup) bool {
+	var failed atomic.Bool
+	next := make(chan *cleanup, len(work))
+	for _, w := range work {
+		next <- w
+	}
+	close(next)
+	var lanes sync.WaitGroup
+	for range min(releaseLanes, len(work)) {
+		lanes.Go(func() {
+			for w := range next {
+				if !cs.send(releaseLimit, w) {
+					failed.Store(true)
+					return
+				}
+			}
+		})
+	}
+	lanes.Wait()
+	return !failed.Load()
+}
+
+// send sends one release, and reports whether that settles it.
+func (cs *cleanups) send(limit time.Duration, w *cleanup) bool {
+	err := cs.c.releaseOnce(cs.c.calls.Base, limit, w.req)
+	settled := cs.c.settled(err, w.lost)
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	w.done, cs.unheard = settled, !settled && !cs.c.answered(err)
+	return settled
 }

@@ -31,7 +31,6 @@ type turn struct {
 	began  clock.Instant // when the store was asked for the grant
 	spare  int32         // fences left for those behind
 	extra  int32         // those of them that nobody waited for when the store was asked
-	clean  bool          // one before this came to its end
 	later  bool          // it is not the first: the store was not asked for it
 	kept   bool          // nobody has had it yet, since it was kept
 }

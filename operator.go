@@ -9,6 +9,7 @@ import (
 	"fmt"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/lifetime"
 )
 
 // Break takes a key away from the owner, in whatever process it is. The owner's
@@ -77,14 +78,14 @@ func (c *Client) Adopt(ctx context.Context, key, owner string, o *LockOptions) (
 		return nil, c.fail("adopt", key, err)
 	}
 	now := c.now()
-	h := newHold(c.core, r, l.opts, start)
-	h.grant.slot, h.term.used, h.claims = held.Holder.Slot, true, res.Entered
-	h.grant.marked = true // whoever acquired it may have been told
-	h.term.longest = max(r.TTL, held.Left)
-	if h.term.grant(start, now, res.TTL); h.term.over(now) {
+	h := newHold(c.core, r, l.opts, start, lifetime.Facts{Marked: true, Claims: res.Entered})
+	h.grant.slot = held.Holder.Slot
+	h.life.Give(start)
+	h.life.Asks(held.Left)
+	if h.life.Grant(start, now, res.TTL); h.life.Over(now) {
 		return nil, c.fail("adopt", key, fmt.Errorf("%w: the answer to its renewal took %v of a TTL of %v", ErrLost, shortDuration(now.Sub(start)), res.TTL))
 	}
-	h.signals.want(res.Wanted)
+	h.life.Want(res.Wanted)
 	lease := h.lease(r.Mode)
 	if !c.renewer.Add(h, now) {
 		return nil, c.fail("adopt", key, ErrClosed)
@@ -131,3 +132,29 @@ func (e *notHolder) Error() string {
 	return s
 }
 func (e *notHolder) Is(target error) bool { return target == ErrNotHeld }
+
+// Admit declares, on the operator's behalf, that no locks are active in the store:
+// a store, or node, that is held back because it may have lost leases grants from
+// now on. It is for a new deployment, and for a restart that ended all work, too. A
+// wrong declaration can lead to two holders. Without it, a store that keeps a node record
+// grants nothing for its largest TTL and about ten seconds after a restart.
+// ErrUnsupported: this store holds nothing back.
+func (c *Client) Admit(ctx context.Context) error {
+	ctx, done, err := c.calls.During(ctx)
+	if err != nil {
+		return c.fail("admit", "", err)
+	}
+	defer done()
+	switch d := c.drv.(type) {
+	case driver.Admitter:
+		err = d.Admit(ctx)
+	case driver.Recorded:
+		var rec driver.Record
+		if rec, err = d.Record(ctx); err == nil && !rec.Voting {
+			err = d.Admit(ctx, rec, c.traits.MaxTTL)
+		}
+	default:
+		err = ErrUnsupported
+	}
+	return c.fail("admit", "", err)
+}
