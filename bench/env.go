@@ -17,7 +17,6 @@ import (
 	"github.com/hasplock/hasp/internal/testserver"
 	"github.com/redis/go-redis/v9"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 )
 
 // nodes is how many Redis servers run: Redlock's five.
@@ -80,7 +79,7 @@ func (e *env) reset(ctx context.Context) error {
 	if e.etcd == nil {
 		return nil
 	}
-	c, err := clientv3.New(clientv3.Config{Endpoints: []string{e.Etcd}, DialTimeout: 10 * time.Second, Logger: zap.NewNop()})
+	c, err := connectEtcd(e.Etcd)
 	if err != nil {
 		return err
 	}

@@ -22,11 +22,7 @@ var etcdPeers = []*peer{{
 	waits: true,
 	etcd:  true,
 	open: func(ctx context.Context, to target) (locker, error) {
-		client, err := clientv3.New(clientv3.Config{
-			Endpoints:   []string{to.Etcd},
-			DialTimeout: 10 * time.Second,
-			Logger:      zap.NewNop(),
-		})
+		client, err := connectEtcd(to.Etcd)
 		if err != nil {
 			return nil, err
 		}
@@ -40,6 +36,11 @@ var etcdPeers = []*peer{{
 		return l, nil
 	},
 }}
+
+// connectEtcd connects with etcd's own client, with its default options.
+func connectEtcd(addr string) (*clientv3.Client, error) {
+	return clientv3.New(clientv3.Config{Endpoints: []string{addr}, DialTimeout: 10 * time.Second, Logger: zap.NewNop()})
+}
 
 // etcdLocker is an etcd client with as many sessions as goroutines contended for one
 // key at once.

@@ -13,7 +13,6 @@ import (
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/redisdriver"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 )
 
 // s5 is many waiters that give up at once.
@@ -159,7 +158,7 @@ func (e *env) queueOf(p *peer) (*queue, error) {
 			close: func() { _ = locks.Close() }, // it holds nothing
 		}, nil
 	case p.etcd:
-		c, err := clientv3.New(clientv3.Config{Endpoints: []string{e.Etcd}, DialTimeout: 10 * time.Second, Logger: zap.NewNop()})
+		c, err := connectEtcd(e.Etcd)
 		if err != nil {
 			return nil, err
 		}

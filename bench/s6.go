@@ -20,7 +20,6 @@ import (
 
 	"github.com/hasplock/hasp/redisdriver"
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.uber.org/zap"
 )
 
 // s6 is holders that die.
@@ -274,7 +273,7 @@ func (e *env) expiry(ctx context.Context, p *peer, key string) (time.Time, error
 
 // etcdExpiry asks until the whole seconds that etcd reports change.
 func (e *env) etcdExpiry(ctx context.Context, key string) (time.Time, error) {
-	c, err := clientv3.New(clientv3.Config{Endpoints: []string{e.Etcd}, DialTimeout: 10 * time.Second, Logger: zap.NewNop()})
+	c, err := connectEtcd(e.Etcd)
 	if err != nil {
 		return time.Time{}, err
 	}

@@ -13,7 +13,6 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/client/v3/concurrency"
 	recipe "go.etcd.io/etcd/client/v3/experimental/recipes"
-	"go.uber.org/zap"
 )
 
 // s9 is one key that is read far more often than it is written.
@@ -110,7 +109,7 @@ type etcdRW struct {
 }
 
 func openEtcdRW(_ context.Context, to target) (locker, error) {
-	client, err := clientv3.New(clientv3.Config{Endpoints: []string{to.Etcd}, DialTimeout: 10 * time.Second, Logger: zap.NewNop()})
+	client, err := connectEtcd(to.Etcd)
 	if err != nil {
 		return nil, err
 	}

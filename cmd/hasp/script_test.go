@@ -181,7 +181,7 @@ func meets(url, name string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	return trait(s.Traits()), errors.Join(s.Close(), s.Disconnect())
+	return trait(s.Traits()), s.Close()
 }
 
 // limit bounds every wait for an event. It is for a machine under load; nothing

@@ -27,6 +27,8 @@ var programs = []struct{ name, imports, store string }{
 	{"PostgreSQL (`sqldriver`, `pgxlisten` and pgx)",
 		`"github.com/hasplock/hasp/sqldriver"; "github.com/hasplock/hasp/sqldriver/pgxlisten"; "github.com/jackc/pgx/v5"; "github.com/jackc/pgx/v5/stdlib"`,
 		`sqldriver.NewPostgres(stdlib.OpenDB(pgx.ConnConfig{}), &sqldriver.PostgresOptions{Listener: pgxlisten.New(&pgx.ConnConfig{})})`},
+	{"any of them by its URL (`open`)", `"context"; "github.com/hasplock/hasp/driver"; "github.com/hasplock/hasp/open"`,
+		`func() driver.Driver { d, _ := open.Driver(context.Background(), "redis://localhost"); return d }()`},
 }
 
 // weight is what a program weighs.
@@ -75,7 +77,7 @@ func measure(top string) (weights []weight, err error) {
 func weigh(top, dir, imports, store string) (modules int, size int64, err error) {
 	var mod strings.Builder
 	mod.WriteString("module example.com/program\n\ngo 1.26.0\n\n")
-	for _, m := range []string{"", "/redisdriver", "/etcddriver", "/zkdriver", "/sqldriver", "/sqldriver/pgxlisten"} {
+	for _, m := range []string{"", "/redisdriver", "/etcddriver", "/zkdriver", "/sqldriver", "/sqldriver/pgxlisten", "/open"} {
 		fmt.Fprintf(&mod, "replace github.com/hasplock/hasp%s => %s%s\n", m, top, m)
 	}
 	text := fmt.Sprintf("package main\n\nimport (\n\"github.com/hasplock/hasp\"\n%s\n)\n\nfunc main() { _, _ = hasp.New(%s, nil) }\n",

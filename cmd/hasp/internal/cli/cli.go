@@ -11,8 +11,8 @@ import (
 	"runtime"
 
 	"github.com/hasplock/hasp/cmd/hasp/internal/child"
-	"github.com/hasplock/hasp/cmd/hasp/internal/plain"
 	"github.com/hasplock/hasp/cmd/hasp/internal/screen"
+	"github.com/hasplock/hasp/internal/plain"
 	"github.com/spf13/cobra"
 )
 

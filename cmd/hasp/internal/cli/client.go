@@ -89,7 +89,7 @@ func open(text string, given bool, o hasp.Options) (*locks, error) {
 	s.StateFailed = o.StateFailed
 	c, err := hasp.New(s.Driver, &o)
 	if err != nil {
-		return nil, unopened(u, err)
+		return nil, unopened(u, errors.Join(err, s.Close()))
 	}
 	return &locks{Client: c, url: u, store: s}, nil
 }
@@ -101,11 +101,7 @@ func unopened(u *store.URL, err error) *exit {
 	return badConfig(err)
 }
 
-// Close closes the client, which waits until nothing of ours is left in the store,
-// for 5 seconds at most.
-func (l *locks) Close() error { return errors.Join(l.Client.Close(), l.store.Disconnect()) }
-
-// leave is Close, but does not wait long for a store that does not answer: what is
+// leave is Close, which takes 5 seconds at most, but does not wait long for a store that does not answer: what is
 // left there expires.
 func (l *locks) leave(silent bool) {
 	done := make(chan struct{})

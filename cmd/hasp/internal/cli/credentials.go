@@ -16,8 +16,8 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/hasplock/hasp/cmd/hasp/internal/store"
 	"github.com/hasplock/hasp/dashboard"
+	"github.com/hasplock/hasp/internal/files"
 )
 
 // identifier says who sent a request, and what they may do.
@@ -103,7 +103,7 @@ const leastToken = 16
 func (o *serveOptions) readTokens() (identifier, error) {
 	where, text := envTokens, os.Getenv(envTokens)
 	if o.tokens != "" {
-		b, err := store.ReadFile(o.tokens, store.MaxPEM)
+		b, err := files.Read(o.tokens, files.MaxPEM)
 		if err != nil {
 			return nil, fmt.Errorf("--tokens: %w", err)
 		}
@@ -151,7 +151,7 @@ func (o *serveOptions) readTLS(c *credentials) error {
 	var err error
 	what := fmt.Sprintf("--tls-cert %s, --tls-key %s", o.cert, o.key)
 	if c.pair, err = newReread(what, func() (tls.Certificate, error) {
-		pair, err := store.ReadKeyPair(o.cert, o.key)
+		pair, err := files.KeyPair(o.cert, o.key)
 		if err != nil {
 			err = fmt.Errorf("%s: %w", what, err)
 		}
@@ -169,7 +169,7 @@ func (o *serveOptions) readTLS(c *credentials) error {
 }
 
 func (o *serveOptions) readAuthorities() (*x509.CertPool, error) {
-	pem, err := store.ReadFile(o.clientCA, store.MaxPEM)
+	pem, err := files.Read(o.clientCA, files.MaxPEM)
 	if err != nil {
 		return nil, fmt.Errorf("--client-ca: %w", err)
 	}

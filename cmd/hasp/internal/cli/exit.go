@@ -10,9 +10,9 @@ import (
 	"os"
 
 	"github.com/hasplock/hasp"
-	"github.com/hasplock/hasp/cmd/hasp/internal/plain"
 	"github.com/hasplock/hasp/cmd/hasp/internal/store"
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/plain"
 	"github.com/hasplock/hasp/quorum"
 	"github.com/hasplock/hasp/redisdriver"
 )

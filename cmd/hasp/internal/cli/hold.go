@@ -15,8 +15,8 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/cmd/hasp/internal/child"
-	"github.com/hasplock/hasp/cmd/hasp/internal/plain"
 	"github.com/hasplock/hasp/internal/backoff"
+	"github.com/hasplock/hasp/internal/plain"
 )
 
 // late is how long a command has after SIGTERM when the lease had expired before hasp

@@ -18,9 +18,9 @@ import (
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/cmd/hasp/internal/child"
 	"github.com/hasplock/hasp/cmd/hasp/internal/leaks"
-	"github.com/hasplock/hasp/cmd/hasp/internal/plain"
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/audit"
+	"github.com/hasplock/hasp/internal/plain"
 	"github.com/spf13/cobra"
 )
 

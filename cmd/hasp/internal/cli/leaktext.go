@@ -8,8 +8,8 @@ import (
 	"io"
 	"time"
 
-	"github.com/hasplock/hasp/cmd/hasp/internal/plain"
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/plain"
 	"github.com/hasplock/hasp/internal/telemetry"
 )
 

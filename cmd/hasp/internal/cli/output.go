@@ -9,7 +9,7 @@ import (
 	"os"
 	"sync"
 
-	"github.com/hasplock/hasp/cmd/hasp/internal/plain"
+	"github.com/hasplock/hasp/internal/plain"
 )
 
 // stdout is where every command but hasp run and hasp elect writes its answer.

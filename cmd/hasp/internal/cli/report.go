@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/cmd/hasp/internal/child"
-	"github.com/hasplock/hasp/cmd/hasp/internal/plain"
+	"github.com/hasplock/hasp/internal/plain"
 )
 
 // level says who wants to hear something.

@@ -17,8 +17,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/hasplock/hasp/cmd/hasp/internal/plain"
 	"github.com/hasplock/hasp/dashboard"
+	"github.com/hasplock/hasp/internal/plain"
 	"github.com/spf13/cobra"
 )
 

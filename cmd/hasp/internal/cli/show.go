@@ -10,10 +10,10 @@ import (
 	"unicode/utf8"
 
 	"github.com/hasplock/hasp"
-	"github.com/hasplock/hasp/cmd/hasp/internal/plain"
 	"github.com/hasplock/hasp/cmd/hasp/internal/shell"
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/people"
+	"github.com/hasplock/hasp/internal/plain"
 	"github.com/spf13/cobra"
 )
 

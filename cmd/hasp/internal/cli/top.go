@@ -14,10 +14,10 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/cmd/hasp/internal/child"
-	"github.com/hasplock/hasp/cmd/hasp/internal/plain"
 	"github.com/hasplock/hasp/cmd/hasp/internal/screen"
 	"github.com/hasplock/hasp/cmd/hasp/internal/top"
 	"github.com/hasplock/hasp/internal/audit"
+	"github.com/hasplock/hasp/internal/plain"
 	"github.com/spf13/cobra"
 )
 

@@ -170,7 +170,7 @@ func (t *trialLock) open() error {
 		}
 	}})
 	if err != nil {
-		return errors.Join(err, s.Disconnect())
+		return errors.Join(err, s.Close())
 	}
 	t.other = &locks{Client: c, url: u, store: s}
 	return nil

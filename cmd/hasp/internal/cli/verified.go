@@ -10,7 +10,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/hasplock/hasp/cmd/hasp/internal/plain"
+	"github.com/hasplock/hasp/internal/plain"
 	"github.com/hasplock/hasp/internal/player"
 )
 

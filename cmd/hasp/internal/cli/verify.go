@@ -18,7 +18,7 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/cmd/hasp/internal/child"
-	"github.com/hasplock/hasp/cmd/hasp/internal/plain"
+	"github.com/hasplock/hasp/internal/plain"
 	"github.com/hasplock/hasp/internal/player"
 	"github.com/spf13/cobra"
 )

@@ -8,7 +8,7 @@ import (
 	"runtime"
 	"runtime/debug"
 
-	"github.com/hasplock/hasp/cmd/hasp/internal/plain"
+	"github.com/hasplock/hasp/internal/plain"
 	"github.com/spf13/cobra"
 )
 

@@ -34,12 +34,18 @@ func (x *examination) ask() (votes []doctor.Vote, facts []doctor.Facts) {
 	return votes, facts
 }
 
+// voters are several servers that vote.
+type voters interface {
+	Nodes(ctx context.Context) []quorum.NodeState
+	Refusals(ctx context.Context) []error
+}
+
 // votes asks every server about its vote. It begins the wait for those that are
 // held back, and lets in those whose wait is over.
 func (x *examination) votes(ctx context.Context) []doctor.Vote {
 	ctx, cancel := context.WithTimeout(ctx, lookLimit)
 	defer cancel()
-	if q, ok := x.l.store.Driver.(*quorum.Driver); ok {
+	if q, ok := x.l.store.Driver.(voters); ok {
 		var votes []doctor.Vote
 		var refusals []error
 		var wg sync.WaitGroup

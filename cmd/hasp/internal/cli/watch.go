@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp"
-	"github.com/hasplock/hasp/cmd/hasp/internal/plain"
 	"github.com/hasplock/hasp/cmd/hasp/internal/screen"
+	"github.com/hasplock/hasp/internal/plain"
 )
 
 // leastWatch is the least time between two lists of --watch: each may make the

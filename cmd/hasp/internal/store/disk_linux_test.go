@@ -83,7 +83,7 @@ func TestLayersAreFound(t *testing.T) {
 	must(t, err)
 	s, err := u.Open()
 	must(t, err)
-	defer func() { _ = s.Disconnect() }()
+	defer s.Close()
 	use, _ := s.Fit([]doctor.Finding{{Level: found[0].Level, Check: found[0].Check, FencesRepeat: found[0].FencesRepeat}}, true)
 	if use != doctor.ForEfficiency {
 		t.Errorf("it is usable for %s", use)

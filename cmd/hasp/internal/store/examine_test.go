@@ -20,10 +20,7 @@ func looks(t *testing.T, url string) []driver.Finding {
 	must(t, err)
 	s, err := u.Open()
 	must(t, err)
-	t.Cleanup(func() {
-		_ = s.Close()
-		_ = s.Disconnect()
-	})
+	t.Cleanup(func() { _ = s.Close() })
 	return s.Examine(t.Context())
 }
 

@@ -1,6 +1,9 @@
 // Copyright 2026 The hasp Authors
 // SPDX-License-Identifier: Apache-2.0
 
+// Package store finds the store that a command is to use, and opens it with what a person is told of it.
+//
+// A URL may hold a password. No error and no text of this package contains one.
 package store
 
 import (
@@ -12,7 +15,28 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+
+	"github.com/hasplock/hasp/internal/files"
+	"github.com/hasplock/hasp/open/dial"
 )
+
+// Help describes how a store is named.
+const Help = `The store of the locks is named by --store URL, or by the environment variable
+HASP_STORE, or by a file that HASP_STORE_FILE names (for URLs with a password).
+Without any of them it is a SQLite file in your state directory.
+
+` + dial.Forms
+
+// URL names a store, and says where its name was found.
+type URL struct {
+	*dial.URL
+	// Warning is what a person should know about where the URL was found.
+	Warning string
+
+	text  string // as it was found; empty for the default
+	given bool   // by a flag
+	file  string // that HASP_STORE_FILE names, when it was there
+}
 
 // The environment variables that name the store.
 const (
@@ -50,7 +74,7 @@ func Find(flag string, given bool) (*URL, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &URL{place: sqliteFile(path)}, nil
+	return sqliteURL(path)
 }
 
 // parseFrom parses a URL that where holds. An empty one is no default: whoever
@@ -63,9 +87,29 @@ func parseFrom(where, text string) (*URL, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w; see: hasp help store", where, err)
 	}
-	u.text = text
 	return u, nil
 }
+
+// Parse reads a URL.
+func Parse(text string) (*URL, error) {
+	u, err := dial.Parse(text)
+	if err != nil {
+		return nil, err
+	}
+	return &URL{URL: u, text: text}, nil
+}
+
+// sqliteURL names a file, whatever is in its name.
+func sqliteURL(path string) (*URL, error) {
+	u, err := Parse("sqlite:" + quotePath.Replace(path))
+	if err == nil {
+		u.text = ""
+	}
+	return u, err
+}
+
+// quotePath writes a path for a URL.
+var quotePath = strings.NewReplacer("%", "%25", "?", "%3F")
 
 func fromFile(name string) (*URL, error) {
 	if name == "" {
@@ -75,7 +119,7 @@ func fromFile(name string) (*URL, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", EnvFile, err)
 	}
-	text, err := ReadFile(name, maxFile)
+	text, err := files.Read(name, maxFile)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", EnvFile, err)
 	}
@@ -107,7 +151,7 @@ func defaultFile() (string, error) {
 	}
 	if err := checkDisk(dir); err != nil {
 		return "", fmt.Errorf("the default store is for one machine: %w; name a file on a local disk with --store or %s; "+
-			"or the same one, when this machine alone uses it: %s", err, EnvURL, &URL{place: sqliteFile(path)})
+			"or the same one, when this machine alone uses it: sqlite:%s", err, EnvURL, path)
 	}
 	return path, nil
 }
@@ -152,4 +196,31 @@ func stateHome() (string, error) {
 		return filepath.Join(home, "Library", "Application Support"), nil
 	}
 	return filepath.Join(home, ".local", "state"), nil
+}
+
+// rotation is the file that a URL was found in. It is read at each login, since a password may have been changed by then.
+// A file that cannot be read at the moment, or names another store, changes nothing.
+type rotation struct {
+	file, store string // "": no file
+	latest      files.Latest[*dial.URL]
+}
+
+func newRotation(u *URL) *rotation {
+	return &rotation{file: u.file, store: u.String(), latest: files.Latest[*dial.URL]{Value: u.URL}}
+}
+
+func (r *rotation) now() *dial.URL {
+	if r.file == "" {
+		return r.latest.Value
+	}
+	return r.latest.Again(func() (*dial.URL, error) {
+		u, err := fromFile(r.file)
+		if err == nil && u.String() != r.store {
+			err = errors.New("it names another store")
+		}
+		if err != nil {
+			return nil, err
+		}
+		return u.URL, nil
+	}, r.file)
 }

@@ -13,6 +13,4 @@ func foreign(os.FileInfo) string { return "" }
 
 func othersWrite(os.FileInfo) bool { return false }
 
-func unwritable(string) bool { return false }
-
 func limitNewFiles(os.FileMode) (undo func()) { return func() {} }

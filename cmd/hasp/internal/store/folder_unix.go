@@ -30,11 +30,6 @@ func foreign(info os.FileInfo) string {
 
 func othersWrite(info os.FileInfo) bool { return info.Mode().Perm()&0o022 != 0 }
 
-// unwritable says whether this user may see a file, and not write it.
-func unwritable(path string) bool {
-	return unix.Access(path, unix.F_OK) == nil && unix.Access(path, unix.W_OK) != nil
-}
-
 // limitNewFiles lets new files have no more permissions than these, until the
 // function that it returns is called.
 func limitNewFiles(perm os.FileMode) (undo func()) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 // Inherit returns the variable that names this store to a hasp within a command,
@@ -15,7 +16,7 @@ import (
 // user can read, and that remove deletes.
 func (u *URL) Inherit() (variable string, remove func(), err error) {
 	nothing := func() {}
-	text := u.place.inherited(u.text)
+	text := u.inherited()
 	switch {
 	case text != "":
 		return EnvURL + "=" + text, nothing, nil
@@ -37,4 +38,21 @@ func (u *URL) Inherit() (variable string, remove func(), err error) {
 		return "", nil, fmt.Errorf("the store's URL has a password, and no file for it could be made: %w; name another directory with TMPDIR, or put the URL into a file of yours, and its name into %s", err, EnvFile)
 	}
 	return EnvFile + "=" + name, remove, nil
+}
+
+// inherited returns the URL with whole paths; empty: as it was given.
+func (u *URL) inherited() string {
+	if !u.IsFile() {
+		return ""
+	}
+	name := u.Parts().Addrs[0]
+	path, err := filepath.Abs(name)
+	if err != nil { // the current directory is gone, and so is the file
+		path = name
+	}
+	text := "sqlite:" + quotePath.Replace(path)
+	if _, query, ok := strings.Cut(u.text, "?"); ok {
+		text += "?" + query
+	}
+	return text
 }

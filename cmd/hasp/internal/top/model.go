@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp"
-	"github.com/hasplock/hasp/cmd/hasp/internal/plain"
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/plain"
 )
 
 // page is what the whole of the terminal shows.

@@ -7,9 +7,9 @@ import (
 	"unicode/utf8"
 
 	"github.com/hasplock/hasp"
-	"github.com/hasplock/hasp/cmd/hasp/internal/plain"
 	"github.com/hasplock/hasp/cmd/hasp/internal/screen"
 	"github.com/hasplock/hasp/internal/people"
+	"github.com/hasplock/hasp/internal/plain"
 )
 
 // Act is what a key asks for beyond the screen.

@@ -1,7 +1,7 @@
 // Copyright 2026 The hasp Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package store
+package dial
 
 import (
 	"crypto/ecdsa"
@@ -117,11 +117,10 @@ func lock(t *testing.T, url string) error {
 	if err != nil {
 		return err
 	}
-	s, err := u.Open()
+	s, err := u.Open(nil)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = s.Disconnect() }()
 	locks, err := hasp.New(s.Driver, nil)
 	if err != nil {
 		return err
@@ -237,34 +236,5 @@ func TestTLSFromTheEnvironment(t *testing.T) {
 	}
 	if err := lock(t, "rediss://"+addr+"?tls-server-name=127.0.0.1"); err == nil || !strings.Contains(err.Error(), "certificate for 127.0.0.1") {
 		t.Errorf("the URL says otherwise: %v", err)
-	}
-}
-
-// A password where others can read it is worth a warning.
-func TestWarnings(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "store")
-	t.Setenv(EnvFile, file)
-	for _, c := range []struct {
-		url  string
-		mode os.FileMode
-		want string
-	}{
-		{"redis://:hunter2@h", 0o600, ""},
-		{"redis://:hunter2@h", 0o640, "others can read it: chmod 600"},
-		{"redis://:hunter2@h", 0o604, "others can read it: chmod 600"},
-		{"redis://h", 0o644, ""},
-	} {
-		must(t, os.WriteFile(file, []byte(c.url), 0o600))
-		must(t, os.Chmod(file, c.mode))
-		u, err := Find("", false)
-		if err != nil || (u.Warning == "") != (c.want == "") || !strings.Contains(u.Warning, c.want) || strings.Contains(u.Warning, "hunter2") {
-			t.Errorf("%s in a file of mode %v: %v %v", c.url, c.mode, u, err)
-		}
-	}
-	if u, err := Find("redis://:hunter2@h", true); err != nil || !strings.Contains(u.Warning, "ps") || strings.Contains(u.Warning, "hunter2") {
-		t.Errorf("a password in --store: %v %v", u, err)
-	}
-	if u, err := Find("redis://h", true); err != nil || u.Warning != "" {
-		t.Errorf("no password: %v %v", u, err)
 	}
 }

@@ -1,7 +1,7 @@
 // Copyright 2026 The hasp Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package store
+package dial
 
 import (
 	"net"
@@ -71,9 +71,9 @@ func TestHostileServer(t *testing.T) {
 	}()
 	u, err := Parse("redis://" + l.Addr().String())
 	must(t, err)
-	s, err := u.Open()
+	s, err := u.Open(nil)
 	must(t, err)
-	defer func() { _ = s.Disconnect() }()
+	defer s.Close()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	_, err = contend.Try(t.Context(), s, contend.Owner{Key: "k", Owner: strings.Repeat("A", driver.OwnerLen), TTL: time.Second})

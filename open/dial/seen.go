@@ -1,7 +1,7 @@
 // Copyright 2026 The hasp Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package store
+package dial
 
 import (
 	"cmp"
@@ -15,7 +15,7 @@ import (
 	"sync/atomic"
 	"syscall"
 
-	"github.com/hasplock/hasp/cmd/hasp/internal/plain"
+	"github.com/hasplock/hasp/internal/plain"
 )
 
 // stage is how far the latest connection to a server came.

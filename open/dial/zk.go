@@ -1,22 +1,22 @@
 // Copyright 2026 The hasp Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package store
+package dial
 
 import (
 	"context"
 	"errors"
 	"net"
+	"net/url"
 	"strings"
 
-	"github.com/hasplock/hasp/cmd/hasp/internal/doctor"
-	"github.com/hasplock/hasp/cmd/hasp/internal/shell"
 	"github.com/hasplock/hasp/zkdriver"
 )
 
 // zkServers are the servers of a ZooKeeper ensemble.
 type zkServers struct {
 	*hosts
+	params url.Values
 	root   string
 	layout zkdriver.Layout
 }
@@ -39,6 +39,7 @@ func parseZK(scheme, rest string) (*URL, error) {
 	if path := strings.TrimSuffix(h.path, "/"); path != "" {
 		z.root = "/" + path
 	}
+	z.params = values
 	switch values.Get("layout") {
 	case "", "readwrite":
 	case "mutex":
@@ -52,32 +53,17 @@ func parseZK(scheme, rest string) (*URL, error) {
 	return u, nil
 }
 
-func (z *zkServers) open(now func() place) (*Store, error) {
+func (z *zkServers) open(how *opening) (*Store, error) {
 	dial := z.seen.watch(plainly)
 	o := &zkdriver.ConnOptions{Dial: func(ctx context.Context, addr string) (net.Conn, error) { return dial(ctx, "tcp", addr) }}
 	if z.user != "" {
 		o.Login = func(context.Context) (user, password string, err error) {
-			z := now().(*zkServers) //nolint:forcetypeassert // as place.open says
+			z := how.latest().(*zkServers) //nolint:forcetypeassert // as place.open says
 			return z.user, z.password, nil
 		}
 	}
 	conn := zkdriver.Connect(z.addrs, o)
-	return &Store{
-		Driver: zkdriver.New(conn, &zkdriver.Options{Root: z.root, Layout: z.layout}), disconnect: conn.Close,
-		kind: doctor.Kind{Nodes: len(z.addrs), Dangers: "a client that deletes the nodes of locks"},
-	}, nil
+	return &Store{Driver: owning(zkdriver.New(conn, &zkdriver.Options{Root: z.root, Layout: z.layout}), conn.Close)}, nil
 }
 
-func (*zkServers) inherited(string) string { return "" }
-
-func (z *zkServers) byHand(_ int, statement string) string {
-	words, _ := plainWords(statement)
-	return shell.Join(append([]string{"zkCli.sh", "-server", strings.Join(z.addrs, ",")}, words...)...)
-}
-
-func (z *zkServers) remarks() []string {
-	if some, _ := z.secrets(); some {
-		return []string{"within zkCli.sh first: addauth digest USER:PASSWORD"}
-	}
-	return nil
-}
+func (z *zkServers) parts() Parts { return z.hosts.parts(ZK, z.params) }

@@ -1,10 +1,9 @@
 // Copyright 2026 The hasp Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package store
+package dial
 
 import (
-	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -70,11 +69,11 @@ func TestEtcdOpensWithoutItsServers(t *testing.T) {
 	t.Parallel()
 	u, err := Parse("etcd://user:word@127.0.0.1:1")
 	must(t, err)
-	s, err := u.Open()
+	s, err := u.Open(nil)
 	if err != nil {
 		t.Fatalf("Open: %v", err)
 	}
-	if err := errors.Join(s.Close(), s.Disconnect()); err != nil {
+	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
 }

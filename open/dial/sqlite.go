@@ -1,19 +1,15 @@
 // Copyright 2026 The hasp Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package store
+package dial
 
 import (
-	"context"
 	"database/sql"
 	"errors"
 	"net/url"
 	"path/filepath"
 	"strings"
 
-	"github.com/hasplock/hasp/cmd/hasp/internal/doctor"
-	"github.com/hasplock/hasp/cmd/hasp/internal/shell"
-	haspdriver "github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/sqldriver"
 	sqlite3 "github.com/ncruces/go-sqlite3/driver"
 )
@@ -50,53 +46,17 @@ func parseSQLite(_, rest string) (*URL, error) {
 	return u, nil
 }
 
-func (f sqliteFile) open(func() place) (*Store, error) {
+func (f sqliteFile) open(*opening) (*Store, error) {
 	db, err := openSQLite(string(f))
 	if err != nil {
 		return nil, err
 	}
-	return &Store{Driver: sqldriver.NewSQLite(db), disconnect: db.Close, Examine: f.disk, kind: doctor.Kind{
-		Local: true, Clock: true, Dangers: "a file that is deleted, restored, or on a network file system"}}, nil
-}
-
-// disk says when the file is on one that other machines may use, or of which each container has its own.
-func (f sqliteFile) disk(context.Context) []haspdriver.Finding {
-	dir := filepath.Dir(string(f))
-	found := haspdriver.Finding{Level: doctor.Warn, Check: "disk", FencesRepeat: true}
-	switch kind := sharedDisk(dir); {
-	case kind != "":
-		found.Text = "the file is on " + kind + ", which other machines may use, too: " +
-			"if two do, there can be two holders, and the file may break. Move it to a local disk, or take a server for locks"
-	case layered(dir):
-		found.Text = "the file is on overlayfs, as the root of a container is: it keeps apart the processes of this container alone. Another container has " +
-			"another file at this path, and both can hold a key. Mount a folder of the host there (docker run -v DIR:DIR)"
-	default:
-		return nil
-	}
-	return []haspdriver.Finding{found}
+	return &Store{Driver: owning(sqldriver.NewSQLite(db), db.Close), DB: db}, nil
 }
 
 func (f sqliteFile) String() string { return "sqlite:" + string(f) }
 
-func (f sqliteFile) inherited(given string) string {
-	path, err := filepath.Abs(string(f))
-	if err != nil { // the current directory is gone, and so is the file
-		path = string(f)
-	}
-	text := "sqlite:" + strings.NewReplacer("%", "%25", "?", "%3F").Replace(path)
-	if _, query, ok := strings.Cut(given, "?"); ok {
-		text += "?" + query
-	}
-	return text
-}
-
-func (sqliteFile) secrets() (some, password bool) { return false, false }
-
-func (f sqliteFile) byHand(_ int, statement string) string {
-	return shell.Join("sqlite3", "-readonly", string(f), statement)
-}
-
-func (sqliteFile) remarks() []string { return nil }
+func (f sqliteFile) parts() Parts { return Parts{Kind: SQLite, Addrs: []string{string(f)}} }
 
 // openSQLite opens a SQLite file. What this user may only read is opened for that:
 // to look at locks needs no more, and to lock is refused by SQLite. Later

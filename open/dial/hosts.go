@@ -1,7 +1,7 @@
 // Copyright 2026 The hasp Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package store
+package dial
 
 import (
 	"errors"
@@ -112,9 +112,9 @@ func hostPort(text, port string) (string, bool) {
 	return net.JoinHostPort(host, port), true
 }
 
-// secrets are as in place.
-func (h *hosts) secrets() (some, password bool) {
-	return h.user != "" || h.password != "", h.password != ""
+// parts are those of a URL that has no parts but these.
+func (h *hosts) parts(k Kind, params url.Values) Parts {
+	return Parts{Kind: k, Addrs: h.addrs, User: h.user, Password: h.password != "", Database: h.path, Params: params}
 }
 
 // String returns the URL without user, password and parameters.

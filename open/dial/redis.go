@@ -1,23 +1,19 @@
 // Copyright 2026 The hasp Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package store
+package dial
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
-	"net"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/hasplock/hasp/cmd/hasp/internal/doctor"
-	"github.com/hasplock/hasp/cmd/hasp/internal/shell"
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/quorum"
 	"github.com/hasplock/hasp/redisdriver"
@@ -42,6 +38,7 @@ type redisKeys struct {
 	maxTTL   time.Duration // 0: no node record
 	replicas int           // that must confirm a lease
 	tls      tlsFiles      // of the URL alone
+	params   url.Values
 
 	redisson bool // the locks are in Redisson's layout, not in hasp's own
 	kind     redisson.Kind
@@ -132,7 +129,7 @@ func (r *redisKeys) parameters(values url.Values) (err error) {
 			return errors.New("replicas= in the store's URL is not the number of replicas that must confirm a lock, such as 2")
 		}
 	}
-	r.tls = tlsFiles{}
+	r.params, r.tls = values, tlsFiles{}
 	r.tls.take(values)
 	r.prefix = values.Get("prefix")
 	r.noPrefix = values.Has("prefix") && r.prefix == ""
@@ -168,14 +165,6 @@ func (r *redisKeys) driver(rdb redis.UniversalClient) driver.Driver {
 	return redisdriver.New(rdb, o)
 }
 
-// tlsFiles are the parameters that are in force; none without TLS.
-func (r *redisServers) tlsFiles() tlsFiles {
-	if r.nodes[0].TLSConfig == nil {
-		return tlsFiles{}
-	}
-	return r.tls.inForce()
-}
-
 // names are what the nodes are called: their addresses.
 func (r *redisServers) names() []string {
 	names := make([]string, len(r.nodes))
@@ -187,12 +176,17 @@ func (r *redisServers) names() []string {
 
 func (r *redisServers) sights() *sights { return r.seen }
 
-func (r *redisServers) secrets() (some, password bool) {
+func (r *redisServers) parts() Parts {
 	o := r.nodes[0]
-	return o.Username != "" || o.Password != "", o.Password != ""
+	p := Parts{Kind: Redis, Addrs: r.names(), User: o.Username, Password: o.Password != "", Database: strconv.Itoa(o.DB), Params: r.params}
+	if r.majority {
+		p.Kind = Redlock
+	}
+	if o.TLSConfig != nil {
+		p.TLS = r.tls.inForce()
+	}
+	return p
 }
-
-func (*redisServers) inherited(string) string { return "" }
 
 func (r *redisServers) String() string {
 	first := r.nodes[0]
@@ -209,23 +203,19 @@ func (r *redisServers) String() string {
 	return fmt.Sprintf("%s://%s/%d", scheme, strings.Join(r.names(), ","), first.DB)
 }
 
-// NodeTimeout is how long each server of redlock: may take to answer; 0: as package
-// quorum has it. Tests set it, since a machine that is busy with other tests is
-// silent for longer than a lock should wait.
-var NodeTimeout time.Duration
-
-func (r *redisServers) open(now func() place) (*Store, error) {
+func (r *redisServers) open(how *opening) (*Store, error) {
 	logging.Disable() // what matters comes back as an error
-	s := &Store{Searches: true, Replicas: r.replicas, Redisson: r.redisson, kind: r.about(len(r.nodes)), NoMessages: r.noMessages()}
-	files := r.tlsFiles()
-	if err := files.check(); err != nil {
+	s := &Store{}
+	files := r.tls.inForce()
+	if err := files.check(); r.nodes[0].TLSConfig != nil && err != nil {
 		return nil, err
 	}
 	var nodes []driver.Node
+	var disconnect []func() error
 	for _, o := range r.nodes {
 		node := options(*o)
 		node.CredentialsProviderContext = func(context.Context) (user, password string, err error) {
-			o := now().(*redisServers).nodes[0] //nolint:forcetypeassert // as place.open says; the nodes have one password
+			o := how.latest().(*redisServers).nodes[0] //nolint:forcetypeassert // as place.open says; the nodes have one password
 			return o.Username, o.Password, nil
 		}
 		if o.TLSConfig != nil {
@@ -241,24 +231,15 @@ func (r *redisServers) open(now func() place) (*Store, error) {
 		if n, ok := drv.(driver.Node); ok {
 			nodes = append(nodes, n)
 		}
-		s.Servers = append(s.Servers, Server{
-			Name: o.Addr, Driver: drv, disconnect: rdb.Close,
-			Look: func(ctx context.Context) doctor.Facts { return doctor.Look(ctx, rdb, r.rights()) },
-		})
+		disconnect = append(disconnect, rdb.Close)
+		s.Servers = append(s.Servers, Server{o.Addr, drv, rdb})
 	}
-	s.Driver = s.Servers[0].Driver
+	engine := s.Servers[0].Driver
 	if r.majority {
-		s.kind.Dangers += ", all on nodes that vote"
-		o := &quorum.Options{Names: r.names(), NodeTimeout: NodeTimeout}
-		var unfit error
-		o.StateDir, unfit = StateDir()
-		o.StateFailed = func(err error) {
-			if s.StateFailed != nil {
-				s.StateFailed(cmp.Or(unfit, err))
-			}
-		}
-		s.Driver = quorum.New(nodes, o)
+		engine = quorum.New(nodes, &quorum.Options{
+			Names: r.names(), NodeTimeout: how.NodeTimeout, StateDir: how.StateDir, StateFailed: how.StateFailed})
 	}
+	s.Driver = owning(engine, disconnect...)
 	return s, nil
 }
 
@@ -283,78 +264,4 @@ func options(o redis.Options) *redis.Options {
 		return nil
 	}
 	return &o
-}
-
-func (r *redisServers) byHand(node int, statement string) string {
-	o := r.nodes[node]
-	cli := []string{"redis-cli"}
-	if o.Network == "unix" {
-		cli = append(cli, "-s", o.Addr)
-	} else if host, port, err := net.SplitHostPort(o.Addr); err == nil {
-		cli = append(cli, "-h", host, "-p", port)
-	}
-	if o.TLSConfig != nil {
-		cli = append(cli, r.tlsFiles().redisCLI()...)
-	}
-	if o.Username != "" {
-		cli = append(cli, "--user", o.Username)
-	}
-	if o.DB != 0 {
-		cli = append(cli, "-n", strconv.Itoa(o.DB))
-	}
-	return redisCLI(shell.Join(cli...), statement)
-}
-
-// redisCLI is redis-cli with its options, and a statement for it.
-func redisCLI(cli, statement string) string {
-	if words, ok := plainWords(statement); ok {
-		return cli + " " + shell.Join(words...)
-	}
-	// What has bytes that a shell cannot carry goes through standard input,
-	// where redis-cli reads its own escapes.
-	return shell.Join("printf", `%s\n`, statement) + " | " + cli
-}
-
-// redisCLI are the options of redis-cli for a server with TLS.
-func (t tlsFiles) redisCLI() []string {
-	cli := []string{"--tls"}
-	for _, flag := range [][2]string{{"--cacert", "tls-ca"}, {"--cert", "tls-cert"}, {"--key", "tls-key"}, {"--sni", "tls-server-name"}} {
-		if value := t[flag[1]]; value != "" {
-			cli = append(cli, flag[0], value)
-		}
-	}
-	return cli
-}
-
-func (r *redisServers) remarks() []string {
-	var all []string
-	if _, password := r.secrets(); password {
-		all = append(all, "set REDISCLI_AUTH to the password first")
-	}
-	if r.majority {
-		all = append(all, "the same on the other nodes: "+strings.Join(r.names()[1:], ", "))
-	}
-	return all
-}
-
-// plainWords splits a statement into words, and undoes quotes around text
-// without escapes.
-func plainWords(statement string) ([]string, bool) {
-	var words []string
-	for statement != "" {
-		if statement[0] != '"' {
-			word, rest, _ := strings.Cut(statement, " ")
-			if strings.ContainsAny(word, `"'\`) {
-				return nil, false
-			}
-			words, statement = append(words, word), rest
-			continue
-		}
-		word, rest, ok := strings.Cut(statement[1:], `"`)
-		if !ok || strings.ContainsAny(word, `\`) || rest != "" && rest[0] != ' ' {
-			return nil, false
-		}
-		words, statement = append(words, word), strings.TrimPrefix(rest, " ")
-	}
-	return words, true
 }

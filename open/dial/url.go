@@ -1,27 +1,25 @@
 // Copyright 2026 The hasp Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package store turns the URL of a store into an engine that is ready for use.
+// Package dial turns the URL of a store into an engine with its connections, for programs that need more of them than
+// package open gives: the servers one by one, what was seen of them, a login that changes. The command is one.
 //
 // A URL may hold a password. No error and no text of this package contains one,
 // nor a part of a URL that could not be understood, as that may hold one, too.
-package store
+package dial
 
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
 	"time"
 )
 
-// Help describes the forms of a URL.
-const Help = `The store of the locks is named by --store URL, or by the environment variable
-HASP_STORE, or by a file that HASP_STORE_FILE names (for URLs with a password).
-Without any of them it is a SQLite file in your state directory.
-
-  sqlite:PATH                                   a file on this machine
+// Forms are the forms of a URL, for people.
+const Forms = `  sqlite:PATH                                   a file on this machine
   redis://[USER:PASSWORD@]HOST[:PORT][/DB]      Redis or Valkey
   rediss://[USER:PASSWORD@]HOST[:PORT][/DB]     the same with TLS
   unix://[USER:PASSWORD@]/PATH/TO/SOCKET[?db=N] the same over a unix socket
@@ -57,32 +55,50 @@ type URL struct {
 	// TTL is the default TTL of hasp run on this store, 0 when the URL does
 	// not say.
 	TTL time.Duration
-	// Warning is what a person should know about where the URL was found.
-	Warning string
-
-	text  string // as it was found; empty for the default
-	given bool   // by a flag
-	file  string // that HASP_STORE_FILE names, when it was there
 
 	place place // what it names
 }
 
 // place is what the URLs of a scheme name. Each scheme has a file of its own: how its
-// URLs are read, opened and written, and what is done with them by hand.
+// URLs are read, opened and written.
 type place interface {
-	// open opens the store. It does no I/O that may wait. now is asked for what the URL says by then at each login, and returns a place
-	// of the same type.
-	open(now func() place) (*Store, error)
+	// open opens the store. It does no I/O that may wait. o.place is asked for what the URL says by then at each login, and returns a
+	// place of the same type.
+	open(o *opening) (*Store, error)
 	// String returns the URL without secrets and parameters.
 	String() string
-	// inherited returns the URL as given with whole paths; empty: as it was given.
-	inherited(given string) string
-	// secrets says whether the URL holds a user or a password, and whether it holds a password.
-	secrets() (some, password bool)
-	// byHand is the command line for a statement, see [URL.ByHand].
-	byHand(node int, statement string) string
-	// remarks are those of [URL.Remarks].
-	remarks() []string
+	// parts are those of [URL.Parts].
+	parts() Parts
+}
+
+// Kind is what a store is.
+type Kind string
+
+// The kinds of store.
+const (
+	SQLite   Kind = "sqlite"
+	Redis    Kind = "redis"
+	Sentinel Kind = "sentinel" // a master of Redis that Sentinels know
+	Cluster  Kind = "cluster"  // of Redis
+	Redlock  Kind = "redlock"  // several servers of Redis, of which a majority grants
+	Etcd     Kind = "etcd"
+	ZK       Kind = "zk"
+	Postgres Kind = "postgres"
+	MySQL    Kind = "mysql" // or MariaDB
+)
+
+// Parts are what a URL says, without passwords.
+type Parts struct {
+	Kind  Kind
+	Addrs []string // HOST:PORT of each server; or the path of a socket or a file
+
+	User, SentinelUser         string
+	Password, SentinelPassword bool // there is one
+
+	Master   string            // as its Sentinels call it
+	Database string            // its name, or the number of Redis's
+	Params   url.Values        // the parameters
+	TLS      map[string]string // the parameters of TLS that are in force; nil without TLS
 }
 
 // schemes has what reads the rest of a URL after its scheme.
@@ -102,19 +118,24 @@ var schemes = map[string]func(scheme, rest string) (*URL, error){
 func Parse(text string) (*URL, error) {
 	scheme, rest, ok := strings.Cut(text, ":")
 	if !ok {
-		return nil, errors.New("the store's URL has no scheme (redis:, sqlite: or another)" + meant(text))
+		return nil, noScheme(text)
 	}
 	scheme = strings.ToLower(scheme)
 	if parse := schemes[scheme]; parse != nil {
 		return parse(scheme, rest)
 	}
-	if question := meant(text); question != "" {
-		return nil, errors.New("the store's URL has no scheme (redis:, sqlite: or another)" + question)
+	if meant(text) != "" {
+		return nil, noScheme(text)
 	}
+	known := strings.Join(slices.Sorted(maps.Keys(schemes)), ":, ") + ":"
 	if isWord(scheme) && !strings.Contains(rest, "@") {
-		return nil, fmt.Errorf("the store's URL begins with %q, which hasp does not know", scheme+":")
+		return nil, fmt.Errorf("the store's URL begins with %q, which hasp does not know: it knows %s", scheme+":", known)
 	}
-	return nil, errors.New("the store's URL begins with a scheme that hasp does not know")
+	return nil, errors.New("the store's URL begins with a scheme that hasp does not know: it knows " + known)
+}
+
+func noScheme(text string) error {
+	return errors.New("the store's URL has no scheme (redis:, sqlite: or another)" + meant(text))
 }
 
 // parameters reads the part after the question mark, with the parameters that this scheme
@@ -153,19 +174,19 @@ func isWord(s string) bool {
 	return !strings.ContainsFunc(s, func(c rune) bool { return (c < 'a' || c > 'z') && c != '_' && c != '+' })
 }
 
-// Open opens the store. It reads the files of TLS, and does no other I/O.
-func (u *URL) Open() (*Store, error) { return u.place.open(newRotation(u).now) }
+// Parts are what the URL says.
+func (u *URL) Parts() Parts { return u.place.parts() }
 
 // Secret says whether the URL holds a user or a password.
 func (u *URL) Secret() bool {
-	some, _ := u.place.secrets()
-	return some
+	p := u.Parts()
+	return p.User != "" || p.SentinelUser != "" || u.Password()
 }
 
 // Password says whether the URL holds a password.
 func (u *URL) Password() bool {
-	_, password := u.place.secrets()
-	return password
+	p := u.Parts()
+	return p.Password || p.SentinelPassword
 }
 
 // Unserved is what to say of the store, or of its server at an address, that does not serve: what was seen of it, and what to look at. err is
@@ -178,29 +199,5 @@ func (u *URL) Unserved(addr string, err error) string {
 	return s.unserved(addr, err)
 }
 
-const checkLogin = "Check user, password and certificate"
-
-// CheckLogin is what to check after a login that was refused: a sentence.
-func (u *URL) CheckLogin(err error) string {
-	if p, ok := u.place.(interface{ login(error) string }); ok {
-		return p.login(err) + "."
-	}
-	return checkLogin + "."
-}
-
-// IsFile says whether the store is a file of this machine, and not a server.
-func (u *URL) IsFile() bool {
-	_, ok := u.place.(sqliteFile)
-	return ok
-}
-
 // String returns the URL without user and password.
 func (u *URL) String() string { return u.place.String() }
-
-// ByHand returns the command line with which a person has the store, or its
-// node of that number, carry out a statement of its own language. It holds no
-// password.
-func (u *URL) ByHand(node int, statement string) string { return u.place.byHand(node, statement) }
-
-// Remarks are what else a person has to know for the command lines of ByHand.
-func (u *URL) Remarks() []string { return u.place.remarks() }

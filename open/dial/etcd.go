@@ -1,7 +1,7 @@
 // Copyright 2026 The hasp Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package store
+package dial
 
 import (
 	"context"
@@ -9,11 +9,9 @@ import (
 	"errors"
 	"maps"
 	"net"
+	"net/url"
 	"slices"
-	"strings"
 
-	"github.com/hasplock/hasp/cmd/hasp/internal/doctor"
-	"github.com/hasplock/hasp/cmd/hasp/internal/shell"
 	"github.com/hasplock/hasp/etcddriver"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
@@ -24,6 +22,7 @@ import (
 // etcdServers are the members of an etcd cluster.
 type etcdServers struct {
 	*hosts
+	params url.Values
 	prefix string
 	tls    tlsFiles // of the URL alone
 }
@@ -54,12 +53,13 @@ func parseEtcd(scheme, rest string) (*URL, error) {
 		return nil, errors.New("prefix= in the store's URL is empty: locks in etcd need one, since other programs' keys are beside them")
 	}
 	e.tls.take(values)
+	e.params = values
 	return u, nil
 }
 
 func (e *etcdServers) secure() bool { return e.scheme == "etcds" }
 
-func (e *etcdServers) open(now func() place) (*Store, error) {
+func (e *etcdServers) open(how *opening) (*Store, error) {
 	config := clientv3.Config{Endpoints: e.addrs, Logger: zap.NewNop()} // what matters comes back as an error, or is seen
 	dial := e.seen.watch(plainly)
 	if e.secure() {
@@ -77,7 +77,7 @@ func (e *etcdServers) open(now func() place) (*Store, error) {
 	o := &etcddriver.ConnectOptions{Dial: func(ctx context.Context, addr string) (net.Conn, error) { return dial(ctx, "tcp", addr) }}
 	if e.user != "" && e.password != "" {
 		o.Login = func() (user, password string, err error) {
-			e := now().(*etcdServers) //nolint:forcetypeassert // as place.open says
+			e := how.latest().(*etcdServers) //nolint:forcetypeassert // as place.open says
 			return e.user, e.password, nil
 		}
 	}
@@ -85,10 +85,7 @@ func (e *etcdServers) open(now func() place) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Store{
-		Driver: etcddriver.New(client, &etcddriver.Options{Prefix: e.prefix}), disconnect: client.Close,
-		kind: doctor.Kind{Nodes: len(e.addrs), Dangers: "DEL of lock keys, a cluster that is restored from a snapshot"},
-	}, nil
+	return &Store{Driver: owning(etcddriver.New(client, &etcddriver.Options{Prefix: e.prefix}), client.Close)}, nil
 }
 
 // handshakes are looked at: gRPC keeps to itself why one failed.
@@ -109,29 +106,10 @@ func (h handshakes) Clone() credentials.TransportCredentials {
 	return handshakes{h.TransportCredentials.Clone(), h.seen}
 }
 
-func (*etcdServers) inherited(string) string { return "" }
-
-func (e *etcdServers) byHand(_ int, statement string) string {
-	scheme := "http://"
+func (e *etcdServers) parts() Parts {
+	p := e.hosts.parts(Etcd, e.params)
 	if e.secure() {
-		scheme = "https://"
+		p.TLS = e.tls.inForce()
 	}
-	cli := []string{"etcdctl", "--endpoints=" + scheme + strings.Join(e.addrs, ","+scheme)}
-	for _, flag := range [][2]string{{"--cacert=", "tls-ca"}, {"--cert=", "tls-cert"}, {"--key=", "tls-key"}} {
-		if value := e.tls.inForce()[flag[1]]; e.secure() && value != "" {
-			cli = append(cli, flag[0]+value)
-		}
-	}
-	if e.user != "" {
-		cli = append(cli, "--user="+e.user)
-	}
-	words, _ := plainWords(statement)
-	return shell.Join(append(cli, words...)...)
-}
-
-func (e *etcdServers) remarks() []string {
-	if _, password := e.secrets(); password {
-		return []string{"set ETCDCTL_PASSWORD to the password first"}
-	}
-	return nil
+	return p
 }

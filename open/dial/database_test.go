@@ -1,7 +1,7 @@
 // Copyright 2026 The hasp Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package store
+package dial
 
 import (
 	"context"
@@ -25,16 +25,13 @@ func TestNoIdleConnection(t *testing.T) {
 	})
 	u, err := Parse("postgres://postgres@" + link.Addr() + "/postgres?sslmode=disable")
 	must(t, err)
-	s, err := u.Open()
+	s, err := u.Open(&Options{Sparing: true})
 	must(t, err)
-	t.Cleanup(func() {
-		_ = s.Close()
-		_ = s.Disconnect()
-	})
+	t.Cleanup(func() { _ = s.Close() })
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	must(t, s.Tables.Make(ctx))
-	for once := int64(0); latest.Load() < once+4; { // four in a row, each on a connection of its own
+	must(t, s.Driver.(interface{ Init(context.Context) error }).Init(ctx)) //nolint:forcetypeassert // it panics
+	for once := int64(0); latest.Load() < once+4; {                        // four in a row, each on a connection of its own
 		once = latest.Load()
 		for range 4 {
 			if _, err := s.Driver.Inspect(ctx, "k"); err != nil {

@@ -1,7 +1,7 @@
 // Copyright 2026 The hasp Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package store
+package dial
 
 import (
 	"context"
@@ -14,6 +14,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/hasplock/hasp/internal/files"
 )
 
 // tlsLimit bounds the handshake: below the time that a first question may take, so
@@ -154,7 +156,7 @@ func (t tlsFiles) check() error {
 func (t tlsFiles) configure(base *tls.Config) (*tls.Config, error) {
 	config := base.Clone()
 	if file := t["tls-ca"]; file != "" {
-		pem, err := ReadFile(file, MaxPEM)
+		pem, err := files.Read(file, files.MaxPEM)
 		if err != nil {
 			return nil, fmt.Errorf("TLS: tls-ca= (or %s): %w", envTLS["tls-ca"], err)
 		}
@@ -164,7 +166,7 @@ func (t tlsFiles) configure(base *tls.Config) (*tls.Config, error) {
 		}
 	}
 	if t["tls-cert"] != "" {
-		pair, err := ReadKeyPair(t["tls-cert"], t["tls-key"])
+		pair, err := files.KeyPair(t["tls-cert"], t["tls-key"])
 		if err != nil {
 			return nil, fmt.Errorf("TLS: tls-cert= and tls-key= (or %s and %s): %w", envTLS["tls-cert"], envTLS["tls-key"], err)
 		}
@@ -174,4 +176,14 @@ func (t tlsFiles) configure(base *tls.Config) (*tls.Config, error) {
 		config.ServerName = t["tls-server-name"]
 	}
 	return config, nil
+}
+
+// renewed reads the client's certificate again at each handshake; pair is what it read first. While certificate and key do not fit each
+// other, since only one file was replaced so far, it uses the latest pair that did.
+func (t tlsFiles) renewed(pair tls.Certificate) func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+	l := files.Latest[tls.Certificate]{Value: pair}
+	return func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+		pair := l.Again(func() (tls.Certificate, error) { return files.KeyPair(t["tls-cert"], t["tls-key"]) }, t["tls-cert"], t["tls-key"])
+		return &pair, nil
+	}
 }

@@ -1,7 +1,7 @@
 // Copyright 2026 The hasp Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package store
+package dial
 
 import (
 	"cmp"
@@ -16,23 +16,31 @@ import (
 	"time"
 
 	"github.com/go-sql-driver/mysql"
-	"github.com/hasplock/hasp/cmd/hasp/internal/doctor"
-	"github.com/hasplock/hasp/cmd/hasp/internal/shell"
-	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/files"
 	"github.com/hasplock/hasp/sqldriver"
 	"github.com/hasplock/hasp/sqldriver/pgxlisten"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
 )
 
-// maxConns bounds the connections to a database: each is a process, or a thread, of its server.
-const maxConns = 4
+// The most connections to a database, each of which is a process, or a thread, of its server.
+const (
+	maxConns    = 8
+	sparedConns = 4
+)
+
+// pool bounds the connections of a pool. Idle ones are kept where a program goes on to use them.
+func (how *opening) pool(db *sql.DB) {
+	db.SetMaxOpenConns(maxConns)
+	db.SetMaxIdleConns(maxConns)
+	if how.Sparing {
+		db.SetMaxOpenConns(sparedConns)
+		db.SetMaxIdleConns(1)
+	}
+}
 
 // startUp is for how long a connection to PostgreSQL is kept for the next request.
 const startUp = 2 * time.Second
-
-// dangers are what no database notices.
-const dangers = "a server that is restored from a backup"
 
 // postgresDB is a database of PostgreSQL.
 type postgresDB struct {
@@ -65,8 +73,8 @@ func parsePostgres(_, rest string) (*URL, error) {
 	parsed.RawQuery = values.Encode()
 	for _, name := range []string{"passfile", "sslcert", "sslkey", "sslrootcert"} {
 		file := cmp.Or(values.Get(name), os.Getenv("PG"+strings.ToUpper(name)))
-		if info, err := os.Stat(file); err == nil && (info.Mode()&os.ModeDevice != 0 || info.Size() > MaxPEM) { // pgx would read all of it
-			return nil, fmt.Errorf("%s= in the store's URL, or PG%s, names no file that PostgreSQL's clients read: it is a device, or larger than %d MiB", name, strings.ToUpper(name), MaxPEM>>20)
+		if info, err := os.Stat(file); err == nil && (info.Mode()&os.ModeDevice != 0 || info.Size() > files.MaxPEM) { // pgx would read all of it
+			return nil, fmt.Errorf("%s= in the store's URL, or PG%s, names no file that PostgreSQL's clients read: it is a device, or larger than %d MiB", name, strings.ToUpper(name), files.MaxPEM>>20)
 		}
 	}
 	if p.config, err = pgx.ParseConfig(parsed.String()); err != nil {
@@ -84,42 +92,25 @@ func parsePostgres(_, rest string) (*URL, error) {
 	return u, nil
 }
 
-func (p *postgresDB) open(now func() place) (*Store, error) {
-	logins := latest[*pgx.ConnConfig]{value: p.config}
+func (p *postgresDB) open(how *opening) (*Store, error) {
+	logins := files.Latest[*pgx.ConnConfig]{Value: p.config}
 	anew := func(_ context.Context, c *pgx.ConnConfig) error {
-		p := now().(*postgresDB)                                                                         //nolint:forcetypeassert // as place.open says
-		read := logins.again(func() (*pgx.ConnConfig, error) { return pgx.ParseConfig(p.url.String()) }) // PGPASSFILE and the files of certificates, too
+		p := how.latest().(*postgresDB)                                                                  //nolint:forcetypeassert // as place.open says
+		read := logins.Again(func() (*pgx.ConnConfig, error) { return pgx.ParseConfig(p.url.String()) }) // PGPASSFILE and the files of certificates, too
 		c.User, c.Password, c.TLSConfig, c.Fallbacks = read.User, read.Password, read.TLSConfig, read.Fallbacks
 		return nil
 	}
 	db := stdlib.OpenDB(*p.config, stdlib.OptionBeforeConnect(anew), stdlib.OptionShouldPing(pgxlisten.ShouldPing))
-	db.SetMaxOpenConns(maxConns)
-	db.SetMaxIdleConns(1)
-	db.SetConnMaxIdleTime(time.Second)
-	// Many commands may wait, each with a connection that listens; a server admits few. After the start, whose requests follow
-	// each other, each sign of life closes its connection: one that is idle stays for up to two seconds, of three.
-	begun := time.AfterFunc(startUp, func() { db.SetMaxIdleConns(0) })
+	disconnect := db.Close
+	if how.pool(db); how.Sparing {
+		db.SetConnMaxIdleTime(time.Second)
+		// Many commands may wait, each with a connection that listens; a server admits few. After the start, whose requests follow
+		// each other, each sign of life closes its connection: one that is idle stays for up to two seconds, of three.
+		begun := time.AfterFunc(startUp, func() { db.SetMaxIdleConns(0) })
+		disconnect = func() error { begun.Stop(); return db.Close() }
+	}
 	locks := sqldriver.NewPostgres(db, &sqldriver.PostgresOptions{Listener: pgxlisten.New(p.config, anew)})
-	return &Store{
-		Driver: locks, disconnect: func() error { begun.Stop(); return db.Close() }, kind: doctor.Kind{Dangers: dangers}, Examine: p.pooler,
-		NoMessages: ": is there a pooler of connections in between (PgBouncer in transaction mode), through which LISTEN does not work?",
-		Tables:     &Tables{Schema: sqldriver.PostgresSchema, Make: locks.Init},
-	}, nil
-}
-
-// pooler notices one between this program and the server: what it says of the connection is not what the server says.
-func (p *postgresDB) pooler(ctx context.Context) []driver.Finding {
-	c, err := pgx.ConnectConfig(ctx, p.config.Copy())
-	if err != nil {
-		return nil // the driver's own connections say why
-	}
-	defer c.Close(ctx) // it was only asked
-	var pid uint32
-	if err := c.QueryRow(ctx, "SELECT pg_backend_pid()").Scan(&pid); err != nil || pid == c.PgConn().PID() {
-		return nil
-	}
-	return []driver.Finding{{Level: driver.LevelOK, Check: "pooler", Text: "there is a pooler of connections in between, which does locks no harm; " +
-		"the handoff below says whether messages come through it"}}
+	return &Store{Driver: owning(locks, disconnect), DB: db}, nil
 }
 
 func (p *postgresDB) String() string {
@@ -131,38 +122,20 @@ func (p *postgresDB) String() string {
 
 func (p *postgresDB) sights() *sights { return p.seen }
 
-func (*postgresDB) inherited(string) string { return "" }
-
-func (p *postgresDB) secrets() (some, password bool) {
+func (p *postgresDB) parts() Parts {
 	_, set := p.url.User.Password()
 	query := p.url.Query()
-	password = set || query.Has("password") || query.Has("sslpassword")
-	return password || p.url.User != nil || query.Has("user"), password
-}
-
-func (p *postgresDB) byHand(_ int, statement string) string {
-	public := *p.url
-	public.User = nil // a password may stand there without a name
-	if name := p.url.User.Username(); name != "" {
-		public.User = url.User(name)
-	}
-	query := public.Query()
+	public := Parts{Kind: Postgres, Addrs: strings.Split(p.url.Host, ","), Database: strings.TrimPrefix(p.url.Path, "/"), Params: query,
+		User: cmp.Or(p.url.User.Username(), query.Get("user")), Password: set || query.Has("password") || query.Has("sslpassword")}
 	query.Del("password")
 	query.Del("sslpassword")
-	public.RawQuery = strings.ReplaceAll(query.Encode(), "+", "%20") // psql takes a plus for a plus
-	return shell.Join("psql", public.String(), "-c", statement)
-}
-
-func (p *postgresDB) remarks() []string {
-	if _, password := p.secrets(); password {
-		return []string{"set PGPASSWORD to the password first"}
-	}
-	return nil
+	return public
 }
 
 // mysqlDB is a database of MariaDB or MySQL.
 type mysqlDB struct {
 	*hosts
+	params url.Values
 	config *mysql.Config
 }
 
@@ -186,6 +159,7 @@ func parseMySQL(scheme, rest string) (*URL, error) {
 	if err != nil {
 		return nil, err
 	}
+	m.params = values
 	c := m.config
 	c.User, c.Passwd, c.Net, c.Addr, c.DBName = h.user, h.password, "tcp", h.addrs[0], h.path
 	if socket := values.Get("socket"); socket != "" {
@@ -202,9 +176,9 @@ func parseMySQL(scheme, rest string) (*URL, error) {
 	return u, nil
 }
 
-func (m *mysqlDB) open(now func() place) (*Store, error) {
+func (m *mysqlDB) open(how *opening) (*Store, error) {
 	err := m.config.Apply(mysql.BeforeConnect(func(_ context.Context, c *mysql.Config) error {
-		latest := now().(*mysqlDB) //nolint:forcetypeassert // as place.open says
+		latest := how.latest().(*mysqlDB) //nolint:forcetypeassert // as place.open says
 		c.User, c.Passwd = latest.user, latest.password
 		return nil
 	}))
@@ -216,41 +190,8 @@ func (m *mysqlDB) open(now func() place) (*Store, error) {
 		return nil, err
 	}
 	db := sql.OpenDB(connector)
-	db.SetMaxOpenConns(maxConns)
-	db.SetMaxIdleConns(1) // it stays: others may take all that the server has left
-	locks := sqldriver.NewMySQL(db)
-	return &Store{
-		Driver: locks, disconnect: db.Close, kind: doctor.Kind{Dangers: dangers},
-		Tables: &Tables{Schema: sqldriver.MySQLSchema, Make: locks.Init},
-	}, nil
+	how.pool(db) // the idle one of a sparing program stays: others may take all that the server has left
+	return &Store{Driver: owning(sqldriver.NewMySQL(db), db.Close), DB: db}, nil
 }
 
-// login: MariaDB refuses a user that comes without TLS and has to come with it in the words for a wrong password.
-func (m *mysqlDB) login(error) string {
-	if m.config.TLSConfig == "" {
-		return checkLogin + ", and whether the server wants TLS (tls=true in the store's URL)"
-	}
-	return checkLogin
-}
-
-func (*mysqlDB) inherited(string) string { return "" }
-
-func (m *mysqlDB) byHand(_ int, statement string) string {
-	cli := []string{"mariadb"}
-	if host, port, err := net.SplitHostPort(m.config.Addr); m.config.Net == "unix" {
-		cli = append(cli, "-S", m.config.Addr)
-	} else if err == nil {
-		cli = append(cli, "-h", host, "-P", port)
-	}
-	if m.user != "" {
-		cli = append(cli, "-u", m.user)
-	}
-	return shell.Join(append(cli, m.config.DBName, "-e", statement)...)
-}
-
-func (m *mysqlDB) remarks() []string {
-	if _, password := m.secrets(); password {
-		return []string{"add -p, and type the password"}
-	}
-	return nil
-}
+func (m *mysqlDB) parts() Parts { return m.hosts.parts(MySQL, m.params) }

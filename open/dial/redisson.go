@@ -1,7 +1,7 @@
 // Copyright 2026 The hasp Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package store
+package dial
 
 import (
 	"cmp"
@@ -10,7 +10,6 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/hasplock/hasp/cmd/hasp/internal/doctor"
 	"github.com/hasplock/hasp/redisdriver/redisson"
 )
 
@@ -75,46 +74,3 @@ func (r *redisKeys) longest() time.Duration {
 var errRedlockLayout = errors.New("the store's URL has layout=, and several servers of which a majority grants a lock (redlock:). Such a majority proposes " +
 	"the fence to each server, which Redisson's layout cannot take. To take turns with its RedissonRedLock, lock the key on every one of its servers " +
 	"(in Go: LockAll)")
-
-// redissonNotes are what people have to know of a kind of Redisson's locks, the longest TTL of which is most.
-func redissonNotes(k redisson.Kind, most time.Duration) []string {
-	const order = "no queue: whoever asks first when the key is free gets it"
-	call, notes := "", []string(nil)
-	switch k {
-	case redisson.Lock:
-		call, notes = "getLock", []string{order}
-	case redisson.Fair:
-		call, notes = "getFairLock", []string{"first come, first served, with those who wait in Java"}
-	case redisson.Fenced:
-		call, notes = "getFencedLock", []string{order, "fences count only if every program takes the key with getFencedLock: getLock raises none. " +
-			"The counter of each key stays for ever (redisson_lock_token:…)"}
-	case redisson.ReadWrite:
-		call, notes = "getReadWriteLock", []string{order + ", and readers that keep coming keep writers waiting",
-			fmt.Sprintf("grants leases of at most %v. No program in Java may have a smaller lockWatchdogTimeout, or there can be two holders "+
-				"(lock-watchdog-timeout= in the store's URL)", most)}
-	}
-	return append([]string{"takes turns with Redisson's " + call + ". What Java holds is foreign to hasp: it is shown and waited for, and never broken"}, notes...)
-}
-
-// about is what the doctor is told of a store in this layout, over so many servers; 0: a cluster.
-func (r *redisKeys) about(nodes int) doctor.Kind {
-	k := doctor.Kind{Clock: true, Nodes: nodes, Dangers: "eviction, DEL of lock keys"}
-	if r.redisson {
-		k.Clock, k.Notes = false, redissonNotes(r.kind, r.longest()) // the counter of a fenced lock begins again at 1
-		k.NoFences = ". Take kind=fenced in the store's URL, and getFencedLock in Java; or hasp's own layout, where no Java takes part"
-	}
-	return k
-}
-
-// noMessages is for Store.NoMessages.
-func (*redisKeys) noMessages() string {
-	return ": is this user allowed to use SUBSCRIBE and PUBLISH (which is said above), and does a proxy in between pass messages on?"
-}
-
-// rights are those that this layout takes.
-func (r *redisKeys) rights() doctor.Rights {
-	if r.redisson {
-		return doctor.Redisson(r.kind, r.prefix)
-	}
-	return doctor.Canonical()
-}

@@ -1,0 +1,160 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package dial
+
+import (
+	"database/sql"
+	"errors"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/etcddriver"
+	"github.com/hasplock/hasp/quorum"
+	"github.com/hasplock/hasp/redisdriver"
+	"github.com/hasplock/hasp/redisdriver/redisson"
+	"github.com/hasplock/hasp/sqldriver"
+	"github.com/hasplock/hasp/zkdriver"
+	"github.com/redis/go-redis/v9"
+)
+
+// Options are those of [URL.Open]. The zero value, and nil, mean the defaults.
+type Options struct {
+	// Latest is asked at each login for the URL as it is by then, since a password may have been changed: only the user, the password
+	// and certificates are taken from it. One of another store changes nothing. nil: the URL stays as it is.
+	Latest func() *URL
+	// Sparing takes as few connections as waiting needs, for programs that many run side by side.
+	Sparing bool
+
+	// StateDir, StateFailed and NodeTimeout are those of quorum.Options, for redlock:.
+	StateDir    string
+	StateFailed func(error)
+	NodeTimeout time.Duration
+}
+
+// Store is an open store.
+type Store struct {
+	// Driver is its engine. Close closes the connections, too.
+	driver.Driver
+	// Servers are those of Redis, one by one: of which a majority votes, or the master.
+	Servers []Server
+	// Cluster, Sentinels and DB are what else is connected, for questions besides.
+	Cluster   *redis.ClusterClient
+	Sentinels []SentinelServer
+	DB        *sql.DB
+}
+
+// Server is one server of Redis, named by its address, as in errors.
+type Server struct {
+	Name   string
+	Driver driver.Driver // the engine of this server alone
+	Client *redis.Client
+}
+
+// SentinelServer is one of the Sentinels.
+type SentinelServer struct {
+	Addr   string
+	Client *redis.SentinelClient
+}
+
+// opening is how a store is opened.
+type opening struct {
+	Options
+	latest func() place // what the URL says by now
+}
+
+// Open opens the store. It reads the files of TLS, and does no other I/O: connections are made when they are needed.
+func (u *URL) Open(o *Options) (*Store, error) {
+	how := &opening{latest: func() place { return u.place }}
+	if o != nil {
+		how.Options = *o
+	}
+	if how.Latest != nil {
+		how.latest = func() place {
+			if l := how.Latest(); l.String() == u.String() {
+				return l.place
+			}
+			return u.place
+		}
+	}
+	return u.place.open(how)
+}
+
+// closers close what was connected for an engine, after it.
+type closers []func() error
+
+func (c closers) after(d driver.Driver) error {
+	err := d.Close()
+	for _, end := range c {
+		err = errors.Join(err, end())
+	}
+	return err
+}
+
+// owning is an engine that owns its connections. It has all methods of the engine.
+func owning(d driver.Driver, c ...func() error) driver.Driver {
+	switch d := d.(type) {
+	case *redisdriver.Driver:
+		return &owningRedis{d, c}
+	case *redisdriver.Node:
+		return &owningNode{d, c}
+	case *redisson.Driver:
+		return &owningRedisson{d, c}
+	case *quorum.Driver:
+		return &owningQuorum{d, c}
+	case *etcddriver.Driver:
+		return &owningEtcd{d, c}
+	case *zkdriver.Driver:
+		return &owningZK{d, c}
+	case *sqldriver.Driver:
+		return &owningSQLite{d, c}
+	case *sqldriver.Server:
+		return &owningDatabase{d, c}
+	}
+	panic("dial: no engine is left")
+}
+
+// Each embeds its engine, so that none of its optional interfaces is lost.
+type (
+	owningRedis struct {
+		*redisdriver.Driver
+		c closers
+	}
+	owningNode struct {
+		*redisdriver.Node
+		c closers
+	}
+	owningRedisson struct {
+		*redisson.Driver
+		c closers
+	}
+	owningQuorum struct {
+		*quorum.Driver
+		c closers
+	}
+	owningEtcd struct {
+		*etcddriver.Driver
+		c closers
+	}
+	owningZK struct {
+		*zkdriver.Driver
+		c closers
+	}
+	owningSQLite struct {
+		*sqldriver.Driver
+		c closers
+	}
+	owningDatabase struct {
+		*sqldriver.Server
+		c closers
+	}
+)
+
+func (o *owningRedis) Close() error    { return o.c.after(o.Driver) }
+func (o *owningNode) Close() error     { return o.c.after(o.Node) }
+func (o *owningRedisson) Close() error { return o.c.after(o.Driver) }
+func (o *owningQuorum) Close() error   { return o.c.after(o.Driver) }
+func (o *owningEtcd) Close() error     { return o.c.after(o.Driver) }
+func (o *owningZK) Close() error       { return o.c.after(o.Driver) }
+func (o *owningSQLite) Close() error   { return o.c.after(o.Driver) }
+func (o *owningDatabase) Close() error { return o.c.after(o.Server) }

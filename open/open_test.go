@@ -1,0 +1,140 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package open_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/testserver"
+	"github.com/hasplock/hasp/open"
+)
+
+// each engine by its URL, over a server of its own.
+func each(t *testing.T, f func(t *testing.T, url string)) {
+	for name, start := range map[string]func(t *testing.T) string{
+		"sqlite": func(t *testing.T) string { return "sqlite:" + t.TempDir() + "/locks.db" },
+		"redis":  func(t *testing.T) string { return "redis://" + testserver.Redis(t).Addr() },
+		"node":   func(t *testing.T) string { return "redis://" + testserver.Redis(t).Addr() + "?max-ttl=1m" },
+		"java":   func(t *testing.T) string { return "redis://" + testserver.Redis(t).Addr() + "?layout=redisson" },
+		"redlock": func(t *testing.T) string {
+			var addrs []string
+			for range 3 {
+				addrs = append(addrs, testserver.Redis(t).Addr())
+			}
+			return "redlock://" + strings.Join(addrs, ",")
+		},
+		"etcd": func(t *testing.T) string { return "etcd://" + testserver.Etcd(t).Addr() },
+		"zk":   func(t *testing.T) string { return "zk://" + testserver.ZooKeeper(t).Addr() },
+		"postgres": func(t *testing.T) string {
+			return "postgres://postgres@" + testserver.Postgres(t).Addr() + "/postgres?sslmode=disable"
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f(t, start(t))
+		})
+	}
+}
+
+// A URL is all that a program needs, and Close leaves no connection behind.
+func TestClient(t *testing.T) {
+	each(t, func(t *testing.T, url string) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		d, err := open.Driver(ctx, url)
+		must(t, err)
+		if tables, ok := d.(interface{ Init(context.Context) error }); ok {
+			must(t, tables.Init(ctx))
+		}
+		must(t, d.Close())
+		if _, err := d.Inspect(ctx, "k"); err == nil {
+			t.Error("a connection is left after Close of the driver")
+		}
+		locks, err := open.Client(ctx, url, nil)
+		must(t, err)
+		if strings.Contains(url, "max-ttl") || strings.HasPrefix(url, "redlock") { // new servers, where nothing is locked
+			must(t, locks.Admit(ctx))
+		}
+		lease, err := locks.Mutex("k", nil).Lock(ctx)
+		must(t, err)
+		must(t, lease.Release())
+		must(t, locks.Close())
+	})
+}
+
+// Nothing that an engine can do is lost behind the owner of its connections.
+func TestDriverHasAllMethods(t *testing.T) {
+	for url, has := range map[string]func(d driver.Driver) bool{
+		"redis://localhost": func(d driver.Driver) bool {
+			_, sweeps := d.(driver.Sweeper)
+			_, checks := d.(driver.Checker)
+			return sweeps && checks
+		},
+		"redis://localhost?max-ttl=1m": func(d driver.Driver) bool { _, ok := d.(driver.Recorded); return ok },
+		"redlock://a,b,c":              func(d driver.Driver) bool { _, ok := d.(driver.Admitter); return ok },
+		"etcd://a":                     func(d driver.Driver) bool { _, ok := d.(driver.Examiner); return ok },
+		"zk://a":                       func(d driver.Driver) bool { _, ok := d.(driver.Teller); return ok },
+	} {
+		d, err := open.Driver(t.Context(), url)
+		must(t, err)
+		if !has(d) {
+			t.Errorf("%s: the driver %T lacks what its engine has", url, d)
+		}
+		must(t, d.Close())
+	}
+}
+
+func TestRefused(t *testing.T) {
+	for url, want := range map[string]string{
+		"consul://h":                      `"consul:", which hasp does not know: it knows etcd:, etcds:, mariadb:, mysql:, postgres:`,
+		"redis://h:hunter2":               "the port in the store's URL",
+		"redis://me:hunter2@h?x=1":        `"x": known here are`,
+		"rediss://:hunter2@h?tls-ca=/no":  "hasp: open rediss://h:6379/0: TLS: ",
+		"redlock://me:hunter2@a,b,c?db=x": "not a number",
+	} {
+		_, err := open.Client(t.Context(), url, nil)
+		if err == nil || !strings.HasPrefix(err.Error(), "hasp: open") || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: %v; want something about %q, and no secret", url, err, want)
+		}
+	}
+	if _, err := open.Client(t.Context(), "redis://h", &hasp.Options{MaxSilence: -1}); err == nil || !strings.Contains(err.Error(), "MaxSilence") {
+		t.Errorf("options that are wrong: %v", err)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := open.Driver(ended, "redis://h"); !errors.Is(err, context.Canceled) {
+		t.Errorf("with a context that has ended: %v", err)
+	}
+}
+
+// The context of a lock bounds the dialling of a server that takes a connection and says nothing.
+func TestContextBoundsDialling(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	defer l.Close()
+	for _, scheme := range []string{"redis", "rediss", "etcd", "zk", "postgres"} {
+		locks, err := open.Client(t.Context(), scheme+"://"+l.Addr().String(), nil)
+		must(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		if _, err := locks.Mutex("k", nil).Lock(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s: %v", scheme, err)
+		}
+		cancel()
+		must(t, locks.Close())
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
