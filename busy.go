@@ -59,6 +59,6 @@ func (a *attempt) joinFirst() {
 	timer := time.NewTimer(watchFirst)
 	defer timer.Stop()
 	_ = a.subscribeUntil(timer.C) // the Try says what ended it
-	a.req.Queue = a.sub.answered && a.sub.hints != nil
+	a.req.Queue = a.sub.hints != nil
 	a.sent = true // what the store grants counts from now
 }

@@ -55,12 +55,8 @@ func TestTryLockOfAKeeperAtWork(t *testing.T) {
 		bubbled(t, name, func(t *testing.T) {
 			d := &hooked{Driver: newStore()}
 			c, _, o := keeping(t, d)
-			var failed []hasp.Event
-			elsewhere := newClient(t, d, &hasp.Options{Observe: func(e hasp.Event) {
-				if e.Kind == hasp.EventFailed {
-					failed = append(failed, e)
-				}
-			}})
+			var told []hasp.Event
+			elsewhere := newClient(t, d, &hasp.Options{Observe: func(e hasp.Event) { told = append(told, e) }})
 			work := lock(t, c, "k", o)
 			ctx := t.Context()
 			if limit != 0 {
@@ -81,7 +77,7 @@ func TestTryLockOfAKeeperAtWork(t *testing.T) {
 				t.Errorf("after %v: %v", took, err)
 			}
 			synctest.Wait()
-			failIf(t, limit >= 0 && (len(failed) != 1 || failed[0].Context != ctx), "the events are %+v", failed)
+			failIf(t, limit >= 0 && (len(told) != 1 || told[0].Kind != hasp.EventFailed || told[0].Context != ctx), "the events are %+v", told)
 			info := must(d.Inspect(t.Context(), "k"))
 			failIf(t, info.Waiters != 0 || info.Holder.Owner != work.Owner(), "the store has %+v", info)
 			check(t, work.Err())

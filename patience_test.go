@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -272,6 +273,13 @@ func TestHungStoreIsNotTheCallersDeadline(t *testing.T) {
 		}
 		_, err = newClient(t, d, nil).Mutex("k", nil).TryLock(context.Background())
 		failIf(t, errors.Is(err, context.DeadlineExceeded), "TryLock: %v", err)
+		failIf(t, !strings.Contains(err.Error(), "did not answer within 5s"), "TryLock: %v", err)
+		d.try = func(ctx context.Context, _ driver.TryRequest, _ tryFunc) (driver.Result, error) {
+			<-ctx.Done()
+			return driver.Result{}, driver.NotSent(errDown)
+		}
+		_, err = newClient(t, d, nil).Mutex("k", nil).TryLock(context.Background())
+		failIf(t, !strings.Contains(err.Error(), "not asked within 5s: "+errDown.Error()), "a TryLock that was not sent: %v", err)
 	})
 }
 

@@ -252,6 +252,16 @@ func TestReleaseAfterATryThatWasMadeAgain(t *testing.T) {
 		if _, err := c.Mutex("k", nil).TryLock(t.Context()); !errors.Is(err, hasp.ErrHeld) {
 			t.Fatal(err)
 		}
+		ctx, cancel := context.WithCancel(t.Context())
+		d.onTry(func(context.Context, driver.TryRequest, tryFunc) (driver.Result, error) {
+			cancel()
+			return driver.Result{}, driver.AskAgain(errDown)
+		})
+		before := d.tries.Load()
+		_, err := c.Mutex("other", nil).TryLock(ctx)
+		wantIs(t, err, context.Canceled)
+		failIf(t, d.tries.Load() != before+1, "it was made again for a caller that waits no longer")
+		failIf(t, <-releases, "what cleans up behind it is settled")
 		release(t, l)
 		failIf(t, <-releases, "a Try was made again, but the Release is settled")
 		failIf(t, time.Since(began) > 0, "it was made again after %v", time.Since(began))

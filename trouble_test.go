@@ -239,24 +239,33 @@ func TestLostGrantAtFirstContact(t *testing.T) {
 		if c.then == 0 {
 			continue
 		}
-		synctest.Test(t, func(t *testing.T) {
-			d := newMoody(c.class)
-			d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
-				_, _ = next(ctx, r)
-				d.refuses.Store(true)
-				return hangTry(ctx, r, next)
-			}
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-			defer cancel()
-			_, err := newClient(t, d, nil).Mutex("k", &hasp.LockOptions{TTL: 10 * time.Minute}).Lock(ctx)
-			wantIs(t, err, context.DeadlineExceeded)
-			time.Sleep(grace)
-			d.refuses.Store(false)
-			time.Sleep(2 * time.Second)
-			if info, err := d.Driver.Inspect(t.Context(), "k"); err != nil || info.Held {
-				t.Errorf("%s: %v is left of the lease, %v", c.name, info.Left, err)
-			}
-		})
+		for _, wait := range []time.Duration{time.Second, 10 * time.Second} { // the second is refused, too
+			synctest.Test(t, func(t *testing.T) {
+				d := newMoody(c.class)
+				d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
+					if d.refuses.Load() {
+						return driver.Result{}, errDown
+					}
+					_, _ = next(ctx, r)
+					d.refuses.Store(true)
+					return hangTry(ctx, r, next)
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), wait)
+				defer cancel()
+				_, err := newClient(t, d, nil).Mutex("k", &hasp.LockOptions{TTL: 10 * time.Minute}).Lock(ctx)
+				want := context.DeadlineExceeded
+				if wait > time.Second && c.first == 0 {
+					want = errDown
+				}
+				wantIs(t, err, want)
+				time.Sleep(grace)
+				d.refuses.Store(false)
+				time.Sleep(2 * time.Second)
+				if info, err := d.Driver.Inspect(t.Context(), "k"); err != nil || info.Held {
+					t.Errorf("%s: %v is left of the lease, %v", c.name, info.Left, err)
+				}
+			})
+		}
 	}
 }
 
