@@ -47,6 +47,9 @@ func TestSettledReleases(t *testing.T) {
 			if c.settled(err, s.lost) != want {
 				t.Errorf("%v settles it: %v, with %+v", err, !want, s)
 			}
+			if good := s.heard || err == nil || errors.Is(err, ErrNotHeld); c.heard.Load() != good {
+				t.Errorf("%v is a good answer: %v, with %+v", err, !good, s)
+			}
 		}
 	}
 }
@@ -109,16 +112,33 @@ func TestCleanupsBeginAgain(t *testing.T) {
 	})
 }
 
-// A store that fails in the middle is left alone for a while.
-func TestPayAllSaysWhetherTheStoreFails(t *testing.T) {
-	for _, answer := range []error{nil, errAway} {
-		d := &releasing{Driver: memdriver.New(), answer: func(int) error { return answer }}
+// A store that fails, also in the middle, is left alone for a while, each time for longer, until it takes a release.
+func TestCleanupsPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var sent []time.Duration
+		start := time.Now()
+		d := &releasing{Driver: memdriver.New(), answer: func(n int) error {
+			sent = append(sent, time.Since(start))
+			if n == 6 || n == 8 {
+				return nil
+			}
+			return errAway
+		}}
 		c := innerClient(t, d, nil)
-		work := []*cleanup{{}}
-		if ok := c.cleanups.sendAll(work); ok != (answer == nil) || work[0].done != ok {
-			t.Errorf("answered with %v: %v", answer, ok)
+		for range 2 {
+			c.cleanups.pending = append(c.cleanups.pending, &cleanup{until: start.Add(time.Hour)})
 		}
-	}
+		if !c.calls.Enter() {
+			t.Fatal("closed")
+		}
+		c.cleanups.run()
+		if len(sent) != 8 {
+			t.Fatalf("%d releases were sent, after %v", len(sent), sent)
+		}
+		if many, one := sent[5]-sent[4], sent[7]-sent[6]; sent[6] != sent[5] || one < 10*time.Millisecond || many < 4*one {
+			t.Errorf("sent at %v: it pauses for %v after five failures, and for %v after one that follows a success", sent, many, one)
+		}
+	})
 }
 
 // A store that refuses one key's release is asked for the other's at once, and a silent one is not.

@@ -187,6 +187,40 @@ func TestCohortOnASilentStore(t *testing.T) {
 	})
 }
 
+// The next leader bears the silence of a store from when it came, and nothing of a wait in which the store was well.
+func TestNextLeaderBearsItsOwnSilence(t *testing.T) {
+	const most = 20 * time.Second
+	for _, away := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			d := &hooked{Driver: newStore(), classify: func(error) driver.Class { return driver.ClassUnreachable }}
+			blocker := lock(t, newClient(t, d.Driver, nil), "k", nil)
+			if away {
+				d.try = hangTry
+			}
+			c := newClient(t, d, &hasp.Options{MaxSilence: most})
+			ctx, cancel := context.WithCancel(t.Context())
+			first := begin(ctx, c.Mutex("k", inCohort).Lock)
+			time.Sleep(most / 2)
+			start := time.Now()
+			next := begin(t.Context(), c.Mutex("k", inCohort).Lock)
+			time.Sleep(most / 4)
+			if !away {
+				time.Sleep(time.Minute)
+			}
+			cancel()
+			wantIs(t, (<-first).err, context.Canceled)
+			if !away {
+				release(t, blocker)
+				release(t, comes(t, next))
+				return
+			}
+			err := (<-next).err
+			took := time.Since(start)
+			failIf(t, err == nil || took < most*8/10 || took > most, "%v after %v, want about %v", err, took, most)
+		})
+	}
+}
+
 // A Try of one leader that had no answer is one of the cohort's owner.
 func TestCohortIsNotSettledByItsNextLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -301,7 +301,7 @@ func (h *hold) giveBack() {
 	h.mu.Unlock()
 	defer behind.over()
 	err := h.release(h.c.calls.Base, nil, driver.Finished) // its event says what went wrong
-	if err != nil && h.c.calls.Open.Err() != nil {         // so does Close
+	if h.c.calls.Open.Err() != nil {                       // so does Close
 		h.c.cohorts.mu.Lock()
 		h.c.cohorts.left = append(h.c.cohorts.left, err)
 		h.c.cohorts.mu.Unlock()

@@ -45,6 +45,8 @@ func TestTryLockAsksTheKeeper(t *testing.T) {
 		}
 		release(t, lease)
 		mustBeFree(t, d, "k")
+		time.Sleep(ttl)
+		failIf(t, hasp.RenewerRuns(elsewhere), "its place is still cared for")
 	})
 }
 
@@ -194,10 +196,11 @@ func TestTryLocksOfManyKeptKeys(t *testing.T) {
 // Where the join is not answered, or no message comes, it is refused as by any holder.
 func TestTryLockOfAKeeperThatCannotBeAsked(t *testing.T) {
 	for name, c := range map[string]struct {
-		most   time.Duration
+		takes  time.Duration
+		tries  int64
 		break_ func(d *hooked)
 	}{
-		"no answer to the join": {5 * time.Second, func(d *hooked) { // as any request
+		"no answer to the join": {5 * time.Second, 2, func(d *hooked) { // as any request
 			d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
 				if r.Queue {
 					return hangTry(ctx, r, next)
@@ -205,7 +208,7 @@ func TestTryLockOfAKeeperThatCannotBeAsked(t *testing.T) {
 				return next(ctx, r)
 			}
 		}},
-		"the join fails": {0, func(d *hooked) {
+		"the join fails": {0, 2, func(d *hooked) {
 			d.classify = func(error) driver.Class { return driver.ClassFull }
 			d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
 				if r.Queue {
@@ -214,7 +217,7 @@ func TestTryLockOfAKeeperThatCannotBeAsked(t *testing.T) {
 				return next(ctx, r)
 			}
 		}},
-		"no watch": {5 * time.Millisecond, func(d *hooked) {
+		"no watch": {5 * time.Millisecond, 1, func(d *hooked) {
 			d.watch = func(ctx context.Context, _ driver.Claim, _ watchFunc) (<-chan struct{}, error) {
 				<-ctx.Done()
 				return nil, ctx.Err()
@@ -228,7 +231,7 @@ func TestTryLockOfAKeeperThatCannotBeAsked(t *testing.T) {
 			began := time.Now()
 			_, err := elsewhere.Mutex("k", nil).TryLock(t.Context())
 			failIf(t, !errors.Is(err, hasp.ErrHeld), "%v", err)
-			failIf(t, time.Since(began) > c.most+hasp.Moment, "it took %v", time.Since(began))
+			failIf(t, time.Since(began) != c.takes || d.tries.Load() != c.tries, "it took %v, and %d Tries", time.Since(began), d.tries.Load())
 		})
 	}
 }

@@ -253,13 +253,13 @@ func TestKeepAndOtherLocksOfTheClient(t *testing.T) {
 		"election":      func(c *hasp.Client) hasp.Locker { return c.Election("k", nil) },
 	} {
 		bubbled(t, name, func(t *testing.T) {
-			c := newClient(t, newStore(), nil)
+			d, c := newHooked(t)
 			for _, ask := range []func(context.Context) (*hasp.Lease, error){try(c).Lock, try(c).TryLock} {
 				fence := useOnce(t, c, kept)
-				start := time.Now()
+				start, tries := time.Now(), d.tries.Load()
 				lease := must(ask(t.Context()))
-				if lease.Fence() <= fence || time.Since(start) > 0 {
-					t.Errorf("fence %d after %d, %v later", lease.Fence(), fence, time.Since(start))
+				if lease.Fence() <= fence || time.Since(start) > 0 || d.tries.Load() != tries+1 {
+					t.Errorf("fence %d after %d, %v later, by %d Tries", lease.Fence(), fence, time.Since(start), d.tries.Load()-tries)
 				}
 				release(t, lease)
 			}

@@ -149,7 +149,7 @@ func (l *lock) do(ctx context.Context, op string, f func(ctx context.Context, le
 
 // mustBeMade panics for a lock that no Client made.
 func (l *lock) mustBeMade() {
-	if l == nil || l.c == nil {
+	if l.c == nil {
 		panic("hasp: this lock was not made by a Client: use Client.Mutex, RWMutex, Semaphore or Election")
 	}
 }

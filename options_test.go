@@ -43,9 +43,10 @@ func TestLockOptionsBounds(t *testing.T) {
 			t.Errorf("%+v: %v, want %q", c.o, err, c.want)
 		}
 	}
-	// An engine without bounds: something has to be left of the TTL.
+	// An engine without bounds: something has to be left of the TTL, and it must not be centuries.
 	for ttl, want := range map[time.Duration]string{
-		-1: "must be positive", 2020202 * time.Nanosecond: "nothing is left of it", 2020203 * time.Nanosecond: "", 1000 * time.Hour: "",
+		-1: "must be positive", 2020202 * time.Nanosecond: "nothing is left of it", 2020203 * time.Nanosecond: "",
+		maxTTL: "", maxTTL + 1: "at most 87600h0m0s",
 	} {
 		if _, err := (&LockOptions{TTL: ttl}).normal(driver.Traits{}); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("TTL %d: %v, want %q", ttl, err, want)

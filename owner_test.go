@@ -297,6 +297,7 @@ func TestMistakesPanicInWords(t *testing.T) {
 		"zero Client":      func() { new(hasp.Client).Mutex("k", nil) },
 		"zero Lease":       func() { _ = new(hasp.Lease).Release() },
 		"zero Lease's Err": func() { _ = new(hasp.Lease).Err() },
+		"nil Lease":        func() { _ = (*hasp.Lease)(nil).Release() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			defer func() {

@@ -38,18 +38,21 @@ func TestPatienceTires(t *testing.T) {
 		name            string
 		ttl, most       time.Duration
 		silent, puzzled time.Duration // for how long
-		exhausted       bool
+		exhausted       string        // what is said; "": it is not
 	}{
-		{"no bound", time.Second, 0, time.Hour, 0, false},
-		{"within MaxSilence", time.Second, time.Minute, 59*time.Second - 1, 0, false},
-		{"at MaxSilence", time.Second, time.Minute, 59 * time.Second, 0, true},
-		{"within the TTL", time.Minute, 0, time.Hour, 59*time.Second - 1, false},
-		{"at the TTL", time.Minute, 0, time.Hour, 59 * time.Second, true},
-		{"a short TTL gives no less than a Try", time.Second, 0, time.Hour, tryLimit - time.Second - 1, false},
-		{"after a Try", time.Second, 0, time.Hour, tryLimit - time.Second, true},
+		{"no bound", time.Second, 0, time.Hour, 0, ""},
+		{"within MaxSilence", time.Second, time.Minute, 59*time.Second - 1, 0, ""},
+		{"at MaxSilence", time.Second, time.Minute, 59 * time.Second, 0, "no good answer"},
+		{"within the TTL", time.Minute, 0, time.Hour, 59*time.Second - 1, ""},
+		{"at the TTL", time.Minute, 0, time.Hour, 59 * time.Second, "the store has failed"},
+		{"at the TTL, before MaxSilence", time.Minute, 2 * time.Hour, time.Hour, 59 * time.Second, "the store has failed"},
+		{"at both", time.Minute, time.Minute, 59 * time.Second, 59 * time.Second, "no good answer"},
+		{"a short TTL gives no less than a Try", time.Second, 0, time.Hour, tryLimit - time.Second - 1, ""},
+		{"after a Try", time.Second, 0, time.Hour, tryLimit - time.Second, "the store has failed"},
 	} {
 		p := patience{most: c.most, silent: at(2*time.Hour - c.silent), puzzled: at(2*time.Hour - c.puzzled), kind: unclear, why: why}
-		if err := p.exhausted(at(2*time.Hour), time.Second, c.ttl); (err != nil) != c.exhausted || err != nil && !errors.Is(err, why) {
+		err := p.exhausted(at(2*time.Hour), time.Second, c.ttl)
+		if (err != nil) != (c.exhausted != "") || err != nil && (!errors.Is(err, why) || !strings.HasPrefix(err.Error(), c.exhausted)) {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}

@@ -274,6 +274,8 @@ func TestHungStoreIsNotTheCallersDeadline(t *testing.T) {
 		_, err = newClient(t, d, nil).Mutex("k", nil).TryLock(context.Background())
 		failIf(t, errors.Is(err, context.DeadlineExceeded), "TryLock: %v", err)
 		failIf(t, !strings.Contains(err.Error(), "did not answer within 5s"), "TryLock: %v", err)
+		var late interface{ Timeout() bool }
+		failIf(t, !errors.As(err, &late) || !late.Timeout(), "TryLock: %v is no timeout", err)
 		d.try = func(ctx context.Context, _ driver.TryRequest, _ tryFunc) (driver.Result, error) {
 			<-ctx.Done()
 			return driver.Result{}, driver.NotSent(errDown)

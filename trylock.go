@@ -14,7 +14,7 @@ const keeperTime = 5 * time.Millisecond
 // tryLock asks once, and waits only where the holder keeps the key for nobody, until it has given it back.
 func (a *attempt) tryLock() (*Lease, error) {
 	lease, _, err := a.try()
-	if lease == nil && err == nil && a.kept && !a.c.cohorts.keeps(a.req.Key) {
+	if a.kept && !a.c.cohorts.keeps(a.req.Key) {
 		lease, err = a.askKeeper()
 	}
 	switch {
@@ -39,7 +39,7 @@ func (a *attempt) askKeeper() (lease *Lease, err error) {
 	}()
 	timer := time.NewTimer(a.keeper())
 	defer timer.Stop()
-	if err := a.subscribeUntil(timer.C); err != nil || a.sub.hints == nil {
+	if err := a.subscribeUntil(timer.C); a.sub.hints == nil {
 		return nil, err
 	}
 	a.req.Queue, a.briefly = true, true
