@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -180,8 +181,8 @@ func batches(tests []test) [][]test {
 	return all
 }
 
-// try runs tests with a mutant awake, and returns the one that fails, if any. It may take
-// ten times as long as without, plus b.patience for a busy machine.
+// try runs tests with a mutant awake, and returns the one that fails, if any. It may use ten times as much of
+// the processor as it took without, plus b.patience; a test that waits for ever uses none, and has five times as long.
 func (b *binary) try(ctx context.Context, id int, tests []test) (by string, timeout bool, err error) {
 	limit := b.patience
 	var names []string
@@ -189,7 +190,8 @@ func (b *binary) try(ctx context.Context, id int, tests []test) (by string, time
 		limit += 10 * t.took
 		names = append(names, t.name)
 	}
-	by, timeout, _, err = b.run(ctx, []string{"-test.run", pattern(names...), "-test.v"}, limit, awakeVar+"="+strconv.Itoa(id))
+	cpu := int(math.Ceil(limit.Seconds()))
+	by, timeout, _, err = b.run(ctx, []string{"-test.run", pattern(names...), "-test.v"}, 5*limit, cpu, awakeVar+"="+strconv.Itoa(id))
 	if by == unnamed {
 		by = names[0]
 	}
@@ -199,14 +201,19 @@ func (b *binary) try(ctx context.Context, id int, tests []test) (by string, time
 // unnamed is a failure before any test began.
 const unnamed = "?"
 
-// run runs tests until one fails, and returns its name and the output.
-func (b *binary) run(ctx context.Context, args []string, limit time.Duration, env ...string) (by string, timeout bool, out string, err error) {
+// run runs tests until one fails, and returns its name and the output. Their own process may use so many seconds of the
+// processor, which a busy machine does not make fewer; 0: any.
+func (b *binary) run(ctx context.Context, args []string, limit time.Duration, cpu int, env ...string) (by string, timeout bool, out string, err error) {
 	cut, cancel := context.WithTimeout(ctx, limit+b.patience)
 	defer cancel()
 	args = append(args, "-test.failfast", "-test.timeout", limit.String())
 	// Some mutants never stop to allocate.
 	cmd := b.command(cut, args...)
-	cmd.Args = append([]string{"sh", "-c", `ulimit -v 4000000 2>/dev/null; exec "$0" "$@"`, b.file}, args...)
+	bounds := "ulimit -v 4000000 2>/dev/null; "
+	if cpu > 0 {
+		bounds += fmt.Sprintf("ulimit -t %d; ", cpu)
+	}
+	cmd.Args = append([]string{"sh", "-c", bounds + `exec "$0" "$@"`, b.file}, args...)
 	cmd.Path = "/bin/sh"
 	cmd.Env = append(cmd.Env, env...)
 	var printed bytes.Buffer
@@ -223,6 +230,8 @@ func (b *binary) run(ctx context.Context, args []string, limit time.Duration, en
 		return cmp.Or(failed(out), unnamed), true, out, nil
 	case !errors.As(err, &exit) && !errors.Is(err, exec.ErrWaitDelay):
 		return "", false, out, err
+	case cpu > 0 && exit != nil && exit.ExitCode() < 0: // the system killed it
+		return cmp.Or(failed(out), unnamed), true, out, nil
 	}
 	return cmp.Or(failed(out), unnamed), false, out, nil
 }

@@ -284,7 +284,7 @@ func (k *luaKiller) judge(ctx context.Context, dir string, m luaMutant, excused 
 		if args[0] == equalTest {
 			args[0] += variants
 		}
-		by, timeout, out, err := b.run(ctx, args, b.patience)
+		by, timeout, out, err := b.run(ctx, args, b.patience, 0)
 		if strings.Contains(out, "Error compiling script") {
 			return v, false, err
 		}

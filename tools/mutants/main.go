@@ -37,6 +37,7 @@ var killers = map[string][]string{
 	"./driver":             {"./driver", "./memdriver", "."},
 	"./internal/keepalive": {"./internal/keepalive", "."},
 	"./internal/gate":      {"./internal/gate", "."},
+	"./internal/lifetime":  {"./internal/lifetime", "."},
 }
 
 type options struct {

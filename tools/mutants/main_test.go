@@ -157,6 +157,14 @@ func TestTimeout(t *testing.T) {
 	if err != nil || !v.timeout || v.by != "TestA" {
 		t.Errorf("%+v, %v", v, err)
 	}
+	spins := filepath.Join(dir, "spins")
+	if err := os.WriteFile(spins, []byte("#!/bin/sh\necho '=== RUN   TestB'\nwhile :; do :; done\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	busy := &binary{dir: dir, file: spins, patience: time.Hour}
+	if by, timeout, _, err := busy.run(t.Context(), nil, time.Hour, 1); err != nil || !timeout || by != "TestB" {
+		t.Errorf("a test that uses the processor for ever: %q, %v, %v", by, timeout, err)
+	}
 	if v, err := judge(t.Context(), mutant{id: 2}, []*binary{b}); err != nil || !v.unmet || v.by != "" {
 		t.Errorf("one that no test reaches: %+v, %v", v, err)
 	}
