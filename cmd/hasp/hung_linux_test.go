@@ -54,7 +54,7 @@ func (s *sandbox) processes() (pids []int) {
 func TestSignalWhileAFileHangs(t *testing.T) {
 	t.Parallel()
 	for _, words := range []string{
-		"run k -- touch ran", "acquire --pid SELF k", "elect k -- touch ran", "elect -l k", "ls", "ls --watch", "show k", "break k --owner FA5Q3Y4UREFHTLEGFA5Q3Y4URE --yes",
+		"run k -- touch ran", "acquire --pid SELF k", "elect k -- touch ran", "elect -l k", "ls", "show k", "break k --owner FA5Q3Y4UREFHTLEGFA5Q3Y4URE --yes",
 		"leaks", "doctor", "init", "verify", "serve --listen 127.0.0.1:0",
 	} {
 		t.Run(words, func(t *testing.T) {

@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	topEntered = entered + `\x1b\[\?2004h`
-	topLeft    = `\x1b\[\?2004l` + left
+	topEntered = `\x1b\[\?1049h\x1b\[\?25l\x1b\[\?2004h`
+	topLeft    = `\x1b\[\?2004l\x1b\[\?7h\x1b\[\?25h\x1b\[\?1049l`
 )
 
 // top starts hasp top at a shell's terminal, and waits for its first list.
@@ -264,12 +264,14 @@ func TestTopWithoutItsStore(t *testing.T) {
 func TestTopNeedsATerminal(t *testing.T) {
 	t.Parallel()
 	s := newSandbox(t, "sqlite:locks.db")
-	matches(t, s.exits(64, "top"), `needs a terminal .*: use hasp ls --watch`)
+	matches(t, s.exits(64, "top"), `needs a terminal .*: use hasp ls`)
+	matches(t, s.exits(64, "ls", "--watch=10s"), `unknown flag: --watch: hasp top shows the keys live`)
+	matches(t, s.exits(64, "watch"), `hasp top shows the keys live`)
 	matches(t, s.exits(64, "top", "--every", "0"), `--every 0s is too often: at least 100ms`)
 	onTerminal(t, "that can be drawn on", func(t *testing.T, s *sandbox) {
 		sc := s.shell(t)
 		sc.run("hasp top") // TERM=dumb
-		sc.expect("hasp top needs a terminal that it can draw on.*hasp ls --watch")
+		sc.expect("hasp top needs a terminal that it can draw on.*hasp ls")
 		sc.restored("64")
 		sc.run("TERM=xterm hasp top <&-")
 		sc.expect("needs a terminal")
@@ -279,5 +281,31 @@ func TestTopNeedsATerminal(t *testing.T) {
 		sc.run("TERM=xterm hasp top --store redis://nobody:x@" + testserver.Redis(t).Addr())
 		sc.expect("refused the login")
 		sc.restored("77")
+	})
+}
+
+// At a terminal that does not know UTF-8 the second byte of a character may begin
+// what it acts on.
+func TestTerminalWithoutUTF8(t *testing.T) {
+	t.Parallel()
+	onTerminal(t, "C", func(t *testing.T, s *sandbox) {
+		s.hasp("run", "--reason", "\u4e1b31m", "\u4e1b]0;x", "--", "sh", "-c", "echo >ready; exec sleep 1000")
+		s.read("ready")
+		sc := s.shell(t)
+		for _, command := range []string{"ls", "ls -o json", "show \"$(printf '\\344\\270\\233]0;x')\"", "top"} {
+			at := sc.seen
+			sc.run(`LC_ALL=C TERM=xterm hasp ` + command)
+			sc.expect(`\\u4e1b\]0;x`)
+			if command == "top" {
+				sc.send("q")
+			}
+			sc.expect("PROMPT>")
+			if text := sc.text.String()[at:sc.seen]; strings.Contains(text, "\x9b") {
+				t.Errorf("%s says %q", command, text)
+			}
+			sc.run(`LC_ALL=C.UTF-8 hasp ls`)
+			sc.expect("\u4e1b\\]0;x")
+			sc.expect("PROMPT>")
+		}
 	})
 }

@@ -181,13 +181,3 @@ func (sc *screen) full() {
 		sc.t.Fatalf("waiting for Ctrl-S to be heard: %v", err)
 	}
 }
-
-func TestUnreadWatch(t *testing.T) {
-	t.Parallel()
-	s := newSandbox(t, "sqlite:"+filepath.Join(t.TempDir(), "locks.db"))
-	full := testserver.FullPipe(t)
-	p := s.haspWith(func(cmd *exec.Cmd) { cmd.Stdout = full }, "ls", "--watch=0.1")
-	blocked(t, p.cmd.Process.Pid, 1)
-	p.signal(syscall.SIGTERM)
-	p.ends(143)
-}

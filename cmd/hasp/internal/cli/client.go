@@ -49,7 +49,7 @@ func (f *storeFlag) open(cmd *cobra.Command, observe func(hasp.Event)) (*locks, 
 	o := hasp.Options{Observe: observe}
 	if f.warn != nil {
 		o.StateFailed = func(err error) { f.warn(stateFailed(err)) }
-	} else if !quiet && !given(cmd, "watch", "true") && cmd.Name() != "top" { // these draw, and stay until the wait is over
+	} else if !quiet && cmd.Name() != "top" { // which draws, and stays until the wait is over
 		o.StateFailed = func(err error) { note("%s", stateFailed(err)) }
 	}
 	l, err := open(f.text, cmd.Flags().Changed("store"), o)

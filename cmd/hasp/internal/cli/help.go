@@ -314,7 +314,7 @@ is recorded, with the reason, before and after; what cannot be recorded is not b
 The store is asked as hasp ls asks it, and about the keys on the screen that others
 wait for; at most a quarter of the time. One that is slow or away leaves the latest
 list on the screen, with its age. NO_COLOR turns colours and inverse text off. Without
-a terminal, or at one that cannot be drawn on, use hasp ls --watch.
+a terminal, or at one that cannot be drawn on, use hasp ls.
 
 Exit status: 0 by q. 130 by Ctrl-C. 64 wrong usage, or no terminal to draw on. 78 the
 audit record or the store's URL cannot be used.`

@@ -27,7 +27,6 @@ import (
 func newLs() *cobra.Command {
 	store := &storeFlag{}
 	output := &choice{"text", []string{"text", "json"}}
-	every := &duration{}
 	cmd := &cobra.Command{
 		Use:     "ls [PREFIX]",
 		Aliases: []string{"list"},
@@ -35,12 +34,8 @@ func newLs() *cobra.Command {
 		Long: `hasp ls lists the keys that are held or waited for, all of them or those that start with
 PREFIX: how they are held, by whom and how many others, since when, what is left
 of its TTL if it is not renewed, its fence, how many wait, and its reason.
-
-With --watch it lists again and again, every 2 s or as --watch=10s says, until
-Ctrl-C: over the whole of the terminal, and one list after another where standard
-output is none. A store that is away is asked again.`,
+hasp top shows the same list live, and breaks.`,
 		Example: `  hasp ls
-  hasp ls --watch
   hasp ls orders/ -o json | jq .holder.host`,
 		Args: atMost(1, "PREFIX"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -48,23 +43,9 @@ output is none. A store that is away is asked again.`,
 			if len(args) == 1 {
 				prefix = args[0]
 			}
-			switch {
-			case !every.set:
-				return list(cmd, store, output.word == "json", prefix)
-			case output.word == "json":
-				return usage("--watch is for people: for programs, run hasp ls -o json again and again")
-			case every.d < leastWatch:
-				return usage("--watch=%v is too often: at least %v", every.d, leastWatch)
-			}
-			l, err := store.open(cmd, nil)
-			if err != nil {
-				return err
-			}
-			return watch(l, prefix, every.d)
+			return list(cmd, store, output.word == "json", prefix)
 		},
 	}
-	cmd.Flags().Var(every, "watch", "list again and again, every 2s or as often as this says")
-	cmd.Flags().Lookup("watch").NoOptDefVal = "2s"
 	cmd.Flags().VarP(output, "output", "o", "a table, or objects, one a line")
 	complete(cmd, "output", output.among)
 	store.add(cmd)

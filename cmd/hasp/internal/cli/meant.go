@@ -17,8 +17,7 @@ var others = map[string]string{
 	"lock":   "hasp run KEY -- COMMAND holds a key while a command runs",
 	"exec":   "hasp run KEY -- COMMAND holds a key while a command runs",
 	"unlock": "hasp release KEY for what hasp acquire holds; hasp run releases a key when its command ends; hasp break KEY --owner OWNER takes it from another",
-	"watch":  "hasp ls --watch",
-	"top":    "hasp ls --watch",
+	"watch":  "hasp top shows the keys live",
 }
 
 // meant returns the command that was probably meant, after a colon; or nothing.
@@ -36,6 +35,9 @@ func meant(root *cobra.Command, word string) string {
 func meantFlag(cmd *cobra.Command, err error) string {
 	if strings.HasSuffix(err.Error(), ": --json") && cmd.Flags().Lookup("output") != nil {
 		return ": did you mean -o json?"
+	}
+	if cmd.Name() == "ls" && strings.Contains(err.Error(), "--watch") {
+		return ": hasp top shows the keys live"
 	}
 	return ""
 }

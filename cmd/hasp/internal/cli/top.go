@@ -21,6 +21,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// leastEvery is the least time between two lists: each may make the store look at all that it has.
+const leastEvery = 100 * time.Millisecond
+
 func newTop() *cobra.Command {
 	store, record := &storeFlag{}, &auditFlag{}
 	every := &duration{d: 2 * time.Second, set: true}
@@ -34,11 +37,11 @@ func newTop() *cobra.Command {
   HASP_AUDIT=syslog hasp top`,
 		Args: atMost(1, "PREFIX"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if every.d < leastWatch {
-				return usage("--every %v is too often: at least %v", every.d, leastWatch)
+			if every.d < leastEvery {
+				return usage("--every %v is too often: at least %v", every.d, leastEvery)
 			}
 			if _, _, ok := screen.Size(os.Stdout); !ok || !child.IsTerminal(os.Stdin) {
-				return usage("hasp top needs a terminal that it can draw on, for input and output (TERM says which it is): use hasp ls --watch")
+				return usage("hasp top needs a terminal that it can draw on, for input and output (TERM says which it is): use hasp ls")
 			}
 			log, err := record.open()
 			if err != nil {

@@ -2,8 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package screen shows text on the whole of a terminal, frame by frame, reads its keys,
-// and leaves the terminal as it was. For frames alone its modes are not touched, so that
-// a process that is killed leaves it usable, too.
+// and leaves the terminal as it was.
 package screen
 
 import (
@@ -48,19 +47,6 @@ const (
 )
 
 var looks = [...]string{Bold: "\x1b[1m", Inverse: "\x1b[7m", Alarm: "\x1b[31m"}
-
-// Frame is what shows the lines, cut to so many columns and rows. The lines must be
-// safe to print. more names n lines that have no room.
-func Frame(lines []string, width, height int, more func(n int) string) string {
-	if over := len(lines) - height; over > 0 && height > 1 {
-		lines = append(lines[:height-1:height-1], more(over+1))
-	}
-	all := make([]Line, len(lines))
-	for i, line := range lines {
-		all[i].Text = line
-	}
-	return Draw(all, width, height, false)
-}
 
 // Draw is what shows the lines, cut to so many columns and rows; without their styles
 // when they are not wanted.

@@ -4,14 +4,12 @@
 package screen
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 )
 
-func TestFrame(t *testing.T) {
-	more := func(n int) string { return fmt.Sprintf("%d more", n) }
-	lines := []string{"abcdef", "丛丛丛", "", "x"}
+func TestDraw(t *testing.T) {
+	lines := []Line{{Text: "abcdef"}, {Text: "丛丛丛"}, {}, {Text: "x"}}
 	for _, c := range []struct {
 		width, height int
 		want          string
@@ -19,8 +17,8 @@ func TestFrame(t *testing.T) {
 		{80, 24, "abcdef|丛丛丛||x|below"},
 		{80, 5, "abcdef|丛丛丛||x|below"},
 		{80, 4, "abcdef|丛丛丛||x"},
-		{80, 3, "abcdef|丛丛丛|2 more"},
-		{80, 2, "abcdef|3 more"},
+		{80, 3, "abcdef|丛丛丛|"},
+		{80, 2, "abcdef|丛丛丛"},
 		{80, 1, "abcdef"},
 		{6, 4, "abcdef|丛丛丛||x"},
 		{5, 4, "abcd…|丛丛…||x"},
@@ -29,7 +27,7 @@ func TestFrame(t *testing.T) {
 		{1, 4, "…|…||x"},
 		{1, 1, "…"},
 	} {
-		text := Frame(lines, c.width, c.height, more)
+		text := Draw(lines, c.width, c.height, false)
 		text, ok := strings.CutPrefix(text, begin+blank)
 		text, also := strings.CutSuffix(text, end)
 		if text = strings.NewReplacer("\r\n"+blank, "|", below, "|below").Replace(text); text != c.want || !ok || !also {
