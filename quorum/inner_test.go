@@ -210,6 +210,8 @@ func TestNodesThatAcceptNoCommonFence(t *testing.T) {
 
 // The same node refuses alone, and no client is kept waiting. Refusals and Admit say which it is.
 func TestNodeThatRefusesAlone(t *testing.T) {
+	same := (&outOfStep{5, 5}).Error()
+	failIf(t, !strings.Contains(same, "all up to 5 "), "of a fence that was granted before: %s", same)
 	for name, c := range map[string]struct {
 		set  func(t *testing.T, s *spy)
 		want string
@@ -241,6 +243,18 @@ func TestNodeThatRefusesAlone(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A node that takes no word of the operator is named, with its error.
+func TestNodeThatIsNotAdmitted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, all := stubs(t)
+		all[1].Restart(nil)
+		all[1].admit = func() error { return errDenied }
+		if err := d.Admit(t.Context()); !errors.Is(err, errDenied) || !strings.HasPrefix(err.Error(), "node 2: ") {
+			t.Error(err)
+		}
+	})
 }
 
 // All nodes forgot which fences they granted, and each tells another floor. All three vote for a client whose clock is behind,

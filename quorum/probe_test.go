@@ -98,6 +98,9 @@ func TestCleanUpsOfANodeThatIsAway(t *testing.T) {
 		r := asks("k").Withdrawal()
 		r.TTL = time.Second
 		n.cleanUpLater(nil, r)
+		n.mu.Lock()
+		n.cleanups.all[r.ID()] = cleanup{req: r, until: time.Now()} // it could be dropped at once
+		n.mu.Unlock()
 		waiting := func() int {
 			n.mu.Lock()
 			defer n.mu.Unlock()

@@ -152,8 +152,9 @@ func TestQuorumPromisesWhatEachNodeDoes(t *testing.T) {
 		lacks func(*driver.Traits) // node 2
 		want  func(driver.Traits) bool
 	}{
-		"nothing":      {func(*driver.Traits) {}, func(t driver.Traits) bool { return t.Hints && t.Shared && t.Queue == driver.QueueHint }},
+		"nothing":      {func(*driver.Traits) {}, func(t driver.Traits) bool { return t.Hints && t.TellsWanted && t.Shared && t.Queue == driver.QueueHint }},
 		"hints":        {func(t *driver.Traits) { t.Hints = false }, func(t driver.Traits) bool { return !t.Hints }},
+		"telling":      {func(t *driver.Traits) { t.TellsWanted = false }, func(t driver.Traits) bool { return !t.TellsWanted }},
 		"shared locks": {func(t *driver.Traits) { t.Shared = false }, func(t driver.Traits) bool { return !t.Shared }},
 		"marks":        {func(t *driver.Traits) { t.Abandons = false }, func(t driver.Traits) bool { return !t.Abandons }},
 		"a queue":      {func(t *driver.Traits) { t.Queue = driver.QueueNone }, func(t driver.Traits) bool { return t.Queue == driver.QueueNone }},
