@@ -114,30 +114,32 @@ func mutex(o *hasp.LockOptions) func(c *hasp.Client) hasp.Locker {
 // Who is handed the key has it with the message, and claims it ten milliseconds later; then its lease is one
 // like others.
 func TestEnters(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newHander(newStore())
-		held, lease, _, took := d.waits(t, mutex(nil))
-		if got := d.counts(); took != 0 || got != [3]int{1, 0, 0} {
-			t.Errorf("after the message: %v later, %v requests, want one Try of the line", took, got)
-		}
-		failIf(t, lease.Fence() <= held.Fence(), "fence %d after %d", lease.Fence(), held.Fence())
-		// A second passed since the refusal, of which a hundredth is given up, with twice 2 ms and a hundredth of the claim time.
-		if want := claimTime - 10*time.Millisecond - 2*2*time.Millisecond - 5*time.Millisecond; time.Until(lease.Deadline()) != want {
-			t.Errorf("it lasts %v before the claim, want %v", time.Until(lease.Deadline()), want)
-		}
-		time.Sleep(10*time.Millisecond - 1)
-		failIf(t, d.counts()[1] != 0, "claimed before it was time")
-		time.Sleep(time.Nanosecond)
-		synctest.Wait()
-		failIf(t, d.counts() != [3]int{1, 1, 0}, "%v requests, want one claim", d.counts())
-		left := time.Until(lease.Deadline())
-		failIf(t, left < ttl*9/10, "%v are left of a lease that was claimed", left)
-		time.Sleep(ttl)
-		synctest.Wait()
-		failIf(t, d.counts()[1] != 1, "%d renewals claim, want one", d.counts()[1])
-		release(t, lease)
-		mustBeFree(t, d.store, "k")
-	})
+	for _, o := range []*hasp.LockOptions{nil, {Lead: 100 * time.Millisecond}} { // the largest
+		synctest.Test(t, func(t *testing.T) {
+			d := newHander(newStore())
+			held, lease, _, took := d.waits(t, mutex(o))
+			if got := d.counts(); took != 0 || got != [3]int{1, 0, 0} {
+				t.Errorf("after the message: %v later, %v requests, want one Try of the line", took, got)
+			}
+			failIf(t, lease.Fence() <= held.Fence(), "fence %d after %d", lease.Fence(), held.Fence())
+			// A second passed since the refusal, of which a hundredth is given up, with twice 2 ms and a hundredth of the claim time.
+			if want := claimTime - 10*time.Millisecond - 2*2*time.Millisecond - 5*time.Millisecond; time.Until(lease.Deadline()) != want {
+				t.Errorf("it lasts %v before the claim, want %v", time.Until(lease.Deadline()), want)
+			}
+			time.Sleep(10*time.Millisecond - 1)
+			failIf(t, d.counts()[1] != 0, "claimed before it was time")
+			time.Sleep(time.Nanosecond)
+			synctest.Wait()
+			failIf(t, d.counts() != [3]int{1, 1, 0}, "%v requests, want one claim", d.counts())
+			left := time.Until(lease.Deadline())
+			failIf(t, left < ttl*9/10, "%v are left of a lease that was claimed", left)
+			time.Sleep(ttl)
+			synctest.Wait()
+			failIf(t, d.counts()[1] != 1, "%d renewals claim, want one", d.counts()[1])
+			release(t, lease)
+			mustBeFree(t, d.store, "k")
+		})
+	}
 }
 
 // Its event answers no request, and says how long ago it was handed the key at most.
@@ -163,15 +165,24 @@ func TestEventOfWhoEnters(t *testing.T) {
 	})
 }
 
-// The message also says that the one before did not finish; the mark stays with the lease.
+// The message also says that the one before did not finish, or a grant that came too late did; the mark stays with the lease.
 func TestEntersAnAbandonedKey(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newHander(newStore())
-		d.say = func(to driver.Handover) driver.Handover { to.Abandoned = true; return to }
-		if _, lease, _, _ := d.waits(t, mutex(nil)); !lease.Abandoned() || d.counts()[0] != 1 {
-			t.Errorf("Abandoned: %v, %v requests", lease.Abandoned(), d.counts())
-		}
-	})
+	for _, late := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			d := newHander(newStore())
+			d.say = func(to driver.Handover) driver.Handover { to.Abandoned = !late; return to }
+			next := d.try
+			d.try = func(ctx context.Context, r driver.TryRequest, to tryFunc) (driver.Result, error) {
+				if late && d.tries.Load() == 1 {
+					return driver.Result{Granted: true, Abandoned: true, TTL: time.Nanosecond}, nil
+				}
+				return next(ctx, r, to)
+			}
+			if _, lease, _, _ := d.waits(t, mutex(nil)); !lease.Abandoned() || d.counts()[0] != 1 {
+				t.Errorf("Abandoned: %v, %v requests", lease.Abandoned(), d.counts())
+			}
+		})
+	}
 }
 
 // Work that is over by the time of the claim sends none, and its Release is all that the store hears.
@@ -215,14 +226,18 @@ func TestReleaseUnderWayAtTheDeadline(t *testing.T) {
 // Where it isn't certain for how long, it asks first, with the place that it has.
 func TestClaimsFirst(t *testing.T) {
 	for name, c := range map[string]struct {
-		say  func(to driver.Handover) driver.Handover
-		opts *hasp.LockOptions
-		lock func(c *hasp.Client) hasp.Locker
+		say      func(to driver.Handover) driver.Handover
+		same     bool // its fence is the refusal's
+		timeless bool
+		opts     *hasp.LockOptions
+		lock     func(c *hasp.Client) hasp.Locker
 	}{
 		"the message is late":            {say: func(to driver.Handover) driver.Handover { to.At -= 180 * time.Millisecond; return to }},
 		"it is of before the refusal":    {say: func(to driver.Handover) driver.Handover { to.At -= time.Second + time.Millisecond; return to }},
 		"it is of the future":            {say: func(to driver.Handover) driver.Handover { to.At += time.Nanosecond; return to }},
 		"an older fence":                 {say: func(to driver.Handover) driver.Handover { to.Fence /= 2; return to }},
+		"the fence of the refusal":       {say: func(to driver.Handover) driver.Handover { to.Fence = 0; return to }, same: true},
+		"a refusal without its time":     {say: func(to driver.Handover) driver.Handover { to.At = 900 * time.Millisecond; return to }, timeless: true},
 		"the lead is too large":          {opts: &hasp.LockOptions{Lead: claimTime}},
 		"without renewal":                {opts: &hasp.LockOptions{NoRenew: true}},
 		"turns":                          {opts: &hasp.LockOptions{Cohort: time.Second}},
@@ -233,7 +248,19 @@ func TestClaimsFirst(t *testing.T) {
 	} {
 		bubbled(t, name, func(t *testing.T) {
 			d := newHander(newStore())
+			var refused uint64 // the fence of the latest
+			next := d.try
+			d.try = func(ctx context.Context, r driver.TryRequest, to tryFunc) (driver.Result, error) {
+				res, err := next(ctx, r, to)
+				if refused = res.Fence; c.timeless {
+					res.At = 0
+				}
+				return res, err
+			}
 			d.say = c.say
+			if c.same {
+				d.say = func(to driver.Handover) driver.Handover { to.Fence = refused; return to }
+			}
 			if c.lock == nil {
 				c.lock = mutex(c.opts)
 			}
@@ -254,28 +281,37 @@ func TestClaimsFirst(t *testing.T) {
 // Who has a Try under way that was not answered asks first: the store may hear of that later, and takes it for a word that its
 // owner did not enter.
 func TestClaimsFirstWhenUnsure(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d := newHander(newStore())
-		held := lockOf(t, newClient(t, d.store, nil))
-		next := d.try
-		var lost atomic.Bool
-		d.try = func(ctx context.Context, r driver.TryRequest, to tryFunc) (driver.Result, error) {
-			if r.Queue && !lost.Swap(true) {
-				return driver.Result{}, errDown
+	for name, lost := range map[string]int64{"before the key is handed over": 1, "as it is": 2} { // Tries of the line
+		bubbled(t, name, func(t *testing.T) {
+			d := newHander(newStore())
+			held := lockOf(t, newClient(t, d.store, nil))
+			next := d.try
+			var lined atomic.Int64
+			d.try = func(ctx context.Context, r driver.TryRequest, to tryFunc) (driver.Result, error) {
+				if r.Queue && lined.Add(1) == lost {
+					if lost == 2 {
+						release(t, held)
+					}
+					return driver.Result{}, errDown
+				}
+				res, err := next(ctx, r, to)
+				if !res.Granted && lost == 2 {
+					res.RetryIn = 100 * time.Millisecond
+				}
+				return res, err
 			}
-			return next(ctx, r, to)
-		}
-		waits := begin(t.Context(), newClient(t, d, nil).Mutex("k", nil).Lock)
-		time.Sleep(time.Second)
-		synctest.Wait()
-		before := d.counts()
-		release(t, held)
-		synctest.Wait()
-		lease := granted(t, "the waiter", waits)
-		got := d.counts()
-		failIf(t, got[0] != before[0]+1, "%d Tries of the line after %d, want one more", got[0], before[0])
-		release(t, lease)
-	})
+			waits := begin(t.Context(), newClient(t, d, nil).Mutex("k", nil).Lock)
+			time.Sleep(time.Second)
+			synctest.Wait()
+			if lost == 1 {
+				release(t, held)
+			}
+			synctest.Wait()
+			lease := granted(t, "the waiter", waits)
+			failIf(t, d.counts()[0] != 2, "the store heard of %d Tries of the line, want one that was refused, and one more", d.counts()[0])
+			release(t, lease)
+		})
+	}
 }
 
 // A wait so long that the refusal is an old one: as much as the clocks may differ is given up of the claim time, and then
