@@ -276,7 +276,7 @@ func (k *luaKiller) judge(ctx context.Context, dir string, m luaMutant, excused 
 		return v, false, err
 	}
 	for _, r := range k.rounds {
-		if excused && r.took > 20*time.Second {
+		if excused && r.took > tooLong {
 			break
 		}
 		b := &binary{dir: work, file: k.file, patience: 10*time.Second + 5*r.took}

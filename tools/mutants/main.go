@@ -180,7 +180,7 @@ func one(ctx context.Context, atOnce int, r *report, pkg string, wanted func(mut
 		}
 	}
 	return all(ctx, atOnce, r.left(pkg, mutants), func(m mutant) error {
-		v, err := judge(ctx, m, binaries)
+		v, err := judge(ctx, m, r.reasons[m.key()] != "", binaries)
 		if err == nil {
 			r.add(pkg, v)
 		}

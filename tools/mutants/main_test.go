@@ -153,7 +153,7 @@ func TestTimeout(t *testing.T) {
 	}
 	b := &binary{dir: dir, file: script, tests: []test{{name: "TestA", reaches: map[int]bool{1: true}}}}
 	b.patience = time.Millisecond
-	v, err := judge(t.Context(), mutant{id: 1}, []*binary{b})
+	v, err := judge(t.Context(), mutant{id: 1}, false, []*binary{b})
 	if err != nil || !v.timeout || v.by != "TestA" {
 		t.Errorf("%+v, %v", v, err)
 	}
@@ -165,12 +165,16 @@ func TestTimeout(t *testing.T) {
 	if by, timeout, _, err := busy.run(t.Context(), nil, time.Hour, 1); err != nil || !timeout || by != "TestB" {
 		t.Errorf("a test that uses the processor for ever: %q, %v, %v", by, timeout, err)
 	}
-	if v, err := judge(t.Context(), mutant{id: 2}, []*binary{b}); err != nil || !v.unmet || v.by != "" {
+	if v, err := judge(t.Context(), mutant{id: 2}, false, []*binary{b}); err != nil || !v.unmet || v.by != "" {
 		t.Errorf("one that no test reaches: %+v, %v", v, err)
+	}
+	b.tests[0].took = time.Hour
+	if v, err := judge(t.Context(), mutant{id: 1}, true, []*binary{b}); err != nil || v.unmet || v.by != "" {
+		t.Errorf("one with a reason that only a long test reaches: %+v, %v", v, err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := judge(ctx, mutant{id: 1}, []*binary{b}); err == nil {
+	if _, err := judge(ctx, mutant{id: 1}, false, []*binary{b}); err == nil {
 		t.Error("a campaign that was stopped has a verdict")
 	}
 }
