@@ -10,6 +10,7 @@ require (
 	github.com/go-zookeeper/zk v1.0.4
 	github.com/hasplock/hasp v0.0.0
 	github.com/hasplock/hasp/etcddriver v0.0.0
+	github.com/hasplock/hasp/open v0.0.0
 	github.com/hasplock/hasp/redisdriver v0.0.0
 	github.com/hasplock/hasp/sqldriver v0.0.0
 	github.com/hasplock/hasp/sqldriver/pgxlisten v0.0.0
@@ -53,6 +54,7 @@ require (
 replace (
 	github.com/hasplock/hasp => ../
 	github.com/hasplock/hasp/etcddriver => ../etcddriver
+	github.com/hasplock/hasp/open => ../open
 	github.com/hasplock/hasp/redisdriver => ../redisdriver
 	github.com/hasplock/hasp/sqldriver => ../sqldriver
 	github.com/hasplock/hasp/sqldriver/pgxlisten => ../sqldriver/pgxlisten

@@ -13,6 +13,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/etcddriver"
+	"github.com/hasplock/hasp/open"
 	"github.com/hasplock/hasp/quorum"
 	"github.com/hasplock/hasp/redisdriver"
 	"github.com/hasplock/hasp/sqldriver"
@@ -20,7 +21,6 @@ import (
 	"github.com/hasplock/hasp/zkdriver"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
-	_ "github.com/ncruces/go-sqlite3/driver" // registers "sqlite3"
 	"github.com/redis/go-redis/v9"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
@@ -78,12 +78,13 @@ func openZooKeeper(addrs []string, ttl time.Duration) (*Conn, error) {
 	return &Conn{zkdriver.New(c, nil), c.Close}, nil
 }
 
-func openSQLite(addrs []string, _ time.Duration) (*Conn, error) {
-	db, err := sql.Open("sqlite3", sqldriver.SQLiteDSN(addrs[0]))
-	if err != nil {
-		return nil, err
-	}
-	return &Conn{sqldriver.NewSQLite(db), db.Close}, nil
+func openSQLite(addrs []string, _ time.Duration) (*Conn, error) { return byURL("sqlite:" + addrs[0]) }
+
+// byURL is for engines with which nothing but the URL matters. The others' clients are set up as programs do it by hand, or for
+// elections and sessions that are shorter than any user's.
+func byURL(url string) (*Conn, error) {
+	d, err := open.Driver(context.Background(), url)
+	return &Conn{d, func() error { return nil }}, err
 }
 
 func openRedis(addrs []string, _ time.Duration) (*Conn, error) {
@@ -106,13 +107,15 @@ func openRedlock(addrs []string, _ time.Duration) (*Conn, error) {
 	}}, nil
 }
 
-func openPostgres(addrs []string, _ time.Duration) (*Conn, error) {
-	return OpenPostgres(addrs[0], pgx.QueryExecModeExec) // as the command has it
+func openPostgres(addrs []string, _ time.Duration) (*Conn, error) { return byURL(postgres(addrs[0])) }
+
+func postgres(addr string) string {
+	return fmt.Sprintf("postgres://postgres@%s/postgres?sslmode=disable&connect_timeout=2", addr)
 }
 
 // OpenPostgres is Open over a pool that sends its statements in this mode.
 func OpenPostgres(addr string, mode pgx.QueryExecMode) (*Conn, error) {
-	config, err := pgx.ParseConfig(fmt.Sprintf("postgres://postgres@%s/postgres?sslmode=disable&connect_timeout=2", addr))
+	config, err := pgx.ParseConfig(postgres(addr))
 	if err != nil {
 		return nil, err
 	}
@@ -127,13 +130,10 @@ func OpenPostgres(addr string, mode pgx.QueryExecMode) (*Conn, error) {
 const database = "locks"
 
 func openMariaDB(addrs []string, _ time.Duration) (*Conn, error) {
-	db, err := openMySQL(addrs[0], database)
-	if err != nil {
-		return nil, err
-	}
-	return &Conn{sqldriver.NewMySQL(db), db.Close}, nil
+	return byURL("mysql://root@" + addrs[0] + "/" + database)
 }
 
+// openMySQL connects to what need not be there yet.
 func openMySQL(addr, name string) (*sql.DB, error) {
 	c := mysql.NewConfig()
 	c.User, c.Net, c.Addr, c.DBName = "root", "tcp", addr, name
@@ -142,10 +142,7 @@ func openMySQL(addr, name string) (*sql.DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	db := sql.OpenDB(connector)
-	db.SetMaxOpenConns(maxConns)
-	db.SetMaxIdleConns(maxConns)
-	return db, nil
+	return sql.OpenDB(connector), nil
 }
 
 // initialize makes the tables of a database.
@@ -164,5 +161,5 @@ func initialize(ctx context.Context, k Kind, addr string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(c.Driver.(*sqldriver.Server).Init(ctx), c.Close())
+	return errors.Join(c.Driver.(interface{ Init(context.Context) error }).Init(ctx), c.Close())
 }
