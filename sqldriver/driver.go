@@ -30,6 +30,7 @@ type Driver struct {
 
 	mu       sync.Mutex
 	prepared [queries]*sql.Stmt
+	asked    [queries]int // how often, while it was not prepared
 }
 
 var (
@@ -134,14 +135,24 @@ func (d *Driver) stmt(ctx context.Context, q query) (*sql.Stmt, error) {
 func (d *Driver) known(q query) *sql.Stmt {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if d.prepared[q] == nil {
+		d.asked[q]++
+	}
 	return d.prepared[q]
 }
 
-// prepare prepares every statement, so that a transaction needs no second
-// connection of the pool.
+// prepare prepares the statements that transactions asked for again and again. It does so
+// before one begins, which then needs no second connection of the pool. A program that
+// runs two or three transactions, as hasp run does, prepares none.
 func (d *Driver) prepare(ctx context.Context) error {
-	for q := range queries {
-		if _, err := d.stmt(ctx, q); err != nil {
+	d.mu.Lock()
+	asked := d.asked
+	d.mu.Unlock()
+	for q, times := range asked {
+		if times <= 3 {
+			continue
+		}
+		if _, err := d.stmt(ctx, query(q)); err != nil {
 			return err
 		}
 	}

@@ -38,17 +38,26 @@ type tx struct {
 	head  head // as it will be written
 }
 
-// stmt returns a statement within the transaction. All were prepared.
-func (t *tx) stmt(q query) *sql.Stmt {
-	return t.sql.StmtContext(t.ctx, t.d.known(q))
-}
-
+// A statement that is asked for the first time is not prepared yet, see Driver.prepare.
 func (t *tx) exec(q query, args ...any) (sql.Result, error) {
-	return t.stmt(q).ExecContext(t.ctx, args...)
+	if s := t.d.known(q); s != nil {
+		return t.sql.StmtContext(t.ctx, s).ExecContext(t.ctx, args...)
+	}
+	return t.sql.ExecContext(t.ctx, t.d.dia.text(q), args...)
 }
 
 func (t *tx) row(q query, args ...any) *sql.Row {
-	return t.stmt(q).QueryRowContext(t.ctx, args...)
+	if s := t.d.known(q); s != nil {
+		return t.sql.StmtContext(t.ctx, s).QueryRowContext(t.ctx, args...)
+	}
+	return t.sql.QueryRowContext(t.ctx, t.d.dia.text(q), args...)
+}
+
+func (t *tx) rows(q query, args ...any) (*sql.Rows, error) {
+	if s := t.d.known(q); s != nil {
+		return t.sql.StmtContext(t.ctx, s).QueryContext(t.ctx, args...)
+	}
+	return t.sql.QueryContext(t.ctx, t.d.dia.text(q), args...)
 }
 
 // Rows that have expired are kept for a while, and then deleted, a few at a time, by

@@ -106,7 +106,7 @@ func (t *tx) view(c driver.Claim) (*view, error) {
 	if n == 0 {
 		return v, nil
 	}
-	rows, err := t.stmt(qBeside).QueryContext(t.ctx, []byte(c.Key), int64(t.up), n)
+	rows, err := t.rows(qBeside, []byte(c.Key), int64(t.up), n)
 	if err == nil {
 		v.beside, err = readRows(rows)
 	}
