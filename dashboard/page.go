@@ -27,34 +27,37 @@ var templateFiles embed.FS
 //go:embed static
 var staticFiles embed.FS
 
-var pages = template.Must(template.New("").Funcs(template.FuncMap{
-	"ago": func(ms int64, now time.Time) string {
-		if ms == 0 {
-			return "–"
-		}
-		return strings.TrimPrefix(people.For(time.UnixMilli(ms), now), "for ")
-	},
-	"left": func(ms int64, now time.Time) string {
-		switch ms {
-		case 0:
-			return "–"
-		case -1:
-			return "never ends"
-		}
-		return people.Short(time.UnixMilli(ms).Sub(now))
-	},
-	"clock": func(ms int64) string { return time.UnixMilli(ms).UTC().Format("15:04:05 UTC") },
-	"shown": shown,
-	// What a part of a page needs, under names.
-	"pair": func(r row, now time.Time) any {
-		return struct {
-			Row row
-			Now time.Time
-		}{r, now}
-	},
-	"holding": func(p person, now time.Time, breaks bool) any { return personPart{p, now, breaks, true} },
-	"waiting": func(p person, now time.Time, breaks bool) any { return personPart{p, now, breaks, false} },
-}).ParseFS(templateFiles, "templates/*.html"))
+// pages are read when the first is shown: most programs that have them show none.
+var pages = sync.OnceValue(func() *template.Template {
+	return template.Must(template.New("").Funcs(template.FuncMap{
+		"ago": func(ms int64, now time.Time) string {
+			if ms == 0 {
+				return "–"
+			}
+			return strings.TrimPrefix(people.For(time.UnixMilli(ms), now), "for ")
+		},
+		"left": func(ms int64, now time.Time) string {
+			switch ms {
+			case 0:
+				return "–"
+			case -1:
+				return "never ends"
+			}
+			return people.Short(time.UnixMilli(ms).Sub(now))
+		},
+		"clock": func(ms int64) string { return time.UnixMilli(ms).UTC().Format("15:04:05 UTC") },
+		"shown": shown,
+		// What a part of a page needs, under names.
+		"pair": func(r row, now time.Time) any {
+			return struct {
+				Row row
+				Now time.Time
+			}{r, now}
+		},
+		"holding": func(p person, now time.Time, breaks bool) any { return personPart{p, now, breaks, true} },
+		"waiting": func(p person, now time.Time, breaks bool) any { return personPart{p, now, breaks, false} },
+	}).ParseFS(templateFiles, "templates/*.html"))
+})
 
 type personPart struct {
 	P      person
@@ -93,7 +96,7 @@ func (s *server) frame(r *http.Request, page string) frame {
 
 func (s *server) render(w http.ResponseWriter, r *http.Request, code int, name string, data any) {
 	var b bytes.Buffer // an error in the middle would leave half a page
-	if err := pages.ExecuteTemplate(&b, name, data); err != nil {
+	if err := pages().ExecuteTemplate(&b, name, data); err != nil {
 		refuse(w, r, http.StatusInternalServerError, fmt.Errorf("the page cannot be made: %w", err))
 		return
 	}

@@ -75,7 +75,7 @@ func attachInPlace() *redis.Script {
 local value, left = redis.pcall('GET', KEYS[2]), redis.call('PTTL', KEYS[2])
 if type(value) ~= 'string' or left <= 0 then return {} end
 local ARGV = {tostring(left), ARGV[1], '1', value}
-` + attachScript.Text)
+` + attachScript.Text())
 }
 
 // casts are the modes of the owners, two of them in the longest sequences: X Exclusive,
@@ -108,9 +108,9 @@ func TestEqualityFindsBrokenScripts(t *testing.T) {
 			t.Parallel()
 			e := newEquality(t, b.node, b.alone)
 			all := *e.drivers[0].scripts
-			broken := wire.NewScript(strings.ReplaceAll(all.batch.Text, b.good, b.bad)) // some stand there for one that comes alone, too
+			broken := wire.NewScript(strings.ReplaceAll(all.batch.Text(), b.good, b.bad)) // some stand there for one that comes alone, too
 			broken.Batch, broken.Keys = true, all.batch.Keys
-			if broken.Text == all.batch.Text {
+			if broken.Text() == all.batch.Text() {
 				t.Fatalf("no script has %q", b.good)
 			}
 			all.batch = broken
@@ -140,9 +140,9 @@ func TestEqualityFindsScriptsWithoutSessions(t *testing.T) {
 			e.attach = attachInPlace()
 			all := *e.drivers[0].scripts
 			of := change(&all)
-			broken := wire.NewScript(strings.ReplaceAll((*of).Text, "== ' @'", "== 'no'"))
+			broken := wire.NewScript(strings.ReplaceAll((*of).Text(), "== ' @'", "== 'no'"))
 			broken.Batch, broken.Keys = (*of).Batch, (*of).Keys
-			if *of = broken; broken.Text == plain.batch.Text || broken.Text == plain.extend.Text {
+			if *of = broken; broken.Text() == plain.batch.Text() || broken.Text() == plain.extend.Text() {
 				t.Fatal("it is the same script")
 			}
 			for _, d := range e.drivers {

@@ -84,7 +84,7 @@ func (g *Guard) do(ctx context.Context, how, resource string, n uint64, keys []s
 	for _, c := range commands {
 		args = append(append(args, len(c)), c...)
 	}
-	reply, err := redis.NewScript(guardScript.Text).Run(ctx, g.rdb, all, args...).Slice()
+	reply, err := redis.NewScript(guardScript.Text()).Run(ctx, g.rdb, all, args...).Slice()
 	if err != nil {
 		if _, text, ok := strings.Cut(err.Error(), "HASPDATA guard "); ok {
 			return nil, strange(all[0], text, "write the largest fence there that the resource may have been written with")

@@ -41,11 +41,7 @@ func loadBatch(name string) *wire.Script {
 }
 
 func load(name string) *wire.Script {
-	text, err := sources.ReadFile("lua/" + name + ".lua")
-	if err != nil {
-		panic(err) // embedded: it is there or nothing builds
-	}
-	s := wire.NewScript(string(text))
+	s := wire.Load(sources, name)
 	s.Fault = dataError
 	return s
 }

@@ -30,15 +30,4 @@ var (
 	latch     = load("common", "count", "latch")
 )
 
-// load returns a script of some parts.
-func load(parts ...string) *wire.Script {
-	text := ""
-	for _, part := range parts {
-		b, err := sources.ReadFile("lua/" + part + ".lua")
-		if err != nil {
-			panic(err) // embedded: it is there or nothing builds
-		}
-		text += string(b)
-	}
-	return wire.NewScript(text)
-}
+func load(parts ...string) *wire.Script { return wire.Load(sources, parts...) }

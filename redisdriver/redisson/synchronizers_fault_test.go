@@ -32,7 +32,7 @@ type holder struct {
 
 func (w *world) holder(op string) (*holder, *redis.Client) {
 	for _, script := range []*wire.Script{semaphore, expirable, latch} {
-		w.do("SCRIPT", "LOAD", script.Text)
+		w.do("SCRIPT", "LOAD", script.Text())
 	}
 	h := &holder{Proxy: faultproxy.New(w, w.server.Addr()), came: make(chan struct{}), goes: make(chan struct{})}
 	h.let = sync.OnceFunc(func() { close(h.goes) })

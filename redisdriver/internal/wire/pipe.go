@@ -171,9 +171,9 @@ func newCommand(ctx context.Context, calls []*Call, text bool) *command {
 	}
 	args := make([]any, 0, 7+nkeys+nargs)
 	if text {
-		args = append(args, "eval", first.Script.Text)
+		args = append(args, "eval", first.Script.Text())
 	} else {
-		args = append(args, "evalsha", first.Script.sha)
+		args = append(args, "evalsha", first.Script.sha())
 	}
 	if first.Script.Batch {
 		args = append(args, 1+len(first.Script.Keys)+nkeys, first.Mark)
