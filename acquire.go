@@ -39,16 +39,17 @@ type attempt struct {
 type waiter struct {
 	req      driver.TryRequest
 	patience patience
-	maybe    bool          // the store may have something of this owner
-	unsure   bool          // a Try had no good answer: it may still come to the store
-	lost     bool          // a Try had no answer at all, and may have been granted
-	slow     bool          // a grant came so late that it was asked for again
-	marked   bool          // a grant said Abandoned
-	kept     bool          // a refusal said Keeps
-	place    *place        // in the queue, once joined
-	answered time.Duration // when the latest Try of it was answered, on the monotonic clock
-	seen     sample        // of the latest refusal
-	sub      *subscription // once it was to join
+	maybe    bool            // the store may have something of this owner
+	unsure   bool            // a Try had no good answer: it may still come to the store
+	lost     bool            // a Try had no answer at all, and may have been granted
+	slow     bool            // a grant came so late that it was asked for again
+	marked   bool            // a grant said Abandoned
+	kept     bool            // a refusal said Keeps
+	place    *place          // in the queue, once joined
+	answered time.Duration   // when the latest Try of it was answered, on the monotonic clock
+	seen     sample          // of the latest refusal
+	told     driver.Handover // the newest that a hint told
+	sub      *subscription   // once it was to join
 }
 
 // alone asks for one who is in no cohort. Without a lease, also when the observer
@@ -328,7 +329,8 @@ func (a *attempt) sleep(pause time.Duration) error {
 	defer timer.Stop()
 	for {
 		select {
-		case <-sub.hints:
+		case h := <-sub.hints:
+			a.hinted(h)
 			return nil
 		case h := <-sub.results:
 			if a.subscribed(h); h.hints != nil {

@@ -254,7 +254,7 @@ func TestCleaningUpAfterErrors(t *testing.T) {
 				}
 				return next(ctx, r)
 			}
-			d.watch = func(ctx context.Context, _ driver.Claim, _ watchFunc) (<-chan struct{}, error) {
+			d.watch = func(ctx context.Context, _ driver.Claim, _ watchFunc) (<-chan driver.Hint, error) {
 				<-ctx.Done() // so that it does not join the queue
 				return nil, ctx.Err()
 			}
@@ -316,8 +316,8 @@ func TestWhatKeptAWait(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			d := &hooked{Driver: newStore()}
-			hints := make(chan struct{}, 1)
-			d.watch = func(context.Context, driver.Claim, watchFunc) (<-chan struct{}, error) { return hints, nil }
+			hints := make(chan driver.Hint, 1)
+			d.watch = func(context.Context, driver.Claim, watchFunc) (<-chan driver.Hint, error) { return hints, nil }
 			if c.held {
 				lock(t, newClient(t, d.Driver, nil), "k", nil)
 			} else {
@@ -329,7 +329,7 @@ func TestWhatKeptAWait(t *testing.T) {
 			synctest.Wait()
 			if c.held {
 				d.onTry(hangTry)
-				hints <- struct{}{}
+				hints <- driver.Hint{}
 			}
 			time.Sleep(c.call)
 			cancel()
@@ -352,8 +352,8 @@ func TestWaitThatEndsOnABusyMachine(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			d := &hooked{Driver: newStore()}
-			hints := make(chan struct{}, 1)
-			d.watch = func(context.Context, driver.Claim, watchFunc) (<-chan struct{}, error) { return hints, nil }
+			hints := make(chan driver.Hint, 1)
+			d.watch = func(context.Context, driver.Claim, watchFunc) (<-chan driver.Hint, error) { return hints, nil }
 			lock(t, newClient(t, d.Driver, nil), "k", nil)
 			d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
 				time.Sleep(c.answer)
@@ -367,7 +367,7 @@ func TestWaitThatEndsOnABusyMachine(t *testing.T) {
 					time.Sleep(c.late)
 					return driver.Result{}, ctx.Err()
 				})
-				hints <- struct{}{}
+				hints <- driver.Hint{}
 			})
 			_, err := newClient(t, d, nil).Mutex("k", nil).Lock(ctx)
 			wantIs(t, err, context.DeadlineExceeded)

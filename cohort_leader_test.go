@@ -249,7 +249,7 @@ func TestCohortIsNotSettledByItsNextLeader(t *testing.T) {
 func TestCohortLeaderLeavesAWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &hooked{Driver: newStore()}
-		d.watch = func(ctx context.Context, _ driver.Claim, _ watchFunc) (<-chan struct{}, error) {
+		d.watch = func(ctx context.Context, _ driver.Claim, _ watchFunc) (<-chan driver.Hint, error) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		}

@@ -19,7 +19,6 @@ import (
 // core is what all parts of a client share: its store, and what is under way.
 type core struct {
 	drv         driver.Driver
-	handed      func(driver.Claim) (driver.Handover, bool) // nil without Traits.Enters
 	traits      driver.Traits
 	observe     func(Event)
 	recordTaken bool
@@ -41,9 +40,6 @@ func newCore(d driver.Driver, o *Options) *core {
 		maxRefused: cmp.Or(o.MaxRefused, defaultRefused), now: clock.Cheap(), waits: admission.New(o.StateDir, o.StateFailed), calls: gate.New()}
 	c.renewer = keepalive.New(d.Renew, func() clock.Instant { return c.now() }, c.calls)
 	c.cleanups = &cleanups{c: c}
-	if hander, ok := d.(driver.Hander); ok && c.traits.Enters {
-		c.handed = hander.Handed
-	}
 	return c
 }
 

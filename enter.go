@@ -11,7 +11,7 @@ import (
 	"github.com/hasplock/hasp/internal/lifetime"
 )
 
-// Who is handed a key may enter on the message (driver.Hander), and claims it behind, with its first
+// A waiter whose place is handed the key may enter on the hint (driver.Hint.Handover), and claims it behind, with its first
 // renewal. The argument for its deadline stands in docs/design.md.
 
 const (
@@ -31,22 +31,36 @@ type sample struct {
 func (l *lock) enters() bool {
 	o := l.opts
 	turns := o.Cohort > 0 || o.Keep > 0
-	return l.c.handed != nil && l.mode == Exclusive && !o.NoRenew && !turns && o.Lead <= min(mostLead, o.TTL/4)
+	return l.c.traits.Enters && l.mode == Exclusive && !o.NoRenew && !turns && o.Lead <= min(mostLead, o.TTL/4)
 }
 
-// enter returns the lease that the store gave to our place, if it is certain enough how long that
+// hinted notes what a hint told. Of several handovers the newest counts.
+func (a *attempt) hinted(h driver.Hint) {
+	if h.Handover.Fence > a.told.Fence {
+		a.told = h.Handover
+	}
+}
+
+// enter returns the lease that the store gave to our place, as a hint told, if it is certain enough how long that
 // lasts; nil: ask the store.
 //
 // The lease counts from before the latest refusal was asked for, plus the time that passed from that
 // answer to the handover on the store's clock: never from when the message came.
 func (a *attempt) enter() *Lease {
-	if !a.req.Enters || a.seen.at == 0 {
+	if a.sub != nil {
+		select {
+		case h := <-a.sub.hints: // one that came as the sleep ended
+			a.hinted(h)
+		default:
+		}
+	}
+	to := a.told
+	if !a.req.Enters || a.seen.at == 0 || to.Fence <= a.seen.fence {
 		return nil
 	}
-	to, ok := a.c.handed(a.req.Claim)
 	now := a.c.now()
 	since, passed := to.At-a.seen.at, now.Sub(a.seen.start)
-	if !ok || to.Fence <= a.seen.fence || since < 0 || since > passed { // of before the refusal; or a clock was set
+	if since < 0 || since > passed { // of before the refusal; or a clock was set
 		return nil
 	}
 	h := a.hold(now, now, driver.Result{Fence: to.Fence, Handoff: max(passed-since, 1)})

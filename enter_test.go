@@ -16,6 +16,7 @@ import (
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/clock"
+	"github.com/hasplock/hasp/internal/fault"
 	"github.com/hasplock/hasp/memdriver"
 )
 
@@ -35,7 +36,16 @@ type hander struct {
 }
 
 func newHander(store *memdriver.Store) *hander {
-	d := &hander{hooked: &hooked{Driver: store}, store: store}
+	d := &hander{hooked: &hooked{Driver: store, enters: true}, store: store}
+	d.watch = func(ctx context.Context, c driver.Claim, next watchFunc) (<-chan driver.Hint, error) {
+		hints, err := next(ctx, c)
+		return fault.Relay(ctx, hints, func(h driver.Hint) (driver.Hint, bool) {
+			if d.say != nil && h.Handover.Fence != 0 {
+				h.Handover = d.say(h.Handover)
+			}
+			return h, true
+		}), err
+	}
 	d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
 		d.mu.Lock()
 		d.sent = append(d.sent, r)
@@ -59,14 +69,6 @@ func newHander(store *memdriver.Store) *hander {
 		return next(ctx, r)
 	}
 	return d
-}
-
-func (d *hander) Handed(c driver.Claim) (driver.Handover, bool) {
-	to, ok := d.store.Handed(c)
-	if ok && d.say != nil {
-		to = d.say(to)
-	}
-	return to, ok
 }
 
 // counts returns how many requests of each kind were sent: Tries of the line, claims, releases.

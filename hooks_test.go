@@ -15,6 +15,7 @@ import (
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/clock"
+	"github.com/hasplock/hasp/internal/fault"
 	"github.com/hasplock/hasp/memdriver"
 )
 
@@ -27,8 +28,9 @@ type hooked struct {
 	try      func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error)
 	renew    func(ctx context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal), next renewFunc)
 	release  func(ctx context.Context, r driver.ReleaseRequest, next releaseFunc) error
-	watch    func(ctx context.Context, r driver.Claim, next watchFunc) (<-chan struct{}, error)
+	watch    func(ctx context.Context, r driver.Claim, next watchFunc) (<-chan driver.Hint, error)
 	classify func(error) driver.Class
+	enters   bool // hints tell of handovers
 
 	mu sync.Mutex // guards the functions above once calls are under way
 
@@ -39,7 +41,7 @@ type (
 	tryFunc     func(context.Context, driver.TryRequest) (driver.Result, error)
 	renewFunc   func(context.Context, []driver.RenewRequest, func(int, driver.Renewal))
 	releaseFunc func(context.Context, driver.ReleaseRequest) error
-	watchFunc   func(context.Context, driver.Claim) (<-chan struct{}, error)
+	watchFunc   func(context.Context, driver.Claim) (<-chan driver.Hint, error)
 )
 
 // change replaces functions while calls may be under way.
@@ -80,11 +82,18 @@ func (d *hooked) Release(ctx context.Context, r driver.ReleaseRequest) error {
 	return d.Driver.Release(ctx, r)
 }
 
-func (d *hooked) Watch(ctx context.Context, r driver.Claim) (<-chan struct{}, error) {
-	if watch := get(d, &d.watch); watch != nil {
-		return watch(ctx, r, d.Driver.Watch)
+func (d *hooked) Watch(ctx context.Context, r driver.Claim) (<-chan driver.Hint, error) {
+	next := d.Driver.Watch
+	if !d.enters {
+		next = func(ctx context.Context, r driver.Claim) (<-chan driver.Hint, error) {
+			hints, err := d.Driver.Watch(ctx, r)
+			return fault.Relay(ctx, hints, func(driver.Hint) (driver.Hint, bool) { return driver.Hint{}, true }), err
+		}
 	}
-	return d.Driver.Watch(ctx, r)
+	if watch := get(d, &d.watch); watch != nil {
+		return watch(ctx, r, next)
+	}
+	return next(ctx, r)
 }
 
 func (d *hooked) Classify(err error) driver.Class {
@@ -106,7 +115,7 @@ func (d *hooked) onRelease(f func(context.Context, driver.ReleaseRequest, releas
 	d.change(func() { d.release = f })
 }
 
-func (d *hooked) onWatch(f func(context.Context, driver.Claim, watchFunc) (<-chan struct{}, error)) {
+func (d *hooked) onWatch(f func(context.Context, driver.Claim, watchFunc) (<-chan driver.Hint, error)) {
 	d.change(func() { d.watch = f })
 }
 

@@ -52,7 +52,7 @@ func (j *joiner) Try(ctx context.Context, r driver.TryRequest) (driver.Result, e
 	return j.Store.Try(ctx, r)
 }
 
-func (j *joiner) Watch(ctx context.Context, c driver.Claim) (<-chan struct{}, error) {
+func (j *joiner) Watch(ctx context.Context, c driver.Claim) (<-chan driver.Hint, error) {
 	j.call("watch")
 	if c.Key == j.deaf {
 		return nil, errDown
@@ -124,7 +124,7 @@ func TestNextLeaderAsksWithThePlace(t *testing.T) {
 func TestEndBeforeTheWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &hooked{Driver: &joiner{Store: newStore()}}
-		d.watch = func(ctx context.Context, _ driver.Claim, _ watchFunc) (<-chan struct{}, error) {
+		d.watch = func(ctx context.Context, _ driver.Claim, _ watchFunc) (<-chan driver.Hint, error) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		}
@@ -204,7 +204,7 @@ func TestBusyKeyWithoutHints(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &hooked{Driver: newStore()}
 		c, other := newClient(t, d, nil), newClient(t, d.Driver, nil)
-		deaf := func(ctx context.Context, _ driver.Claim, _ watchFunc) (<-chan struct{}, error) {
+		deaf := func(ctx context.Context, _ driver.Claim, _ watchFunc) (<-chan driver.Hint, error) {
 			<-ctx.Done()
 			return nil, errDown
 		}
@@ -234,7 +234,7 @@ func TestBusyKeyAndASlowWatch(t *testing.T) {
 		release(t, held)
 		synctest.Wait()
 		release(t, granted(t, "the waiter", waits))
-		d.onWatch(func(ctx context.Context, _ driver.Claim, _ watchFunc) (<-chan struct{}, error) {
+		d.onWatch(func(ctx context.Context, _ driver.Claim, _ watchFunc) (<-chan driver.Hint, error) {
 			<-ctx.Done()
 			return nil, ctx.Err()
 		})

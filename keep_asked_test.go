@@ -225,7 +225,7 @@ func TestTryLockOfAKeeperThatCannotBeAsked(t *testing.T) {
 			}
 		}},
 		"no watch": {5 * time.Millisecond, 1, func(d *hooked) {
-			d.watch = func(ctx context.Context, _ driver.Claim, _ watchFunc) (<-chan struct{}, error) {
+			d.watch = func(ctx context.Context, _ driver.Claim, _ watchFunc) (<-chan driver.Hint, error) {
 				<-ctx.Done()
 				return nil, ctx.Err()
 			}

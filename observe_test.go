@@ -118,7 +118,7 @@ func TestEventsSayWhen(t *testing.T) {
 		start := time.Now()
 		got := make(chan *hasp.Lease)
 		go func() {
-			lease, err := c.Mutex("k", &hasp.LockOptions{TTL: 30 * time.Second}).Lock(ctx)
+			lease, err := c.Mutex("k", &hasp.LockOptions{TTL: 30 * time.Second, Lead: time.Second}).Lock(ctx) // which asks, and does not enter
 			check(t, err)
 			cancel() // its values stay
 			got <- lease

@@ -71,10 +71,10 @@ func TestHolderVanishes(t *testing.T) {
 }
 
 // hinted returns a hooked store where "k" is held for an hour, and the hints of its waiters.
-func hinted(t *testing.T) (d *hooked, holder *hasp.Lease, hints chan struct{}) {
+func hinted(t *testing.T) (d *hooked, holder *hasp.Lease, hints chan driver.Hint) {
 	t.Helper()
-	d, hints = &hooked{Driver: newStore()}, make(chan struct{}, 1)
-	d.watch = func(context.Context, driver.Claim, watchFunc) (<-chan struct{}, error) { return hints, nil }
+	d, hints = &hooked{Driver: newStore()}, make(chan driver.Hint, 1)
+	d.watch = func(context.Context, driver.Claim, watchFunc) (<-chan driver.Hint, error) { return hints, nil }
 	return d, lock(t, newClient(t, d.Driver, nil), "k", &hasp.LockOptions{TTL: time.Hour, NoRenew: true}), hints
 }
 
@@ -86,7 +86,7 @@ func TestStaleNewsOverridesBackoff(t *testing.T) {
 		go func() { _, _ = c.Mutex("k", nil).Lock(t.Context()) }()
 		time.Sleep(time.Minute)
 		d.onTry(hangTry)
-		hints <- struct{}{}
+		hints <- driver.Hint{}
 		time.Sleep(4900 * time.Millisecond)
 		d.onTry(nil)
 		before := d.tries.Load()
@@ -118,7 +118,7 @@ func TestOldNewsDoesNotPutOffATry(t *testing.T) {
 		synctest.Wait()
 		time.Sleep(patience/3 - time.Second)
 		before := d.renews.Load()
-		hints <- struct{}{}
+		hints <- driver.Hint{}
 		time.Sleep(time.Minute)
 		failIf(t, d.renews.Load() == before, "there was no sign of life")
 		if len(queued) < 3 || queued[2].Sub(queued[1]) != 3*time.Second {
@@ -153,7 +153,7 @@ func TestFailedSignOfLifeIsNoReasonToTry(t *testing.T) {
 		got := begin(ctx, newClient(t, d, nil).Mutex("k", nil).Lock)
 		synctest.Wait()
 		away.Store(true)
-		hints <- struct{}{}
+		hints <- driver.Hint{}
 		failIf(t, (<-got).err == nil, "granted")
 		failIf(t, pauses < 5, "%d pauses in a minute", pauses)
 	})
@@ -167,7 +167,7 @@ func TestSlowSignOfLifeIsNoReasonToPoll(t *testing.T) {
 		lock(t, newClient(t, store, nil), "k", &hasp.LockOptions{TTL: time.Hour, NoRenew: true})
 		var last time.Time
 		d := &hooked{Driver: store}
-		d.watch = func(context.Context, driver.Claim, watchFunc) (<-chan struct{}, error) { return nil, errDown }
+		d.watch = func(context.Context, driver.Claim, watchFunc) (<-chan driver.Hint, error) { return nil, errDown }
 		d.try = func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
 			if r.Queue {
 				now := time.Now()
@@ -219,7 +219,7 @@ func TestNewsWhileATryIsUnderWayBringsTheNextForward(t *testing.T) {
 		go func() { _, _ = newClient(t, d, nil).Mutex("k", nil).Lock(t.Context()) }()
 		synctest.Wait()
 		time.Sleep(patience/3 - time.Second)
-		hints <- struct{}{}
+		hints <- driver.Hint{}
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if len(queued) < 3 || queued[2].Sub(queued[1]) < 5*time.Second || queued[2].Sub(queued[1]) > 7*time.Second {
@@ -255,7 +255,7 @@ func TestNewsOfAHandoffBesideATry(t *testing.T) {
 		got := begin(t.Context(), newClient(t, d, nil).Mutex("k", nil).Lock)
 		synctest.Wait()
 		time.Sleep(patience/3 - 130*time.Millisecond)
-		hints <- struct{}{} // a spurious one: there is a sign of life during its Try
+		hints <- driver.Hint{} // a spurious one: there is a sign of life during its Try
 		began := time.Now()
 		if r := <-got; r.err != nil {
 			t.Fatal(r.err)
@@ -295,7 +295,7 @@ func TestGonePlaceEndsAPause(t *testing.T) {
 		got := begin(ctx, newClient(t, d, nil).Mutex("k", nil).Lock)
 		synctest.Wait()
 		away.Store(true)
-		hints <- struct{}{}
+		hints <- driver.Hint{}
 		took := <-later
 		failIf(t, took != 0, "it asked %v after its place was gone", took)
 		cancel()

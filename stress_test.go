@@ -19,6 +19,7 @@ import (
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/fence"
 	"github.com/hasplock/hasp/internal/clock"
+	"github.com/hasplock/hasp/internal/fault"
 	"github.com/hasplock/hasp/internal/history"
 )
 
@@ -164,8 +165,8 @@ func (w *weather) Release(ctx context.Context, r driver.ReleaseRequest) error {
 }
 
 // Watch loses every fifth hint.
-func (w *weather) Watch(ctx context.Context, r driver.Claim) (<-chan struct{}, error) {
-	var in <-chan struct{}
+func (w *weather) Watch(ctx context.Context, r driver.Claim) (<-chan driver.Hint, error) {
+	var in <-chan driver.Hint
 	err := w.through(ctx, func(c context.Context) (err error) {
 		if c.Done() != nil { // a copy has no use
 			in, err = w.Driver.Watch(ctx, r)
@@ -175,23 +176,7 @@ func (w *weather) Watch(ctx context.Context, r driver.Claim) (<-chan struct{}, e
 	if err != nil {
 		return nil, err
 	}
-	out := make(chan struct{}, 1)
-	go func() {
-		for {
-			select {
-			case <-in:
-			case <-ctx.Done():
-				return
-			}
-			if w.calm.Load() || w.n(5) > 0 {
-				select {
-				case out <- struct{}{}:
-				default:
-				}
-			}
-		}
-	}()
-	return out, nil
+	return fault.Relay(ctx, in, func(h driver.Hint) (driver.Hint, bool) { return driver.Hint{}, w.calm.Load() || w.n(5) > 0 }), nil
 }
 
 // stressed is one worker: it locks, works and releases in random ways.

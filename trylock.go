@@ -48,7 +48,8 @@ func (a *attempt) askKeeper() (lease *Lease, err error) {
 		a.joined(a.c)
 		timer.Reset(a.keeper() - a.c.now().Sub(joined))
 		select {
-		case <-a.sub.hints:
+		case h := <-a.sub.hints:
+			a.hinted(h)
 		case <-timer.C:
 			return nil, nil
 		case <-a.ctx.Done():

@@ -26,15 +26,15 @@ const (
 // subscription delivers hints to an owner in the queue. It goes with the place from one
 // leader of a cohort to the next, and so does not depend on a caller's context.
 type subscription struct {
-	hints    <-chan struct{} // nil: none come, ask at intervals
-	results  chan watched    // unbuffered: the answers to Watch
-	answered bool            // one of them was read
+	hints    <-chan driver.Hint // nil: none come, ask at intervals
+	results  chan watched       // unbuffered: the answers to Watch
+	answered bool               // one of them was read
 	end      context.CancelFunc
 }
 
 // watched is the answer to a Watch.
 type watched struct {
-	hints <-chan struct{}
+	hints <-chan driver.Hint
 	err   error
 }
 

@@ -25,7 +25,7 @@ type noWatch struct {
 func newNoWatch(d driver.Driver) *noWatch {
 	x := &noWatch{hooked: &hooked{Driver: d}}
 	x.set.Store(true)
-	x.watch = func(ctx context.Context, r driver.Claim, next watchFunc) (<-chan struct{}, error) {
+	x.watch = func(ctx context.Context, r driver.Claim, next watchFunc) (<-chan driver.Hint, error) {
 		x.watches.Add(1)
 		switch {
 		case !x.set.Load():
@@ -112,8 +112,8 @@ func TestCohortLosesItsLeaderInWatch(t *testing.T) {
 			blocker := lock(t, newClient(t, d.Driver, nil), "k", &hasp.LockOptions{TTL: time.Hour})
 			ctx, cancel := context.WithCancel(t.Context())
 			watching, confirm := make(chan struct{}, 2), make(chan struct{})
-			d.watch = func(ctx context.Context, r driver.Claim, next watchFunc) (<-chan struct{}, error) {
-				var hints <-chan struct{}
+			d.watch = func(ctx context.Context, r driver.Claim, next watchFunc) (<-chan driver.Hint, error) {
+				var hints <-chan driver.Hint
 				var err error
 				if !after {
 					hints, err = next(ctx, r)
@@ -150,7 +150,7 @@ func TestReleaseBetweenTryAndWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, c := newHooked(t)
 		lease := lock(t, c, "k", nil)
-		d.watch = func(ctx context.Context, r driver.Claim, next watchFunc) (<-chan struct{}, error) {
+		d.watch = func(ctx context.Context, r driver.Claim, next watchFunc) (<-chan driver.Hint, error) {
 			release(t, lease)
 			return next(ctx, r)
 		}
@@ -164,8 +164,8 @@ func TestReleaseBetweenTryAndWatch(t *testing.T) {
 func TestLostHint(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &hooked{Driver: newStore()}
-		d.watch = func(context.Context, driver.Claim, watchFunc) (<-chan struct{}, error) {
-			return make(chan struct{}), nil // nothing ever arrives
+		d.watch = func(context.Context, driver.Claim, watchFunc) (<-chan driver.Hint, error) {
+			return make(chan driver.Hint), nil // nothing ever arrives
 		}
 		c := newClient(t, d, nil)
 		lease := lock(t, c, "k", nil)
@@ -230,7 +230,7 @@ func TestLateSubscriptionIsFollowedByATry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newNoWatch(newStore())
 		watch := d.watch
-		d.watch = func(ctx context.Context, r driver.Claim, next watchFunc) (<-chan struct{}, error) {
+		d.watch = func(ctx context.Context, r driver.Claim, next watchFunc) (<-chan driver.Hint, error) {
 			d.set.Store(d.watches.Load() < 2)
 			return watch(ctx, r, next)
 		}

@@ -60,10 +60,10 @@ type Driver interface {
 	// c.Owner to Try again. It returns once no later event will be missed: the store has
 	// confirmed that, or can tell what happened since the owner joins, or the engine looks once it watches. Hints may be
 	// lost or spurious; when a connection that carried them is lost, every watcher gets
-	// one. The channel has room for one hint, and is never closed; hints end with ctx. A
+	// one. A handover of before the Watch is never told. The channel has room for one hint, and is never closed; hints end with ctx. A
 	// nil channel means that the engine has no hints: poll. Without Traits.Hints a channel tells only what RetryIn does not. An error does not end the
 	// wait: hasp polls, and calls Watch again after a while.
-	Watch(ctx context.Context, c Claim) (<-chan struct{}, error)
+	Watch(ctx context.Context, c Claim) (<-chan Hint, error)
 
 	// Inspect returns who holds a key and who waits for it. A key that nobody
 	// holds is not an error: Info.Held is false.
@@ -97,9 +97,9 @@ type TryRequest struct {
 	Convert bool
 	Fence   uint64 // with Convert, the fence held; 0: not known. One that is larger than the owner's here is refused
 	// Enters, with Queue and Exclusive: when the key is handed to the owner's place it may act on
-	// what a Hander says, before it asks again. So whoever neither claims the key then nor releases it
-	// Unused counts as one that may have begun to work. A Try says that the owner did not enter. Only a
-	// Hander needs to look at it.
+	// Hint.Handover before it asks again. So an owner that then neither claims the key nor releases it
+	// Unused may have begun to work. A Try says that the owner did not enter. An engine whose hints have
+	// no handover need not look at it.
 	Enters bool
 }
 
@@ -110,7 +110,7 @@ type RenewRequest struct {
 	Queue    bool          // the request is about a place in the queue
 	Patience time.Duration // for a place: as TryRequest.Patience
 	Fence    uint64        // for a lease: the fence held; 0: not known. Only a Node needs to look at it
-	Entered  bool          // the lease began with a Handover: this is its claim, as a Try's would be. Only a Hander needs to look at it
+	Entered  bool          // the lease began with a Handover: this is its claim, as a Try's would be
 	// Wanted, with Traits.TellsWanted and for a lease, is called when somebody joins the queue
 	// for its key, until the lease is released, or renewed without it; nil: nobody wants to know. Who
 	// joins while somebody waits need not be reported: Renewal.Wanted of the same Renew says
@@ -153,7 +153,7 @@ type Result struct {
 	Abandoned bool
 
 	Why     Why           // of a refusal: its reason
-	Keeps   bool          // of a refusal, with Traits.Enters: a holder asked with RenewRequest.Keeps, so that who joins may have the key at once
+	Keeps   bool          // of a refusal: a holder asked with RenewRequest.Keeps, so that who joins may have the key at once
 	Ahead   int           // how many places are before this owner's in the queue, not counting holders
 	Left    time.Duration // what is left of the holder's lease; 0: not known, or it never expires
 	RetryIn time.Duration // when a Try may next succeed without a hint, as when the holder's lease expires; 0: wait for a hint

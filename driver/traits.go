@@ -14,7 +14,7 @@ type Traits struct {
 	Hints         bool          // Watch gives hints to whoever is next in the queue
 	JoinFirst     bool          // Watch gives a hint, too, for what happened since its owner joined: so hasp joins with its first Try, and watches after it
 	TellsWanted   bool          // RenewRequest.Wanted is called at once; else Renewal.Wanted is all that tells
-	Enters        bool          // the driver is a Hander: who is handed a key has it with the hint
+	Enters        bool          // hints tell of handovers: a waiter whose place is handed the key has it with the hint
 	Fencing       bool          // grants carry strictly increasing fences
 	Shared        bool          // honours Mode
 	Slots         bool          // honours Limit and assigns Slot
@@ -79,13 +79,32 @@ const (
 	ClassImpossible          // whatever the store does: the key holds something else, or the engine or the program's client cannot do this
 )
 
-// A Hander is a Driver that knows, with the hint that a key was handed to an owner's place, the lease that
-// the owner has since: it may enter at once, and claim the key behind. See TryRequest.Enters.
-type Hander interface {
-	// Handed returns the newest lease that a hint for c told of since c's Watch began; false: there
-	// is none. It does no I/O. Hints are lost, late and repeated, and whoever may write to
-	// the engine's channel can forge one; the caller tells by Result.At and Result.Fence what may be relied on.
-	Handed(c Claim) (Handover, bool)
+// Hint says that now is a good moment for a waiter to Try again. Hints are lost, late and repeated, and
+// whoever may write to the engine's channel can forge one.
+type Hint struct {
+	// Handover is the lease that the waiter's place was handed: a waiter that asked with TryRequest.Enters may enter
+	// at once, and claim the key behind. It tells by Result.At and Result.Fence whether to rely on it. The zero
+	// value says nothing.
+	Handover Handover
+}
+
+// Send puts a hint into a channel with room for one, and does not block. A hint that the waiter has not received yet is
+// replaced, and the newer of their handovers kept. Many goroutines may send at once.
+func (h Hint) Send(to chan Hint) {
+	for {
+		select {
+		case to <- h:
+			return
+		default:
+		}
+		select {
+		case old := <-to:
+			if old.Handover.Fence > h.Handover.Fence {
+				h = old
+			}
+		default: // the waiter, or another sender, was faster
+		}
+	}
 }
 
 // Handover is a lease that the store gave to an owner's place.

@@ -241,7 +241,7 @@ var brokenHolds = []brokenEngine{
 	})},
 	{"labels are converted to valid text", "HostileLabels", reask(func(_ *memdriver.Store, r *driver.VoteRequest) { r.Label = strings.ToValidUTF8(r.Label, "?") })},
 	{"a watch that leaves a goroutine", "NoGoroutineStays", one(func(s *memdriver.Store, p *patched) {
-		p.watch = func(ctx context.Context, r driver.Claim) (<-chan struct{}, error) {
+		p.watch = func(ctx context.Context, r driver.Claim) (<-chan driver.Hint, error) {
 			go time.Sleep(time.Hour)
 			return s.Watch(ctx, r)
 		}

@@ -12,11 +12,12 @@ import (
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/drivertest"
+	"github.com/hasplock/hasp/internal/fault"
 	"github.com/hasplock/hasp/memdriver"
 )
 
-func hintless(context.Context, driver.Claim) (<-chan struct{}, error) {
-	return make(chan struct{}), nil
+func hintless(context.Context, driver.Claim) (<-chan driver.Hint, error) {
+	return make(chan driver.Hint), nil
 }
 
 var brokenQueues = []brokenEngine{
@@ -119,28 +120,25 @@ var brokenQueues = []brokenEngine{
 	{"a watch that begins when it is asked for", "WatchAfterTheJoin", traits(func(t *driver.Traits) { t.JoinFirst = true })},
 	{"hints go to all waiters", "HintWakesNobodyElse", one(func(s *memdriver.Store, p *patched) {
 		var mu sync.Mutex
-		var all []chan struct{}
-		p.watch = func(context.Context, driver.Claim) (<-chan struct{}, error) {
+		var all []chan driver.Hint
+		p.watch = func(context.Context, driver.Claim) (<-chan driver.Hint, error) {
 			mu.Lock()
 			defer mu.Unlock()
-			all = append(all, make(chan struct{}, 1))
+			all = append(all, make(chan driver.Hint, 1))
 			return all[len(all)-1], nil
 		}
 		p.release = func(ctx context.Context, r driver.WithdrawRequest) error {
 			mu.Lock()
 			defer mu.Unlock()
 			for _, ch := range all {
-				select {
-				case ch <- struct{}{}:
-				default:
-				}
+				driver.Hint{}.Send(ch)
 			}
 			return s.Withdraw(ctx, r)
 		}
 	})},
 	{"the end of one watch ends all", "WatchersAreIndependent", one(func(s *memdriver.Store, p *patched) {
 		all, end := context.WithCancel(context.Background())
-		p.watch = func(ctx context.Context, r driver.Claim) (<-chan struct{}, error) {
+		p.watch = func(ctx context.Context, r driver.Claim) (<-chan driver.Hint, error) {
 			context.AfterFunc(ctx, end)
 			return s.Watch(all, r)
 		}
@@ -215,21 +213,27 @@ var brokenWanted = []brokenEngine{
 	})},
 }
 
-// hands returns an open function of an engine that tells of handovers what f makes of them.
-func hands(f func(to driver.Handover, ok bool) (driver.Handover, bool)) engine {
+// hands returns an open function of an engine whose hints tell of handovers what f makes of them.
+func hands(f func(to driver.Handover) driver.Handover) engine {
 	return one(func(s *memdriver.Store, p *patched) {
-		p.handed = func(c driver.Claim) (driver.Handover, bool) { return f(s.Handed(c)) }
+		p.watch = func(ctx context.Context, c driver.Claim) (<-chan driver.Hint, error) {
+			hints, err := s.Watch(ctx, c)
+			return fault.Relay(ctx, hints, func(h driver.Hint) (driver.Hint, bool) {
+				h.Handover = f(h.Handover)
+				return h, true
+			}), err
+		}
 	})
 }
 
 const allEntered = "HandoverIsTold HandoverIsNotRepeated EnteredLeaseIsClaimed EnteredLeaseIsReleased EnteredLeaseConverts EnteredLeaseAbandons"
 
 var brokenEnter = []brokenEngine{
-	{"no handover is told", allEntered, hands(func(driver.Handover, bool) (driver.Handover, bool) { return driver.Handover{}, false })},
-	{"a handover without its time", allEntered, hands(func(to driver.Handover, ok bool) (driver.Handover, bool) { to.At = 0; return to, ok })},
-	{"a handover without its length", allEntered, hands(func(to driver.Handover, ok bool) (driver.Handover, bool) { to.TTL = 0; return to, ok })},
+	{"no handover is told", allEntered, hands(func(driver.Handover) driver.Handover { return driver.Handover{} })},
+	{"a handover without its time", allEntered, hands(func(to driver.Handover) driver.Handover { to.At = 0; return to })},
+	{"a handover without its length", allEntered, hands(func(to driver.Handover) driver.Handover { to.TTL = 0; return to })},
 	{"a handover never says that the key was abandoned", "HandoverIsTold",
-		hands(func(to driver.Handover, ok bool) (driver.Handover, bool) { to.Abandoned = false; return to, ok })},
+		hands(func(to driver.Handover) driver.Handover { to.Abandoned = false; return to })},
 	{"a refusal without the time", allEntered, reply(func(_ *memdriver.Store, _ driver.VoteRequest, res *driver.Result) { res.At = 0 })},
 	{"a refusal names a fence that is to come", allEntered, reply(func(_ *memdriver.Store, _ driver.VoteRequest, res *driver.Result) {
 		if res.At > 0 {
@@ -237,11 +241,19 @@ var brokenEnter = []brokenEngine{
 		}
 	})},
 	{"a handover is told to everybody", "HandoverIsNotRepeated", remembering(func(latest *memo[string, driver.Handover]) engine {
-		return hands(func(to driver.Handover, ok bool) (driver.Handover, bool) {
-			if ok {
-				latest.set("", to)
+		return one(func(s *memdriver.Store, p *patched) {
+			p.watch = func(ctx context.Context, c driver.Claim) (<-chan driver.Hint, error) {
+				if to := latest.get(""); to.Fence != 0 {
+					ch := make(chan driver.Hint, 1)
+					driver.Hint{Handover: to}.Send(ch)
+					return ch, nil
+				}
+				hints, err := s.Watch(ctx, c)
+				return fault.Relay(ctx, hints, func(h driver.Hint) (driver.Hint, bool) {
+					latest.set("", h.Handover)
+					return h, true
+				}), err
 			}
-			return latest.get(""), latest.get("").Fence != 0
 		})
 	})},
 	{"a claim only prolongs", "EnteredLeaseIsClaimed", prolong(func(_ *memdriver.Store, r *driver.RenewRequest) { r.Entered = false })},

@@ -151,9 +151,9 @@ var brokenShares = []brokenEngine{
 		"NeighboursEnterTogether DeadWriterHandsOnToReaders SharedHandoffIsAtOnce LargerLimitLetsSeveralIn", oneAtATime},
 	{"only the first reader gets a hint", "NeighboursAllGetHints DeadWriterLetsAllReadersIn DeadHoldersLetAsManyIn", one(func(s *memdriver.Store, p *patched) {
 		var n atomic.Int64
-		p.watch = func(ctx context.Context, r driver.Claim) (<-chan struct{}, error) {
+		p.watch = func(ctx context.Context, r driver.Claim) (<-chan driver.Hint, error) {
 			if r.Mode == driver.Shared && n.Add(1) > 1 {
-				return make(chan struct{}), nil
+				return make(chan driver.Hint), nil
 			}
 			return s.Watch(ctx, r)
 		}

@@ -66,7 +66,7 @@ var coreCases = []Case{
 		play: "lock a short lossy soon; stands a; unlock a; free; lock b; begin c forgetful; unlock b; comes c in=ttl; unlock c; free"},
 	{Name: "DuplicatedRequestsDoNothing", // failure case 13
 		Rule: "Requests that reach the store twice have the outcome of one.",
-		play: "lock b0 twice; begin b1 twice; unlock b0; comes b1 later=b0;" +
+		play: "lock b0 twice; begin b1 twice asking; unlock b0; comes b1 later=b0;" +
 			each([]string{"1", "2", "3", "4"}, "begin b#+1 on=b#-1; unlock b#; comes b#+1 later=b#") + "unlock b5; free"},
 	{Name: "BreakEndsExactlyOneOwner",
 		Rule:   "Break takes the key from the named owner, whose lease is lost, and from nobody else.",
@@ -251,7 +251,7 @@ func (e *env) over(wg *sync.WaitGroup, not string) {
 	e.Helper()
 	done := make(chan struct{})
 	go func() { wg.Wait(); close(done) }()
-	e.comes(done, time.Minute, not)
+	comes(e, done, time.Minute, not)
 }
 
 func lockAllInAnyOrder(e *env) {
@@ -308,7 +308,7 @@ func lostPartEndsAll(e *env) {
 	if err := e.client(nil).Break(e.ctx, "b", lost.Owner()); err != nil {
 		e.Fatalf("Break: %v", err)
 	}
-	e.comes(ctx.Done(), 2*e.ttl+e.slack, "the context has not ended")
+	comes(e, ctx.Done(), 2*e.ttl+e.slack, "the context has not ended")
 	if err := context.Cause(ctx); !errors.Is(err, hasp.ErrLost) || !errors.Is(all.Err(), hasp.ErrLost) {
 		e.Errorf("the context ended with %v, the leases say %v, want ErrLost", err, all.Err())
 	}

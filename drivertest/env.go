@@ -333,21 +333,21 @@ func (e *env) eventually(limit time.Duration, what string, ok func() bool) {
 
 // comes waits for an event, for limit at most and the time for which the machine
 // did not run this process.
-func (e *env) comes(event <-chan struct{}, limit time.Duration, not string) {
+func comes[T any](e *env, event <-chan T, limit time.Duration, not string) (what T) {
 	e.Helper()
 	for start := time.Now(); ; {
 		most := limit + e.lost()
 		select {
-		case <-event:
-			return
+		case what = <-event:
+			return what
 		case <-time.After(most - time.Since(start)):
 		}
 		if most < limit+e.lost() {
 			continue
 		}
 		select {
-		case <-event: // both happened while this goroutine did not run
-			return
+		case what = <-event: // both happened while this goroutine did not run
+			return what
 		default:
 			e.Fatalf("%s within %v", not, most)
 		}

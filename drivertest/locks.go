@@ -123,7 +123,7 @@ func (e *env) startLock(lock func(context.Context) (*hasp.Lease, error)) *waitin
 // granted waits for the lease.
 func (w *waiting) granted(limit time.Duration) *hasp.Lease {
 	w.Helper()
-	w.comes(w.done, limit+w.slack, "Lock has not returned")
+	comes(w.env, w.done, limit+w.slack, "Lock has not returned")
 	if w.err != nil {
 		w.Fatalf("Lock: %v", w.err)
 	}
@@ -187,6 +187,9 @@ func (p *player) locker(s step, name string) (lock, try func(context.Context) (*
 	c, key, o := p.locks(s, name), p.key(name), p.lasting()
 	if _, short := s.says["short"]; short {
 		o = p.short()
+	}
+	if _, asks := s.says["asking"]; asks { // which asks when it is handed the key, and does not enter
+		o.Lead = o.TTL / 2
 	}
 	switch m := ownerName.FindStringSubmatch(name); {
 	case m[2] != "":
@@ -285,7 +288,7 @@ var lockVerbs = map[string]func(p *player, s step, name string, r contend.Owner)
 		}
 	},
 	"wanted": func(p *player, s step, name string, _ contend.Owner) {
-		p.comes(p.leases[name].Wanted(), p.ttl+p.slack, "not wanted, but an owner waits,")
+		comes(p.env, p.leases[name].Wanted(), p.ttl+p.slack, "not wanted, but an owner waits,")
 	},
 	"still":  func(p *player, s step, name string, _ contend.Owner) { p.waits[name].stillWaits(s.text) },
 	"unlock": func(p *player, _ step, name string, _ contend.Owner) { p.unlock(p.leases[name]) },

@@ -266,7 +266,7 @@ func (d *mapDriver) Release(ctx context.Context, r driver.ReleaseRequest) error 
 }
 
 // Watch has no hints to give.
-func (d *mapDriver) Watch(ctx context.Context, _ driver.Claim) (<-chan struct{}, error) {
+func (d *mapDriver) Watch(ctx context.Context, _ driver.Claim) (<-chan driver.Hint, error) {
 	return nil, ctx.Err()
 }
 

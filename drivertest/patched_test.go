@@ -23,8 +23,7 @@ type patched struct {
 	renew   func(ctx context.Context, r driver.RenewRequest) driver.Renewal // of each
 	batch   func(rs []driver.RenewRequest, answers []driver.Renewal) (reported int)
 	release func(ctx context.Context, r driver.WithdrawRequest) error
-	watch   func(ctx context.Context, c driver.Claim) (<-chan struct{}, error)
-	handed  func(c driver.Claim) (driver.Handover, bool)
+	watch   func(ctx context.Context, c driver.Claim) (<-chan driver.Hint, error)
 	inspect func(ctx context.Context, key string) (driver.Info, error)
 	list    func(ctx context.Context, prefix string) iter.Seq2[driver.Info, error]
 	close   func() error
@@ -38,7 +37,7 @@ type patched struct {
 func patch(s *memdriver.Store) *patched {
 	return &patched{Store: s,
 		traits: func(t driver.Traits) driver.Traits { return t },
-		try:    s.Vote, release: s.Withdraw, watch: s.Watch, handed: s.Handed, inspect: s.Inspect, list: s.List,
+		try:    s.Vote, release: s.Withdraw, watch: s.Watch, inspect: s.Inspect, list: s.List,
 		sweep: s.ListLeftovers, remove: s.RemoveLeftover, record: s.Record, admit: s.Admit,
 		renew: func(ctx context.Context, r driver.RenewRequest) driver.Renewal { return renewOne(ctx, s, r) },
 		batch: func(rs []driver.RenewRequest, _ []driver.Renewal) int { return len(rs) },
@@ -78,11 +77,9 @@ func (p *patched) Withdraw(ctx context.Context, r driver.WithdrawRequest) error 
 	return p.release(ctx, r)
 }
 
-func (p *patched) Watch(ctx context.Context, c driver.Claim) (<-chan struct{}, error) {
+func (p *patched) Watch(ctx context.Context, c driver.Claim) (<-chan driver.Hint, error) {
 	return p.watch(ctx, c)
 }
-
-func (p *patched) Handed(c driver.Claim) (driver.Handover, bool) { return p.handed(c) }
 
 func (p *patched) Inspect(ctx context.Context, key string) (driver.Info, error) {
 	return p.inspect(ctx, key)

@@ -212,14 +212,14 @@ func stoppedWaiters(e *env) {
 var hinted = []Need{needQueue, needHints}
 
 // watch returns the hints for r until the case ends. nil: this engine polls.
-func (e *env) watch(d driver.Driver, r contend.Owner) <-chan struct{} {
+func (e *env) watch(d driver.Driver, r contend.Owner) <-chan driver.Hint {
 	e.Helper()
 	ctx, cancel := context.WithCancel(e.ctx)
 	e.Cleanup(cancel)
 	return e.watchUntil(ctx, d, r)
 }
 
-func (e *env) watchUntil(ctx context.Context, d driver.Driver, r contend.Owner) <-chan struct{} {
+func (e *env) watchUntil(ctx context.Context, d driver.Driver, r contend.Owner) <-chan driver.Hint {
 	e.Helper()
 	ch, err := contend.Watch(ctx, d, r)
 	if err != nil {
@@ -232,7 +232,7 @@ func (e *env) watchUntil(ctx context.Context, d driver.Driver, r contend.Owner) 
 }
 
 // hints is watch of an engine that promises them.
-func (e *env) hints(d driver.Driver, r contend.Owner) <-chan struct{} {
+func (e *env) hints(d driver.Driver, r contend.Owner) <-chan driver.Hint {
 	e.Helper()
 	ch := e.watch(d, r)
 	if ch == nil {
@@ -242,17 +242,17 @@ func (e *env) hints(d driver.Driver, r contend.Owner) <-chan struct{} {
 }
 
 // hinted waits for a hint.
-func (e *env) hinted(ch <-chan struct{}) {
+func (e *env) hinted(ch <-chan driver.Hint) driver.Hint {
 	e.Helper()
-	e.comes(ch, e.slack, "no hint")
+	return comes(e, ch, e.slack, "no hint")
 }
 
 // listener is a waiter that asks only on a hint, or at the time of its refusal's RetryIn.
 type listener struct {
 	d  driver.Driver
 	r  contend.Owner
-	ch <-chan struct{} // nil: it polls
-	at time.Time       // when to ask without a hint; zero: never
+	ch <-chan driver.Hint // nil: it polls
+	at time.Time          // when to ask without a hint; zero: never
 }
 
 // listen watches for r.

@@ -102,7 +102,7 @@ func plain(s *memdriver.Store) driver.Driver {
 		res.Left = 0
 		return res, err
 	}
-	p.watch = func(ctx context.Context, _ driver.Claim) (<-chan struct{}, error) { return nil, ctx.Err() }
+	p.watch = func(ctx context.Context, _ driver.Claim) (<-chan driver.Hint, error) { return nil, ctx.Err() }
 	p.looks(func(info driver.Info) driver.Info { return vaguely(unfenced(info)) })
 	return struct{ driver.Driver }{p}
 }

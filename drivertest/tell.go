@@ -50,14 +50,14 @@ var tellCases = []Case{
 		Rule: "Somebody joins while the holder's Renew asks: either the answer to that says Wanted, or the holder is told.",
 		play: "50 times; grant a; asks a & ask w queued elsewhere=1; told a; release w; release a"},
 	{Name: "HandoverIsTold", Needs: []Need{needEnters}, claims: true,
-		Rule: "A Hander tells, with the hint, the lease that a place got: its fence is above that of the refusal, and it began after that on the store's clock.",
+		Rule: "A hint tells the lease that a place got: its fence is above that of the refusal, and it began after that on the store's clock.",
 		play: "grant z; release z;" + each([]string{"k", "odd"}, `
 			grant a@# fresh above=z names=z; hand b@# fresh elsewhere from=a@# above=z names=z unmarked;
 			grant b@# queued is=z handed; release b@#; grant a@# fresh above=z names=z;
 			hand b@# fresh elsewhere from=a@# unfinished above=z names=z marked;
 			grant b@# queued fences=3 got=3 least=z+3 names=z; release b@#`)},
 	{Name: "HandoverIsNotRepeated", Needs: []Need{needEnters}, claims: true,
-		Rule: "A Hander tells nothing that was handed over before the Watch, nor to others.",
+		Rule: "No hint tells of what was handed over before the Watch, nor to others.",
 		play: `grant a; hand b elsewhere from=a; hear c elsewhere=b entering; unhanded c; grant b queued; join c entering; release b;
 			turn c entering in=long`},
 	{Name: "EnteredLeaseIsClaimed", Needs: []Need{needEnters}, timely: true, claims: true,
@@ -147,7 +147,7 @@ func (e *env) told(all ...*news) {
 	}
 }
 
-var needEnters = Need{"Enters", func(d driver.Driver) bool { _, ok := d.(driver.Hander); return ok && d.Traits().Enters }}
+var needEnters = Need{"Enters", func(d driver.Driver) bool { return d.Traits().Enters }}
 
 // hand has d's owner b handed the key by a of another client, and returns what the hint says.
 func (e *env) hand(d, from driver.Driver, a, b contend.Owner) driver.Handover {
@@ -158,10 +158,9 @@ func (e *env) hand(d, from driver.Driver, a, b contend.Owner) driver.Handover {
 		e.Fatalf("the refusal says no time: %+v", refused)
 	}
 	e.release(from, a)
-	e.hinted(ch)
-	to, ok := d.(driver.Hander).Handed(b.Claim())
-	if !ok || to.Fence <= refused.Fence || to.At < refused.At || to.TTL <= 0 {
-		e.Fatalf("after the refusal %+v the hint says %+v, %v", refused, to, ok)
+	to := e.hinted(ch).Handover
+	if to.Fence <= refused.Fence || to.At < refused.At || to.TTL <= 0 {
+		e.Fatalf("after the refusal %+v the hint says %+v", refused, to)
 	}
 	return to
 }

@@ -131,7 +131,7 @@ var answers = map[string]func(p *player, name, want string, res driver.Result) b
 // others are words that a verb itself looks at.
 var others = []string{"elsewhere", "spread", "here", "fresh", "names", "times", "in", "gone", "wanted", "unwanted", "waiters", "holds",
 	"from", "shown", "perhaps", "over", "on", "twice", "faulty", "short", "alone", "for", "unsure", "quietly", "via",
-	"won", "deaf", "renewing", "claim", "text", "unread", "waits", "new", "live", "dead", "lossy", "forgetful", "soon", "unsupported"}
+	"won", "deaf", "renewing", "claim", "text", "unread", "waits", "new", "live", "dead", "lossy", "forgetful", "soon", "asking", "unsupported"}
 
 // ownersVerbs are done by each owner of a step.
 var ownersVerbs = map[string]func(p *player, s step, name string, r contend.Owner){
@@ -236,9 +236,13 @@ var ownersVerbs = map[string]func(p *player, s step, name string, r contend.Owne
 		r.End, p.owners[name], p.handed[name] = driver.Finished, r, to
 		p.granted(s, name, driver.Result{Granted: true, Fence: to.Fence, Abandoned: to.Abandoned})
 	},
-	"unhanded": func(p *player, _ step, name string, r contend.Owner) {
-		if to, ok := p.client(name).(driver.Hander).Handed(r.Claim()); ok {
-			p.Fatalf("%s was handed nothing, and is told %+v", name, to)
+	"unhanded": func(p *player, _ step, name string, _ contend.Owner) {
+		select {
+		case h := <-p.ears[name].ch:
+			if h.Handover.Fence != 0 {
+				p.Fatalf("%s was handed nothing, and is told %+v", name, h.Handover)
+			}
+		default:
 		}
 	},
 	"dally": func(p *player, _ step, name string, _ contend.Owner) { // for longer than what it was handed lasts
@@ -246,7 +250,7 @@ var ownersVerbs = map[string]func(p *player, s step, name string, r contend.Owne
 	},
 	"listen": func(p *player, _ step, name string, r contend.Owner) { p.ears[name] = p.listen(p.client(name), r) },
 	"await": func(p *player, s step, name string, r contend.Owner) { // joins, and asks again only on a hint; "deaf": gets none
-		w := &listener{d: p.client(name), r: r, ch: make(chan struct{})}
+		w := &listener{d: p.client(name), r: r, ch: make(chan driver.Hint)}
 		if _, deaf := s.says["deaf"]; !deaf {
 			w = p.listen(w.d, r)
 		}

@@ -387,7 +387,7 @@ func TestTokensEnd(t *testing.T) {
 				held, first := ask(claim(what+"held"), time.Minute), ask(claim(what+"k"), time.Minute)
 				grant(t, d, held)
 				grant(t, d, first)
-				waits := func() (driver.TryRequest, <-chan struct{}) {
+				waits := func() (driver.TryRequest, <-chan driver.Hint) {
 					r := ask(claim(what+"k"), time.Minute)
 					hints, err := d.Watch(t.Context(), r.Claim)
 					must(t, err)

@@ -253,7 +253,7 @@ func must(t testing.TB, err error) {
 }
 
 // behind has a client hold a key, and another wait for it: their requests, and the waiter's hints.
-func behind(t testing.TB, holder, waiter *Driver) (a, b driver.TryRequest, hints <-chan struct{}) {
+func behind(t testing.TB, holder, waiter *Driver) (a, b driver.TryRequest, hints <-chan driver.Hint) {
 	t.Helper()
 	a, b = ask(claim("k"), time.Minute), ask(claim("k"), time.Minute)
 	grant(t, holder, a)

@@ -142,9 +142,9 @@ func TestLateWatch(t *testing.T) {
 			refuse(t, d, b)
 			v, own := viewOf(t, d, b)
 			give(t, other, a, driver.Finished)
-			hints := make(chan struct{}, 1)
+			hints := make(chan driver.Hint, 1)
 			d.mu.Lock()
-			d.waiters[b.ID()] = &waiter{hints: map[chan struct{}]bool{hints: true}}
+			d.waiters[b.ID()] = &waiter{hints: map[chan driver.Hint]bool{hints: true}}
 			d.mu.Unlock()
 			d.follow(b.ID(), v, own) // as if this came late
 			comes(t, hints, "the hint for what had gone")

@@ -20,7 +20,7 @@ const guards = 1000
 
 // waiter is an owner that somebody watches for.
 type waiter struct {
-	hints map[chan struct{}]bool
+	hints map[chan driver.Hint]bool
 	key   string             // the first that is watched in etcd for it
 	what  string             // all that is; empty: nothing
 	end   context.CancelFunc // of that watch
@@ -31,18 +31,18 @@ type waiter struct {
 // What an owner waits for follows from its place: the watch in etcd begins with the answer
 // that put it there, and a look says what happened since, so that nothing is missed. A place
 // that this driver does not know, since the answer was lost or another process joined, is looked for.
-func (d *Driver) Watch(ctx context.Context, c driver.Claim) (<-chan struct{}, error) {
+func (d *Driver) Watch(ctx context.Context, c driver.Claim) (<-chan driver.Hint, error) {
 	if err := d.valid(c.Check()); err != nil {
 		return nil, err
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	id, ch := c.ID(), make(chan struct{}, 1)
+	id, ch := c.ID(), make(chan driver.Hint, 1)
 	d.mu.Lock()
 	w := d.waiters[id]
 	if w == nil {
-		w = &waiter{hints: make(map[chan struct{}]bool)}
+		w = &waiter{hints: make(map[chan driver.Hint]bool)}
 		d.waiters[id] = w
 		d.watched[id.Key]++
 	}
@@ -85,7 +85,7 @@ func (d *Driver) catchUp(ctx context.Context, id driver.ID, class byte, known bo
 }
 
 // leave ends one Watch.
-func (d *Driver) leave(id driver.ID, ch chan struct{}) {
+func (d *Driver) leave(id driver.ID, ch chan driver.Hint) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	w := d.waiters[id]
@@ -123,10 +123,7 @@ func (d *Driver) hint(id driver.ID) {
 	defer d.mu.Unlock()
 	if w := d.waiters[id]; w != nil {
 		for ch := range w.hints {
-			select {
-			case ch <- struct{}{}:
-			default: // one that it has not looked at yet says the same
-			}
+			driver.Hint{}.Send(ch)
 		}
 	}
 }

@@ -219,14 +219,12 @@ func TestAfterTheEndOfAHandover(t *testing.T) {
 				a, b, next := ask(), ask(), ask()
 				b.Queue, b.Enters, next.Queue = true, true, true
 				try(t, s, a)
-				if _, err := contend.Watch(t.Context(), s, b); err != nil {
-					t.Fatal(err)
-				}
+				hints := watch(t, s, b)
 				try(t, s, b)
 				try(t, s, next)
 				need(t, contend.Release(t.Context(), s, a))
-				to, ok := s.Handed(b.Claim())
-				stopIf(t, !ok, "the key was not handed over")
+				to := (<-hints).Handover
+				stopIf(t, to.Fence == 0, "the key was not handed over")
 				ahead = to.TTL + time.Millisecond
 				b.Fence = 0
 				c.says(s, b)
@@ -246,18 +244,17 @@ func TestHandedOverTwice(t *testing.T) {
 		a, b, c, d := ask(), ask(), ask(), ask()
 		b.Queue, b.Enters, c.Queue, c.Enters, d.Queue = true, true, true, true, true
 		try(t, s, a)
+		hints := map[string]<-chan driver.Hint{}
 		for _, r := range []contend.Owner{b, c} {
-			if _, err := contend.Watch(t.Context(), s, r); err != nil {
-				t.Fatal(err)
-			}
+			hints[r.Owner] = watch(t, s, r)
 			try(t, s, r)
 		}
 		need(t, contend.Release(t.Context(), s, a))
-		first, _ := s.Handed(b.Claim())
+		first := (<-hints[b.Owner]).Handover
 		time.Sleep(first.TTL + time.Millisecond) // c is handed it, and b has its old place
 		synctest.Wait()
 		try(t, s, d)
-		second, _ := s.Handed(c.Claim())
+		second := (<-hints[c.Owner]).Handover
 		time.Sleep(second.TTL + time.Millisecond) // b again
 		synctest.Wait()
 		claim := b

@@ -27,6 +27,13 @@ func try(t *testing.T, s *memdriver.Store, r contend.Owner) driver.Result {
 	return res
 }
 
+func watch(t *testing.T, s *memdriver.Store, r contend.Owner) <-chan driver.Hint {
+	t.Helper()
+	hints, err := contend.Watch(t.Context(), s, r)
+	need(t, err)
+	return hints
+}
+
 func renew(t *testing.T, s *memdriver.Store, r contend.Owner) (err error) {
 	contend.Renew(t.Context(), s, []contend.Owner{r}, func(_ int, a driver.Renewal) { err = a.Err })
 	return err

@@ -13,14 +13,14 @@ import (
 )
 
 // Watch implements [driver.Driver].
-func (s *Store) Watch(ctx context.Context, c driver.Claim) (<-chan struct{}, error) {
+func (s *Store) Watch(ctx context.Context, c driver.Claim) (<-chan driver.Hint, error) {
 	if err := s.enter(ctx); err != nil {
 		return nil, err
 	}
 	defer s.mu.Unlock()
-	id, ch := c.ID(), make(chan struct{}, 1)
+	id, ch := c.ID(), make(chan driver.Hint, 1)
 	if s.watchers[id] == nil {
-		s.watchers[id] = make(map[chan struct{}]struct{})
+		s.watchers[id] = make(map[chan driver.Hint]struct{})
 	}
 	s.watchers[id][ch] = struct{}{}
 	context.AfterFunc(ctx, func() {
@@ -29,27 +29,15 @@ func (s *Store) Watch(ctx context.Context, c driver.Claim) (<-chan struct{}, err
 		delete(s.watchers[id], ch)
 		if len(s.watchers[id]) == 0 {
 			delete(s.watchers, id)
-			delete(s.handed, id)
 		}
 	})
 	return ch, nil
 }
 
-// Handed returns what the hint said by which c.Owner was handed the key; see [driver.Hander].
-func (s *Store) Handed(c driver.Claim) (driver.Handover, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	to, ok := s.handed[c.ID()]
-	return to, ok && !s.unreachable
-}
-
 // hint tells an owner to try again.
-func (s *Store) hint(id driver.ID) {
+func (s *Store) hint(id driver.ID, h driver.Hint) {
 	for ch := range s.watchers[id] {
-		select {
-		case ch <- struct{}{}:
-		default: // one that it has not looked at yet says the same
-		}
+		h.Send(ch)
 	}
 }
 

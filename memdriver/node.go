@@ -27,8 +27,7 @@ type NodeOptions struct {
 
 // NewNode returns an empty store.
 func NewNode(o NodeOptions) *Store {
-	s := &Store{options: o, watchers: make(map[driver.ID]map[chan struct{}]struct{}), alarms: make(map[string]*alarm),
-		handed: make(map[driver.ID]driver.Handover)}
+	s := &Store{options: o, watchers: make(map[driver.ID]map[chan driver.Hint]struct{}), alarms: make(map[string]*alarm)}
 	s.epoch = s.now().Add(-time.Second) // before all that is told
 	s.Restart(nil)
 	return s
@@ -58,13 +57,12 @@ func (s *Store) Restart(from *Snapshot) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.run = rand.Text()
-	clear(s.handed)
 	s.data = newData()
 	if from != nil {
 		s.data = from.data.clone()
 	}
 	for id := range s.watchers {
-		s.hint(id)
+		s.hint(id, driver.Hint{})
 	}
 }
 
@@ -73,7 +71,6 @@ func (s *Store) Restart(from *Snapshot) {
 func (s *Store) Flush() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	clear(s.handed)
 	s.data = newData()
 }
 

@@ -135,10 +135,11 @@ func (s *Store) handOn(e *entry, now time.Time) {
 			p.fence = s.mint(e, driver.Exclusive, now, 1)
 		}
 		e.install(p)
-		if p.enters && len(s.watchers[p.id]) > 0 {
-			s.handed[p.id] = driver.Handover{Fence: p.fence, At: s.at(now), TTL: p.claim, Abandoned: p.abandoned}
+		var h driver.Hint
+		if p.enters {
+			h.Handover = driver.Handover{Fence: p.fence, At: s.at(now), TTL: p.claim, Abandoned: p.abandoned}
 		}
-		s.hint(p.id)
+		s.hint(p.id, h)
 		s.look(e.key, p.until, now)
 	}
 }
@@ -173,7 +174,7 @@ func (s *Store) looked(key string) {
 	if len(e.queue) == 0 {
 		return
 	}
-	s.hint(e.queue[0].id)
+	s.hint(e.queue[0].id, driver.Hint{})
 	for _, h := range e.holders {
 		if !h.claimed {
 			s.look(key, h.until, now)

@@ -44,9 +44,8 @@ type Store struct {
 	mu sync.Mutex
 	data
 	run         string // changes with a restart
-	watchers    map[driver.ID]map[chan struct{}]struct{}
-	handed      map[driver.ID]driver.Handover // to the places of those that watch
-	epoch       time.Time                     // what Result.At counts from
+	watchers    map[driver.ID]map[chan driver.Hint]struct{}
+	epoch       time.Time // what Result.At counts from
 	alarms      map[string]*alarm
 	told        []func() // the holders that hear, after this request, that somebody joined
 	unreachable bool
@@ -308,7 +307,7 @@ func (s *Store) Withdraw(ctx context.Context, r driver.WithdrawRequest) error {
 	e.leave(i)
 	s.handOn(e, now) // a writer left: those behind it may join the readers
 	if i == 0 && len(e.queue) > 0 && s.voting() {
-		s.hint(e.queue[0].id) // now first: it must look at the holders' expiry
+		s.hint(e.queue[0].id, driver.Hint{}) // now first: it must look at the holders' expiry
 	}
 	if p.late && r.End != driver.Unused {
 		return driver.ErrNotHeld // it entered, and its lease was over: the place is that from before

@@ -148,7 +148,7 @@ func (l *link) Renew(ctx context.Context, rs []driver.RenewRequest, done func(in
 	}
 }
 
-func (l *link) Watch(ctx context.Context, r driver.Claim) (<-chan struct{}, error) {
+func (l *link) Watch(ctx context.Context, r driver.Claim) (<-chan driver.Hint, error) {
 	if watchHook != nil {
 		if err := watchHook(ctx, l); err != nil {
 			return nil, err

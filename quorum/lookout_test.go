@@ -22,7 +22,7 @@ func waiterAt(t *testing.T, d *Driver, mode driver.Mode) *watch {
 	r.Queue, r.Mode = true, mode
 	refused(t, d, r)
 	synctest.Wait()
-	w := &watch{d: d, ctx: t.Context(), claim: r.Claim(), out: make(chan struct{}, 1)}
+	w := &watch{d: d, ctx: t.Context(), claim: r.Claim(), out: make(chan driver.Hint, 1)}
 	o := d.owners.get(w.claim)
 	stopIf(t, o == nil || !o.inQueue() || d.queue.Load() != d.nodes[0], "it does not wait at node 0")
 	return w
@@ -81,7 +81,7 @@ func TestNobodyLooksForWhoDoesNotWait(t *testing.T) {
 		synctest.Wait()
 		before := all[0].renews.Load()
 		for _, claim := range []driver.Claim{holder.Claim(), r.Claim(), asks("k").Claim()} { // the last never asked
-			w := &watch{d: d, ctx: t.Context(), claim: claim, out: make(chan struct{}, 1)}
+			w := &watch{d: d, ctx: t.Context(), claim: claim, out: make(chan driver.Hint, 1)}
 			for _, s := range all {
 				s.inspects.Store(0)
 			}
@@ -194,8 +194,8 @@ func TestGlanceAtALeftPlaceThatWasHandedTheKey(t *testing.T) {
 		d, all := stubs(t)
 		w := waiterAt(t, d, driver.Exclusive)
 		second, third := *w, *w
-		second.claim, second.out = asks("k").Claim(), make(chan struct{}, 1)
-		third.claim, third.out = asks("k").Claim(), make(chan struct{}, 1)
+		second.claim, second.out = asks("k").Claim(), make(chan driver.Hint, 1)
+		third.claim, third.out = asks("k").Claim(), make(chan driver.Hint, 1)
 		d.waiters["k"] = []*watch{w, &second, &third}
 		for _, handed := range []*watch{w, &second} {
 			all[1].inspect = func(context.Context, string) (driver.Info, error) {

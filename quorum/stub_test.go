@@ -33,7 +33,7 @@ type stub struct {
 	admit    func() error
 	inspect  func(ctx context.Context, key string) (driver.Info, error)
 	list     func(yield func(driver.Info, error) bool)
-	watch    func(ctx context.Context) (<-chan struct{}, error)
+	watch    func(ctx context.Context) (<-chan driver.Hint, error)
 
 	votes, withdraws, renews, records, inspects, watches atomic.Int64
 }
@@ -112,7 +112,7 @@ func (s *stub) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, e
 	return s.Store.List(ctx, prefix)
 }
 
-func (s *stub) Watch(ctx context.Context, c driver.Claim) (<-chan struct{}, error) {
+func (s *stub) Watch(ctx context.Context, c driver.Claim) (<-chan driver.Hint, error) {
 	s.watches.Add(1)
 	if s.watch != nil {
 		return s.watch(ctx)

@@ -21,11 +21,11 @@ const (
 
 // Watch listens where the queue is, and follows it when it moves; see
 // [driver.Driver].
-func (d *Driver) Watch(ctx context.Context, c driver.Claim) (<-chan struct{}, error) {
+func (d *Driver) Watch(ctx context.Context, c driver.Claim) (<-chan driver.Hint, error) {
 	if err := d.check(ctx, c); err != nil {
 		return nil, err
 	}
-	w := &watch{d: d, ctx: ctx, claim: c, out: make(chan struct{}, 1)}
+	w := &watch{d: d, ctx: ctx, claim: c, out: make(chan driver.Hint, 1)}
 	d.arrives(w)
 	d.meet(ctx)
 	n, moved := d.queueNode()
@@ -76,7 +76,7 @@ type watch struct {
 	d     *Driver
 	ctx   context.Context
 	claim driver.Claim
-	out   chan struct{}
+	out   chan driver.Hint
 }
 
 // subscription is at one node.
@@ -85,7 +85,7 @@ type subscription struct {
 	leave context.CancelFunc
 
 	ready chan struct{} // closed when it is known how it went
-	in    <-chan struct{}
+	in    <-chan driver.Hint
 	deaf  bool // the node did not let us listen
 }
 
@@ -169,9 +169,5 @@ func (w *watch) follow(now *subscription, moved <-chan struct{}) {
 	}
 }
 
-func (w *watch) tell() {
-	select {
-	case w.out <- struct{}{}:
-	default: // one that was not looked at yet says the same
-	}
-}
+// tell gives a hint of its own: a node's handover is a vote, and no lease.
+func (w *watch) tell() { driver.Hint{}.Send(w.out) }

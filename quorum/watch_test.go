@@ -25,8 +25,8 @@ type listened struct {
 	fails       [3]error
 }
 
-func (l *listened) at(i int) func(context.Context) (<-chan struct{}, error) {
-	return func(ctx context.Context) (<-chan struct{}, error) {
+func (l *listened) at(i int) func(context.Context) (<-chan driver.Hint, error) {
+	return func(ctx context.Context) (<-chan driver.Hint, error) {
 		l.mu.Lock()
 		l.begun[i]++
 		confirms, fails := l.confirms[i], l.fails[i]
@@ -49,7 +49,7 @@ func (l *listened) at(i int) func(context.Context) (<-chan struct{}, error) {
 			defer l.mu.Unlock()
 			l.open[i]--
 		})
-		return make(chan struct{}), nil
+		return make(chan driver.Hint), nil
 	}
 }
 
@@ -70,7 +70,7 @@ func (l *listened) set(f func()) {
 }
 
 // listens is a watch that listens at node 0, the queue node.
-func listens(t *testing.T) (*Driver, *listened, <-chan struct{}) {
+func listens(t *testing.T) (*Driver, *listened, <-chan driver.Hint) {
 	t.Helper()
 	d, all := stubs(t)
 	l := &listened{}
@@ -85,7 +85,7 @@ func listens(t *testing.T) (*Driver, *listened, <-chan struct{}) {
 	return d, l, hints
 }
 
-func hinted(hints <-chan struct{}) bool {
+func hinted(hints <-chan driver.Hint) bool {
 	synctest.Wait()
 	select {
 	case <-hints:
@@ -114,7 +114,7 @@ func TestWatchIsToldOfAMajority(t *testing.T) {
 }
 
 // leaves returns a watch on its way to the queue at node 1, and what confirms that it is heard there.
-func leaves(t *testing.T) (d *Driver, l *listened, hints <-chan struct{}, confirmed chan struct{}) {
+func leaves(t *testing.T) (d *Driver, l *listened, hints <-chan driver.Hint, confirmed chan struct{}) {
 	t.Helper()
 	d, l, hints = listens(t)
 	confirmed = make(chan struct{})
@@ -231,27 +231,27 @@ func TestDeafWatchListensAgain(t *testing.T) {
 func TestSubscriptionFails(t *testing.T) {
 	late := min((&Driver{}).probeLimit(), maxListen)
 	for name, c := range map[string]struct {
-		watch func(ctx context.Context) (<-chan struct{}, error)
+		watch func(ctx context.Context) (<-chan driver.Hint, error)
 		left  bool // the watch is left meanwhile
 		heard bool
 		deaf  bool
 		out   error
 	}{
-		"confirmed": {func(context.Context) (<-chan struct{}, error) { return make(chan struct{}), nil }, false, true, false, nil},
-		"refused":   {func(context.Context) (<-chan struct{}, error) { return nil, errDenied }, false, false, true, nil},
-		"away":      {func(context.Context) (<-chan struct{}, error) { return nil, errGone }, false, false, true, errGone},
-		"silent":    {func(ctx context.Context) (<-chan struct{}, error) { <-ctx.Done(); return nil, errDenied }, false, false, true, errSilent},
-		"confirmed too late": {func(ctx context.Context) (<-chan struct{}, error) {
+		"confirmed": {func(context.Context) (<-chan driver.Hint, error) { return make(chan driver.Hint), nil }, false, true, false, nil},
+		"refused":   {func(context.Context) (<-chan driver.Hint, error) { return nil, errDenied }, false, false, true, nil},
+		"away":      {func(context.Context) (<-chan driver.Hint, error) { return nil, errGone }, false, false, true, errGone},
+		"silent":    {func(ctx context.Context) (<-chan driver.Hint, error) { <-ctx.Done(); return nil, errDenied }, false, false, true, errSilent},
+		"confirmed too late": {func(ctx context.Context) (<-chan driver.Hint, error) {
 			time.Sleep(late + 1)
-			return make(chan struct{}), nil
+			return make(chan driver.Hint), nil
 		}, false, false, true, errSilent},
-		"left": {func(ctx context.Context) (<-chan struct{}, error) { <-ctx.Done(); return nil, errGone }, true, false, false, nil},
+		"left": {func(ctx context.Context) (<-chan driver.Hint, error) { <-ctx.Done(); return nil, errGone }, true, false, false, nil},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			d, all := stubs(t)
 			all[1].record = func(context.Context) (driver.Record, error) { return driver.Record{}, errGone }
 			all[1].watch = c.watch
-			w := &watch{d: d, ctx: t.Context(), claim: asks("k").Claim(), out: make(chan struct{}, 1)}
+			w := &watch{d: d, ctx: t.Context(), claim: asks("k").Claim(), out: make(chan driver.Hint, 1)}
 			e := w.listen(d.nodes[1])
 			if c.left {
 				e.leave()

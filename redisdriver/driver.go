@@ -92,7 +92,6 @@ var (
 	_ driver.Driver  = (*Driver)(nil)
 	_ driver.Checker = (*Driver)(nil)
 	_ driver.Teller  = (*Driver)(nil)
-	_ driver.Hander  = (*Driver)(nil)
 )
 
 // New returns a Driver that uses the caller's client, and never closes or changes it.

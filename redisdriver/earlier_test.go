@@ -128,7 +128,7 @@ func TestEarlierBuildsShareFairly(t *testing.T) {
 		type waiter struct {
 			d *Driver
 			contend.Owner
-			hints <-chan struct{}
+			hints <-chan driver.Hint
 			turns int
 		}
 		ds := []*Driver{w.driver(nil), w.over(client(w, false), nil), w.over(client(w, false), nil), w.driver(nil)}
@@ -150,8 +150,7 @@ func TestEarlierBuildsShareFairly(t *testing.T) {
 			next := queue[0]
 			queue = queue[1:]
 			w.release(holder.d, holder.Owner)
-			w.hint(next.hints)
-			if to, ok := next.d.Handed(next.Claim()); ok && next.Enters { // its renewal claims the lease
+			if to := w.hint(next.hints); to.Fence != 0 && next.Enters { // its renewal claims the lease
 				entered := next.Owner
 				entered.Entered, entered.Fence = true, to.Fence
 				w.renewed(next.d, entered)

@@ -27,9 +27,8 @@ func (w *world) handed(d *Driver, a, b contend.Owner) driver.Handover {
 	w.Helper()
 	hints := w.wait(d, b)
 	w.release(d, a)
-	w.hint(hints)
-	to, ok := d.Handed(b.Claim())
-	if !ok {
+	to := w.hint(hints)
+	if to.Fence == 0 {
 		w.Fatal("the hint did not say what was handed over")
 	}
 	return to
@@ -76,17 +75,16 @@ func TestCopyOfAHandover(t *testing.T) {
 	w.refuse(d, queued(b))
 	w.wait(other, c)
 	w.release(d, a)
-	w.hint(hints)
+	said := w.hint(hints)
 	message := ""
 	for !strings.HasPrefix(message, "=") {
 		message = w.came(sub)
 	}
-	said, _ := d.Handed(b.Claim())
 	in := d.boxes.open[-1]
 	in.deliver(strings.Replace(message, " 10000 ", " 20000 ", 1))
 	in.deliver("=9" + message[2:])
-	if again, _ := d.Handed(b.Claim()); again != said || said.TTL != maxClaim {
-		t.Errorf("the message said %+v, its copies made that %+v", said, again)
+	if again := w.hint(hints); again != (driver.Handover{}) || said.TTL != maxClaim {
+		t.Errorf("the message said %+v, its copies %+v", said, again)
 	}
 	cancel() // the wait is over, since it entered
 	w.until("nobody waits here", in.unwatched)
@@ -226,10 +224,9 @@ func TestFullServerHandsOver(t *testing.T) {
 	hints := w.wait(d, b)
 	off := w.full()
 	w.release(d, a)
-	w.hint(hints)
-	to, ok := d.Handed(b.Claim())
-	if info := w.inspect(d, "k"); !ok || info.Fence != to.Fence || info.Holder.Owner != b.Owner {
-		t.Errorf("the hint says %+v, %v, the store %+v", to, ok, info)
+	to := w.hint(hints)
+	if info := w.inspect(d, "k"); to.Fence == 0 || info.Fence != to.Fence || info.Holder.Owner != b.Owner {
+		t.Errorf("the hint says %+v, the store %+v", to, info)
 	}
 	w.renewed(d, b)
 	off()
@@ -240,8 +237,7 @@ func TestFullServerHandsOver(t *testing.T) {
 	hints = w.wait(d, last)
 	w.do("SET", "hasp.fence", "9007199254740991")
 	w.succeeds(contend.Release(w.ctx, d, next))
-	w.hint(hints)
-	if to, ok := d.Handed(last.Claim()); ok {
+	if to := w.hint(hints); to.Fence != 0 {
 		t.Errorf("handed over without a fence: %+v", to)
 	}
 	if info := w.inspect(d, "k"); info.Held || info.Waiters != 1 {
@@ -368,8 +364,7 @@ func TestForgedHandover(t *testing.T) {
 	token = strings.TrimLeft(strings.Fields(token)[3], "cE")
 	for _, forged := range []string{"", "0", strings.Repeat("0", len(token)), token[1:], strings.ToUpper(token) + "0"} {
 		w.do("PUBLISH", d.inboxName(), fmt.Sprintf("=%016d %016d 500 %s %s", w.micros()+1000, w.micros(), forged, about))
-		w.hint(hints)
-		if to, ok := d.Handed(b.Claim()); ok {
+		if to := w.hint(hints); to.Fence != 0 {
 			t.Errorf("the token %q has it enter: %+v", forged, to)
 		}
 	}
@@ -381,20 +376,18 @@ func TestForgedHandover(t *testing.T) {
 		t.Errorf("the next Try has the token again: %q", again)
 	}
 	w.do("PUBLISH", d.inboxName(), fmt.Sprintf("=%016d %016d 500 %s %s", w.micros()+1000, w.micros(), token, about))
-	w.hint(hints)
-	if to, ok := d.Handed(b.Claim()); ok {
+	if to := w.hint(hints); to.Fence != 0 {
 		t.Errorf("an old token has it enter: %+v", to)
 	}
 	w.release(d, a)
-	w.hint(hints)
-	said, ok := d.Handed(b.Claim())
-	if !ok {
+	said := w.hint(hints)
+	if said.Fence == 0 {
 		t.Error("the store's own message does not have it enter")
 	}
 	for _, later := range []string{"", fmt.Sprintf("=%016d %016d 500  ", said.Fence+1, w.micros())} { // none is expected any more
 		d.boxes.open[-1].deliver(later + about)
-		if again, _ := d.Handed(b.Claim()); again != said {
-			t.Errorf("%q makes it %+v", later, again)
+		if again := w.hint(hints); again.Fence != 0 {
+			t.Errorf("%q has it enter: %+v", later, again)
 		}
 	}
 }

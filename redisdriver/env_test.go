@@ -214,7 +214,7 @@ func (w *world) inspect(d *Driver, key string) driver.Info {
 }
 
 // wait watches and then joins the queue, as hasp does.
-func (w *world) wait(d *Driver, r contend.Owner) <-chan struct{} {
+func (w *world) wait(d *Driver, r contend.Owner) <-chan driver.Hint {
 	w.Helper()
 	hints, err := contend.Watch(w.ctx, d, r)
 	if err != nil {
@@ -225,13 +225,16 @@ func (w *world) wait(d *Driver, r contend.Owner) <-chan struct{} {
 }
 
 // hint waits for a hint.
-func (w *world) hint(hints <-chan struct{}) {
+// hint waits for one, and returns the handover that it tells of.
+func (w *world) hint(hints <-chan driver.Hint) (to driver.Handover) {
 	w.Helper()
 	select {
-	case <-hints:
+	case h := <-hints:
+		return h.Handover
 	case <-w.ctx.Done():
 		w.Fatal("no hint came")
 	}
+	return to
 }
 
 // news is what comes to the inbox of a driver, beside the driver.

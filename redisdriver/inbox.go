@@ -27,19 +27,13 @@ type inbox struct {
 
 // watcher is one owner who waits.
 type watcher struct {
-	key    string
-	hint   chan struct{}
-	late   *time.Timer     // signals it later; guarded by inbox.mu, as are:
-	token  string          // of its place, until a message of a handover came with it; "": none is expected
-	handed driver.Handover // that of the latest such message
+	key   string
+	hint  chan driver.Hint
+	late  *time.Timer // signals it later; guarded by inbox.mu, as is:
+	token string      // of its place, until a message of a handover came with it; "": none is expected
 }
 
-func (w *watcher) signal() {
-	select {
-	case w.hint <- struct{}{}:
-	default: // one hint is enough
-	}
-}
+func (w *watcher) signal() { driver.Hint{}.Send(w.hint) }
 
 // signalLater replaces a signal that was to come later. inbox.mu is held.
 func (w *watcher) signalLater(after time.Duration) {
@@ -67,8 +61,8 @@ func newInbox(d *Driver, hashSlot int) *inbox {
 }
 
 // watch registers r until ctx ends.
-func (in *inbox) watch(ctx context.Context, c driver.Claim) <-chan struct{} {
-	w := &watcher{key: c.Key, hint: make(chan struct{}, 1)}
+func (in *inbox) watch(ctx context.Context, c driver.Claim) <-chan driver.Hint {
+	w := &watcher{key: c.Key, hint: make(chan driver.Hint, 1)}
 	in.mu.Lock()
 	in.watchers[c.Owner] = append(in.watchers[c.Owner], w)
 	in.mu.Unlock()
@@ -103,18 +97,6 @@ func (in *inbox) expect(c driver.Claim, token string) {
 	for _, w := range in.waiting(c) {
 		w.token = token
 	}
-}
-
-// handed returns the newest handover to c that a message told of.
-func (in *inbox) handed(c driver.Claim) (to driver.Handover, ok bool) {
-	in.mu.Lock()
-	defer in.mu.Unlock()
-	for _, w := range in.waiting(c) {
-		if w.handed.Fence > to.Fence {
-			to = w.handed
-		}
-	}
-	return to, to.Fence != 0
 }
 
 func (in *inbox) unwatched() bool {
@@ -182,25 +164,21 @@ func (in *inbox) deliver(payload string) {
 	watchers := in.waiting(c)
 	told := false
 	for _, w := range watchers {
+		var h driver.Hint
 		if w.token != "" && w.token == handed.token {
-			w.token, w.handed, told = "", handed.Handover, true
+			w.token, h.Handover, told = "", handed.Handover, true
 		}
-	}
-	if after > 0 {
-		for _, w := range watchers {
+		if after > 0 {
 			w.signalLater(after)
+		} else {
+			h.Send(w.hint)
 		}
-		in.mu.Unlock()
-		return
 	}
 	if told {
 		in.d.leases.handed(c.ID(), handed.Handover)
 	}
 	in.mu.Unlock()
-	for _, w := range watchers {
-		w.signal()
-	}
-	if len(watchers) == 0 {
+	if len(watchers) == 0 && after == 0 {
 		in.d.giveBack(c)
 	}
 }

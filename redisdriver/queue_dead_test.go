@@ -20,7 +20,7 @@ import (
 // sleeps waits like hasp: for a hint, for its RetryIn, or for
 // what its signs of life say, when it gives some. It
 // returns for how long refusals had it wait, in all.
-func (w *world) sleeps(d *Driver, r contend.Owner, hints <-chan struct{}, signs bool) time.Duration {
+func (w *world) sleeps(d *Driver, r contend.Owner, hints <-chan driver.Hint, signs bool) time.Duration {
 	w.Helper()
 	retry, waited := time.Duration(0), time.Duration(0)
 	for {
@@ -170,7 +170,7 @@ func TestManyReadersOfASlowProcess(t *testing.T) {
 	a := ask("k")
 	a.TTL = time.Hour // longer than it takes 3000 to join the queue
 	w.grant(d, a)
-	rs, hints := make([]contend.Owner, n), make([]<-chan struct{}, n)
+	rs, hints := make([]contend.Owner, n), make([]<-chan driver.Hint, n)
 	for i := range rs {
 		rs[i] = reader("k")
 		rs[i].TTL, rs[i].Patience = 300*time.Millisecond, time.Hour // the TTL bounds the claim time
@@ -271,7 +271,7 @@ func TestRefusalInTheLastMillisecond(t *testing.T) {
 // A hint to look later comes at that moment, and the last of several counts.
 func TestHintComesLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &watcher{hint: make(chan struct{}, 1)}
+		w := &watcher{hint: make(chan driver.Hint, 1)}
 		for _, after := range [][]time.Duration{{400 * time.Millisecond}, {time.Minute, time.Second}, {time.Second, time.Minute}} {
 			begun := time.Now()
 			for _, d := range after {

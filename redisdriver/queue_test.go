@@ -88,7 +88,7 @@ func TestExpiredClaimPassesOverTheInbox(t *testing.T) {
 	a, c := ask("k"), ask("k")
 	w.grant(d, a)
 	var lost []contend.Owner
-	var hinted []<-chan struct{}
+	var hinted []<-chan driver.Hint
 	for range 3 {
 		r := ask("k")
 		r.TTL = 50 * time.Millisecond // and so is its claim time

@@ -47,7 +47,7 @@ func (w *world) handoffs(n int) float64 {
 	starter := w.driver(nil)
 	w.grant(starter, first)
 	var probes atomic.Int64
-	drivers, rs, hints := make([]*Driver, n), make([]contend.Owner, n), make([]<-chan struct{}, n)
+	drivers, rs, hints := make([]*Driver, n), make([]contend.Owner, n), make([]<-chan driver.Hint, n)
 	for i := range n {
 		rdb := redis.NewClient(&redis.Options{Addr: w.server.Addr(), PoolSize: 1})
 		defer rdb.Close()

@@ -232,7 +232,7 @@ func TestManyReadersAreLetIn(t *testing.T) {
 	const n = 100
 	a, last := ask("k"), ask("k")
 	w.grant(d, a)
-	rs, hints := make([]contend.Owner, n), make([]<-chan struct{}, n)
+	rs, hints := make([]contend.Owner, n), make([]<-chan driver.Hint, n)
 	for i := range rs {
 		rs[i] = reader("k")
 		hints[i] = w.wait(d, rs[i])

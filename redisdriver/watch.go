@@ -43,7 +43,7 @@ type boxes struct {
 //
 // The first Watch opens one connection for subscriptions beside the client's
 // pool; it stays until Close.
-func (d *Driver) Watch(ctx context.Context, c driver.Claim) (<-chan struct{}, error) {
+func (d *Driver) Watch(ctx context.Context, c driver.Claim) (<-chan driver.Hint, error) {
 	if err := d.check(c); err != nil {
 		return nil, err
 	}
@@ -71,17 +71,6 @@ func (b *boxes) expect(c driver.Claim) string {
 		in.expect(c, token)
 	}
 	return token
-}
-
-// Handed returns the lease that a hint told c.Owner of; see [driver.Hander].
-func (d *Driver) Handed(c driver.Claim) (driver.Handover, bool) {
-	d.boxes.mu.Lock()
-	in := d.boxes.open[d.hashSlotOf(c.Key)]
-	d.boxes.mu.Unlock()
-	if in == nil {
-		return driver.Handover{}, false
-	}
-	return in.handed(c)
 }
 
 // hashSlotOf says which inbox serves a key: its hash slot, or -1 outside a cluster.

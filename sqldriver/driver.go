@@ -60,7 +60,7 @@ func (d *Driver) Check() error { return d.bad }
 func (d *Driver) Traits() driver.Traits { return d.dia.traits() }
 
 // Watch returns no channel: see the package's comment on waiting.
-func (d *Driver) Watch(ctx context.Context, c driver.Claim) (<-chan struct{}, error) {
+func (d *Driver) Watch(ctx context.Context, c driver.Claim) (<-chan driver.Hint, error) {
 	if d.bad != nil {
 		return nil, d.bad
 	}

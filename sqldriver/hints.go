@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/hasplock/hasp/driver"
 )
 
 // A Listener hears the notifications of a channel, on a connection of its own. Package
@@ -39,7 +41,7 @@ type hints struct {
 	nonce    string        // of the message to ourselves that is under way
 	believed bool          // it came through
 	tried    chan struct{} // closed when it is known whether the channel is to be believed
-	watchers map[string]map[chan struct{}]bool
+	watchers map[string]map[chan driver.Hint]bool
 }
 
 const (
@@ -64,7 +66,7 @@ func (h *hints) inbox(owner string) string {
 }
 
 // watch returns a channel of hints once messages come through, and nil when they don't.
-func (h *hints) watch(ctx context.Context, owner string) (<-chan struct{}, error) {
+func (h *hints) watch(ctx context.Context, owner string) (<-chan driver.Hint, error) {
 	h.mu.Lock()
 	if h.closed {
 		h.mu.Unlock()
@@ -89,16 +91,16 @@ func (h *hints) watch(ctx context.Context, owner string) (<-chan struct{}, error
 	if !h.believed || h.closed {
 		return nil, nil
 	}
-	ch := make(chan struct{}, 1)
+	ch := make(chan driver.Hint, 1)
 	if h.watchers[owner] == nil {
-		h.watchers[owner] = make(map[chan struct{}]bool)
+		h.watchers[owner] = make(map[chan driver.Hint]bool)
 	}
 	h.watchers[owner][ch] = true
 	context.AfterFunc(ctx, func() { h.unwatch(owner, ch) })
 	return ch, nil
 }
 
-func (h *hints) unwatch(owner string, ch chan struct{}) {
+func (h *hints) unwatch(owner string, ch chan driver.Hint) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.watchers[owner], ch)
@@ -124,7 +126,7 @@ func (h *hints) rest() {
 func (h *hints) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	h.running, h.cancel, h.channel = true, cancel, "hasp_"+strings.ToLower(rand.Text())
-	h.watchers = make(map[string]map[chan struct{}]bool)
+	h.watchers = make(map[string]map[chan driver.Hint]bool)
 	h.idle = time.AfterFunc(listenLimit+idleLimit, h.rest)
 	h.tried = make(chan struct{})
 	channel := h.channel
@@ -160,7 +162,7 @@ func (h *hints) heard(ctx context.Context, payload string) {
 		h.settle()
 	default:
 		for ch := range h.watchers[payload] {
-			hint(ch)
+			driver.Hint{}.Send(ch)
 		}
 	}
 }
@@ -189,15 +191,8 @@ func (h *hints) lost(error) {
 	h.settle()
 	for _, chs := range h.watchers {
 		for ch := range chs {
-			hint(ch)
+			driver.Hint{}.Send(ch)
 		}
-	}
-}
-
-func hint(ch chan struct{}) {
-	select {
-	case ch <- struct{}{}:
-	default:
 	}
 }
 

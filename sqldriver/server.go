@@ -127,7 +127,7 @@ func (s *Server) Init(ctx context.Context) error {
 
 // Watch implements [driver.Driver]. Without PostgresOptions.Listener the channel tells the first of this client's
 // waiters for a key that it is that: the first polls. While a listener hears nothing there is no channel.
-func (s *Server) Watch(ctx context.Context, c driver.Claim) (<-chan struct{}, error) {
+func (s *Server) Watch(ctx context.Context, c driver.Claim) (<-chan driver.Hint, error) {
 	if s.bad != nil {
 		return nil, s.bad
 	}

@@ -23,15 +23,15 @@ type lines struct {
 // inLine is a waiter with a channel.
 type inLine struct {
 	owner string
-	wake  chan struct{}
+	wake  chan driver.Hint
 	place int64 // noPlace: it has none that is known, and asks for itself
 }
 
 const noPlace = math.MaxInt64
 
 // watch puts a waiter into its line, until ctx has ended.
-func (l *lines) watch(ctx context.Context, c driver.Claim) <-chan struct{} {
-	w := &inLine{c.Owner, make(chan struct{}, 1), noPlace}
+func (l *lines) watch(ctx context.Context, c driver.Claim) <-chan driver.Hint {
+	w := &inLine{c.Owner, make(chan driver.Hint, 1), noPlace}
 	l.change(c.Key, "", func() { l.keys[c.Key] = append(l.keys[c.Key], w) })
 	context.AfterFunc(ctx, func() {
 		l.change(c.Key, "", func() { l.keys[c.Key] = slices.DeleteFunc(l.keys[c.Key], func(o *inLine) bool { return o == w }) })
@@ -64,7 +64,7 @@ func (l *lines) change(key, asks string, f func()) {
 	before := l.first(key)
 	f()
 	if first := l.first(key); first != nil && first != before && first.owner != asks {
-		hint(first.wake)
+		driver.Hint{}.Send(first.wake)
 	}
 	if len(l.keys[key]) == 0 {
 		delete(l.keys, key)

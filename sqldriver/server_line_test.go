@@ -24,7 +24,7 @@ func TestOneOfALinePolls(t *testing.T) {
 func oneOfALinePolls(t *testing.T, s, other *Server) {
 	type waiter struct {
 		contend.Owner
-		wake <-chan struct{}
+		wake <-chan driver.Hint
 		end  context.CancelFunc
 	}
 	asks := func(w waiter, polls bool) {

@@ -54,7 +54,7 @@ type Conn struct {
 	mu      sync.Mutex
 	closed  bool
 	entries map[place]*entry
-	hints   map[place]map[chan struct{}]bool
+	hints   map[place]map[chan driver.Hint]bool
 	ending  []*entry // to be given up
 	trash   []string // nodes to be deleted
 	tidying bool
@@ -73,7 +73,7 @@ func Connect(servers []string, o *ConnOptions) *Conn {
 	if o == nil {
 		o = &ConnOptions{}
 	}
-	c := &Conn{servers: slices.Clone(servers), timeout: o.SessionTimeout, entries: make(map[place]*entry), hints: make(map[place]map[chan struct{}]bool)}
+	c := &Conn{servers: slices.Clone(servers), timeout: o.SessionTimeout, entries: make(map[place]*entry), hints: make(map[place]map[chan driver.Hint]bool)}
 	if c.timeout == 0 {
 		c.timeout = DefaultSessionTimeout
 	}
@@ -169,24 +169,21 @@ func (c *Conn) granted() time.Duration {
 // hint wakes the watchers of an owner. The caller holds mu.
 func (c *Conn) hint(p place) {
 	for ch := range c.hints[p] {
-		select {
-		case ch <- struct{}{}:
-		default:
-		}
+		driver.Hint{}.Send(ch)
 	}
 }
 
 // listen registers a watcher until ctx ends.
-func (c *Conn) listen(ctx context.Context, p place) <-chan struct{} {
-	ch := make(chan struct{}, 1)
+func (c *Conn) listen(ctx context.Context, p place) <-chan driver.Hint {
+	ch := make(chan driver.Hint, 1)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.hints[p] == nil {
-		c.hints[p] = make(map[chan struct{}]bool)
+		c.hints[p] = make(map[chan driver.Hint]bool)
 	}
 	c.hints[p][ch] = true
 	if e := c.entries[p]; e != nil && e.live() && e.watch == nil {
-		ch <- struct{}{} // what it waited for has ended before now, and nobody was told
+		ch <- driver.Hint{} // what it waited for has ended before now, and nobody was told
 	}
 	context.AfterFunc(ctx, func() {
 		c.mu.Lock()

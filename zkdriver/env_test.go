@@ -170,7 +170,7 @@ func comes[T any](w *world, ch <-chan T, what string) (got T) {
 	return got
 }
 
-func (w *world) hints(d *Driver, r contend.Owner) <-chan struct{} {
+func (w *world) hints(d *Driver, r contend.Owner) <-chan driver.Hint {
 	w.Helper()
 	ch, err := contend.Watch(w.ctx, d, r)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 )
 
 // Watch implements [driver.Driver]. A Try that is refused a place has the store watch the one that it waits for.
-func (d *Driver) Watch(ctx context.Context, c driver.Claim) (<-chan struct{}, error) {
+func (d *Driver) Watch(ctx context.Context, c driver.Claim) (<-chan driver.Hint, error) {
 	if err := d.valid(c.Check()); err != nil {
 		return nil, err
 	}

@@ -99,6 +99,6 @@ func Release(ctx context.Context, d driver.Driver, o Owner) error {
 }
 
 // Watch has d give hints to o.
-func Watch(ctx context.Context, d driver.Driver, o Owner) (<-chan struct{}, error) {
+func Watch(ctx context.Context, d driver.Driver, o Owner) (<-chan driver.Hint, error) {
 	return d.Watch(ctx, o.Claim())
 }

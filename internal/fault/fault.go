@@ -181,7 +181,7 @@ func (d *Driver) Release(ctx context.Context, r driver.ReleaseRequest) error {
 }
 
 // Watch passes the call through the script.
-func (d *Driver) Watch(ctx context.Context, c driver.Claim) (ch <-chan struct{}, err error) {
+func (d *Driver) Watch(ctx context.Context, c driver.Claim) (ch <-chan driver.Hint, err error) {
 	err = d.do(ctx, Call{Op: Watch}, func(repeat bool) error {
 		got, err := d.Driver.Watch(ctx, c)
 		if !repeat {

@@ -117,7 +117,7 @@ func (w *world) renew(d *Driver, r contend.Owner) (res driver.Renewal) {
 	return res
 }
 
-func (w *world) watch(d *Driver, r contend.Owner) <-chan struct{} {
+func (w *world) watch(d *Driver, r contend.Owner) <-chan driver.Hint {
 	w.Helper()
 	hints, err := contend.Watch(w.ctx, d, r)
 	if err != nil || hints == nil {
@@ -140,7 +140,7 @@ func (w *world) inspect(d *Driver, key string) driver.Info {
 }
 
 // hint waits for one.
-func (w *world) hint(hints <-chan struct{}) {
+func (w *world) hint(hints <-chan driver.Hint) {
 	w.Helper()
 	select {
 	case <-hints:
@@ -150,7 +150,7 @@ func (w *world) hint(hints <-chan struct{}) {
 }
 
 // none fails if there is a hint, after every message so far was delivered.
-func (w *world) none(d *Driver, hints ...<-chan struct{}) {
+func (w *world) none(d *Driver, hints ...<-chan driver.Hint) {
 	w.Helper()
 	w.settled(d)
 	for _, h := range hints {

@@ -39,7 +39,7 @@ type post struct {
 type watcher struct {
 	claim   driver.Claim // of a lock
 	permits int          // of a semaphore: how many it wants
-	hint    chan struct{}
+	hint    chan driver.Hint
 	signals int // how many it was given
 	begun   int // how many of them before its latest request
 	heeded  int // how many of them before its latest request that was answered
@@ -48,10 +48,7 @@ type watcher struct {
 // signal gives a hint. mu of the post is held.
 func (w *watcher) signal() {
 	w.signals++
-	select {
-	case w.hint <- struct{}{}:
-	default: // one hint is enough
-	}
+	driver.Hint{}.Send(w.hint)
 }
 
 // woken: it was given a hint, and has not begun to ask since. mu of the post is held.
@@ -118,7 +115,7 @@ func (ps *posts) find(slot int) *post {
 
 // watch registers who waits on a channel that was joined, until ctx ends.
 func (p *post) watch(ctx context.Context, channel string, w *watcher) {
-	w.hint = make(chan struct{}, 1)
+	w.hint = make(chan driver.Hint, 1)
 	p.mu.Lock()
 	p.waiting[channel] = append(p.waiting[channel], w)
 	if !p.Listens(channel) {

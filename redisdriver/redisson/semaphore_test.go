@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hasplock/hasp/driver"
 )
 
 const scK = "redisson_sc:{k}"
@@ -143,7 +145,7 @@ func TestWakeSynchronizer(t *testing.T) {
 	} {
 		all := []*watcher{{}, {}, {}}
 		for _, w := range all {
-			w.hint = make(chan struct{}, 1)
+			w.hint = make(chan driver.Hint, 1)
 		}
 		for _, i := range c.woken {
 			all[i].signal()

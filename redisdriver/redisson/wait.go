@@ -173,7 +173,7 @@ func (w *wait) pause(in time.Duration) time.Duration {
 
 // sleep waits for a hint, or for a time.
 func (w *wait) sleep(ctx context.Context, pause time.Duration) (hinted bool, err error) {
-	var hint <-chan struct{}
+	var hint <-chan driver.Hint
 	if w.watcher != nil && w.trouble == nil { // the pause after an error stands
 		hint = w.watcher.hint
 	}

@@ -24,7 +24,7 @@ func (d *Driver) channel(c driver.Claim) string {
 //
 // The first Watch opens one connection for subscriptions beside the client's
 // pool; it stays until Close.
-func (d *Driver) Watch(ctx context.Context, c driver.Claim) (<-chan struct{}, error) {
+func (d *Driver) Watch(ctx context.Context, c driver.Claim) (<-chan driver.Hint, error) {
 	if err := d.valid(c.Key, c.Check()); err != nil {
 		return nil, err
 	}

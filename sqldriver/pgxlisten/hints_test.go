@@ -35,7 +35,7 @@ func release(t testing.TB, d driver.Driver, r driver.TryRequest) {
 	must(t, d.Release(t.Context(), driver.ReleaseRequest{Claim: r.Claim, TTL: r.TTL, Settled: true}))
 }
 
-func watch(t testing.TB, d driver.Driver, r driver.TryRequest) <-chan struct{} {
+func watch(t testing.TB, d driver.Driver, r driver.TryRequest) <-chan driver.Hint {
 	t.Helper()
 	ch, err := d.Watch(t.Context(), r.Claim)
 	must(t, err)
@@ -43,7 +43,7 @@ func watch(t testing.TB, d driver.Driver, r driver.TryRequest) <-chan struct{} {
 }
 
 // comes waits for a hint.
-func comes(t testing.TB, ch <-chan struct{}, what string) {
+func comes(t testing.TB, ch <-chan driver.Hint, what string) {
 	t.Helper()
 	select {
 	case <-ch:

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/fault"
 )
 
 // Of votes.
@@ -306,29 +307,36 @@ func RenewReleases(s *store) {
 // LateEnter counts the lease of a handover from when its message came.
 func LateEnter(s *store) {
 	var zero sync.Map // by owner: when the store's clock was 0, had it refused as soon as it was asked
-	vote, handed := s.vote, s.handed
+	vote := s.vote
 	s.vote = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
 		sent := time.Now()
 		res, err := vote(ctx, r)
 		zero.Store(r.Owner, sent.Add(-res.At))
 		return res, err
 	}
-	s.handed = func(c driver.Claim) (driver.Handover, bool) {
-		to, ok := handed(c)
+	hinting(func(c driver.Claim, to *driver.Handover) {
 		if at, seen := zero.Load(c.Owner); seen {
 			to.At = time.Since(at.(time.Time))
 		}
-		return to, ok
-	}
+	})(s)
 }
 
 // EnterUntold does not say to whom is handed a key that a holder did not finish.
-func EnterUntold(s *store) {
-	handed := s.handed
-	s.handed = func(c driver.Claim) (driver.Handover, bool) {
-		to, ok := handed(c)
-		to.Abandoned = false
-		return to, ok
+var EnterUntold = hinting(func(_ driver.Claim, to *driver.Handover) { to.Abandoned = false })
+
+// hinting changes the handovers that hints tell of.
+func hinting(f func(c driver.Claim, to *driver.Handover)) Fault {
+	return func(s *store) {
+		watch := s.watch
+		s.watch = func(ctx context.Context, c driver.Claim) (<-chan driver.Hint, error) {
+			hints, err := watch(ctx, c)
+			return fault.Relay(ctx, hints, func(h driver.Hint) (driver.Hint, bool) {
+				if h.Handover.Fence != 0 {
+					f(c, &h.Handover)
+				}
+				return h, true
+			}), err
+		}
 	}
 }
 
@@ -390,11 +398,11 @@ func KeepVotes() (node, whole Fault) {
 // NoHints gives no hints.
 func NoHints(s *store) {
 	watch := s.watch
-	s.watch = func(ctx context.Context, c driver.Claim) (<-chan struct{}, error) {
+	s.watch = func(ctx context.Context, c driver.Claim) (<-chan driver.Hint, error) {
 		if _, err := watch(ctx, c); err != nil {
 			return nil, err
 		}
-		return make(chan struct{}), nil
+		return make(chan driver.Hint), nil
 	}
 }
 

@@ -27,15 +27,13 @@ type store struct {
 	vote     func(ctx context.Context, r driver.VoteRequest) (driver.Result, error)
 	renew    func(ctx context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal))
 	withdraw func(ctx context.Context, r driver.WithdrawRequest) error
-	watch    func(ctx context.Context, c driver.Claim) (<-chan struct{}, error)
+	watch    func(ctx context.Context, c driver.Claim) (<-chan driver.Hint, error)
 	inspect  func(ctx context.Context, key string) (driver.Info, error)
 	record   func(ctx context.Context) (driver.Record, error)
 	admit    func(ctx context.Context, r driver.Record, maxTTL time.Duration) error
-	handed   func(c driver.Claim) (driver.Handover, bool)
 }
 
-// New returns a driver with faults. It is a node and a driver.Hander, even if d is none: then no fence is proposed to it,
-// and it has no record. It is neither a driver.Teller nor a driver.Async.
+// New returns a driver with faults. It is a node, even if d is none: then no fence is proposed to it, and it has no record. It is neither a driver.Teller nor a driver.Async.
 func New(d driver.Driver, faults ...Fault) Node {
 	s := &store{
 		Driver: d, renew: d.Renew, watch: d.Watch, inspect: d.Inspect,
@@ -45,16 +43,12 @@ func New(d driver.Driver, faults ...Fault) Node {
 		withdraw: func(ctx context.Context, r driver.WithdrawRequest) error { return d.Release(ctx, r.ReleaseRequest) },
 		record:   func(context.Context) (driver.Record, error) { return driver.Record{}, driver.ErrUnsupported },
 		admit:    func(context.Context, driver.Record, time.Duration) error { return driver.ErrUnsupported },
-		handed:   func(driver.Claim) (driver.Handover, bool) { return driver.Handover{}, false },
 	}
 	if n, ok := d.(driver.Node); ok {
 		s.vote, s.withdraw = n.Vote, n.Withdraw
 	}
 	if n, ok := d.(driver.Recorded); ok {
 		s.record, s.admit = n.Record, n.Admit
-	}
-	if h, ok := d.(driver.Hander); ok {
-		s.handed = h.Handed
 	}
 	All(faults...)(s)
 	return s
@@ -99,7 +93,7 @@ func (s *store) Withdraw(ctx context.Context, r driver.WithdrawRequest) error {
 	return s.withdraw(ctx, r)
 }
 
-func (s *store) Watch(ctx context.Context, c driver.Claim) (<-chan struct{}, error) {
+func (s *store) Watch(ctx context.Context, c driver.Claim) (<-chan driver.Hint, error) {
 	return s.watch(ctx, c)
 }
 
@@ -112,8 +106,6 @@ func (s *store) Record(ctx context.Context) (driver.Record, error) { return s.re
 func (s *store) Admit(ctx context.Context, r driver.Record, maxTTL time.Duration) error {
 	return s.admit(ctx, r, maxTTL)
 }
-
-func (s *store) Handed(c driver.Claim) (driver.Handover, bool) { return s.handed(c) }
 
 // answer is that to a vote.
 type answer struct {

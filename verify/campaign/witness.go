@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/fault"
 	"github.com/hasplock/hasp/internal/player"
 )
 
@@ -106,21 +107,14 @@ func (d watched) Try(ctx context.Context, r driver.TryRequest) (driver.Result, e
 	return res, err
 }
 
-// handed asks a driver that is a driver.Hander, which its Traits say.
-func handed(d any, c driver.Claim) (driver.Handover, bool) {
-	h, ok := d.(driver.Hander)
-	if !ok {
-		return driver.Handover{}, false
-	}
-	return h.Handed(c)
-}
-
-func (d watched) Handed(c driver.Claim) (driver.Handover, bool) {
-	to, ok := handed(d.Driver, c)
-	if o := d.by.of(c.Owner); ok && o.at != 0 {
-		d.by.granted(c.Owner, o.sent, to.At-o.at+to.TTL)
-	}
-	return to, ok
+func (d watched) Watch(ctx context.Context, c driver.Claim) (<-chan driver.Hint, error) {
+	hints, err := d.Driver.Watch(ctx, c)
+	return fault.Relay(ctx, hints, func(h driver.Hint) (driver.Hint, bool) {
+		if o := d.by.of(c.Owner); h.Handover.Fence != 0 && o.at != 0 {
+			d.by.granted(c.Owner, o.sent, h.Handover.At-o.at+h.Handover.TTL)
+		}
+		return h, true
+	}), err
 }
 
 func (d watched) Renew(ctx context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal)) {
@@ -149,8 +143,6 @@ type witnessed struct {
 	driver.Driver
 	node member
 }
-
-func (w witnessed) Handed(c driver.Claim) (driver.Handover, bool) { return handed(w.Driver, c) }
 
 func (w witnessed) Record(ctx context.Context) (driver.Record, error) { return w.node.Record(ctx) }
 

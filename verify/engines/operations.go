@@ -242,7 +242,7 @@ func (s *step) watch() {
 	s.r.Queue = true
 	watching, stop := context.WithCancel(s.Context())
 	defer stop()
-	var hints <-chan struct{}
+	var hints <-chan driver.Hint
 	listens := func(limit context.Context) (err error) {
 		watching, stop := context.WithCancel(watching)
 		defer context.AfterFunc(limit, stop)()
@@ -273,7 +273,7 @@ const hintLimit = lasts / 8
 
 // hinted: each hint has the owner ask, and one of them gives it the key. Where the engine promises none, the
 // waiter also asks once the time is over that its last answer named.
-func (s *step) hinted(hints <-chan struct{}, again time.Duration) (fence uint64) {
+func (s *step) hinted(hints <-chan driver.Hint, again time.Duration) (fence uint64) {
 	for limit := time.After(hintLimit); hints != nil; {
 		var poll <-chan time.Time
 		if again > 0 && !s.far.Traits().Hints {

@@ -7,7 +7,7 @@
 // schedules are played where a campaign on real servers plays a few.
 //
 // One schedule in six, by its seed, is of one store alone, without a quorum: those whose names begin with
-// "lone". There a waiter may enter on the message that it was handed the key ([driver.Hander]), which a quorum's never
+// "lone". There a waiter may enter on the message that it was handed the key ([driver.Hint]), which a quorum's never
 // does. The message has a delay of its own; it may be lost, come twice, after the lease that it tells of, or after
 // the next one. Hints may come for no reason.
 //

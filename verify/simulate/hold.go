@@ -19,11 +19,6 @@ type recorder struct {
 	p *process
 }
 
-// Handed forwards the question, which only a store whose Traits say so is asked.
-func (r recorder) Handed(c driver.Claim) (driver.Handover, bool) {
-	return r.Driver.(driver.Hander).Handed(c)
-}
-
 // try is the latest that was granted, or that was refused to an owner that may enter.
 type try struct {
 	began   int64

@@ -16,7 +16,7 @@ import (
 )
 
 // link is the network between one client and one node. It implements the node's driver. Of a store that is used without
-// a quorum, the hint that the client was handed the key says so, and the client may enter on it: see driver.Hander.
+// a quorum, the hint that the client was handed the key says so, and the client may enter on it: see driver.Hint.
 type link struct {
 	driver.Driver // of the node's store, for methods that need no network
 	p             *process
@@ -27,11 +27,10 @@ type link struct {
 	watches []*watch
 }
 
-// watch is one call of Watch, and what its messages said.
+// watch is one call of Watch.
 type watch struct {
-	claim  driver.Claim
-	hints  chan struct{}
-	handed driver.Handover // the newest
+	claim driver.Claim
+	hints chan driver.Hint
 }
 
 func newLink(p *process, n *node) *link {
@@ -225,14 +224,13 @@ func (l *link) tell(do func()) {
 	})
 }
 
-// Watch has messages come until ctx ends: the node's hints, and a lone store's for no reason. The first since the store
-// handed c.Owner the key tells of that.
-func (l *link) Watch(ctx context.Context, c driver.Claim) (<-chan struct{}, error) {
-	in, err := exchange(ctx, l, "watch", c, func(s broken.Node) (<-chan struct{}, error) { return s.Watch(ctx, c) })
+// Watch has messages come until ctx ends: the node's hints, and a lone store's for no reason.
+func (l *link) Watch(ctx context.Context, c driver.Claim) (<-chan driver.Hint, error) {
+	in, err := exchange(ctx, l, "watch", c, func(s broken.Node) (<-chan driver.Hint, error) { return s.Watch(ctx, c) })
 	if err != nil {
 		return nil, err
 	}
-	wt := &watch{claim: c, hints: make(chan struct{}, 1)}
+	wt := &watch{claim: c, hints: make(chan driver.Hint, 1)}
 	l.mu.Lock()
 	l.watches = append(l.watches, wt)
 	l.mu.Unlock()
@@ -242,27 +240,21 @@ func (l *link) Watch(ctx context.Context, c driver.Claim) (<-chan struct{}, erro
 		l.watches = slices.DeleteFunc(l.watches, func(o *watch) bool { return o == wt })
 	})
 	go func() {
-		var told driver.Handover
 		for {
+			var h driver.Hint
 			var spurious <-chan time.Time
 			if every := l.p.c.w.network().Hints; every > 0 {
 				spurious = time.After(every)
 			}
 			select {
-			case <-in:
+			case h = <-in:
 			case <-spurious:
 			case <-ctx.Done():
 				return
 			}
-			to, _ := l.n.store.Handed(c)
-			if to == told {
-				to = driver.Handover{}
-			} else {
-				told = to // also when it is lost with the node
-			}
 			l.n.arrive(func(err error) {
 				if err == nil {
-					l.tell(func() { l.hear(wt, to) })
+					l.tell(func() { l.hear(wt, h) })
 				}
 			})
 		}
@@ -271,30 +263,9 @@ func (l *link) Watch(ctx context.Context, c driver.Claim) (<-chan struct{}, erro
 }
 
 // hear takes a message.
-func (l *link) hear(wt *watch, to driver.Handover) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if to.Fence > wt.handed.Fence {
-		wt.handed = to
-	}
-	l.p.c.w.trace.add("    %v %s hears of %+v", l.p, wt.claim.Owner, to)
-	select {
-	case wt.hints <- struct{}{}:
-	default:
-	}
-}
-
-// Handed returns the newest handover that a message told of.
-func (l *link) Handed(c driver.Claim) (driver.Handover, bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	var to driver.Handover
-	for _, wt := range l.watches {
-		if wt.claim.ID() == c.ID() && wt.handed.Fence > to.Fence {
-			to = wt.handed
-		}
-	}
-	return to, to.Fence != 0 && !l.p.crashed()
+func (l *link) hear(wt *watch, h driver.Hint) {
+	l.p.c.w.trace.add("    %v %s hears of %+v", l.p, wt.claim.Owner, h.Handover)
+	h.Send(wt.hints)
 }
 
 // Classify classifies a broken link as Unreachable.
@@ -308,10 +279,7 @@ func (l *link) Classify(err error) driver.Class {
 // Close does nothing: the node is not the client's.
 func (l *link) Close() error { return nil }
 
-var (
-	_ broken.Node   = (*link)(nil)
-	_ driver.Hander = (*link)(nil)
-)
+var _ broken.Node = (*link)(nil)
 
 // eager is a link that starts requests without a goroutine of the caller's, and
 // also reports answers that arrive after their caller gave up.

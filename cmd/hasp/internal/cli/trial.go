@@ -52,22 +52,19 @@ type hinted struct {
 }
 
 // Watch implements [driver.Driver].
-func (h *hinted) Watch(ctx context.Context, c driver.Claim) (<-chan struct{}, error) {
+func (h *hinted) Watch(ctx context.Context, c driver.Claim) (<-chan driver.Hint, error) {
 	from, err := h.Driver.Watch(ctx, c)
 	h.first.Do(func() { close(h.asked) })
 	if from == nil || err != nil {
 		return from, err
 	}
-	to := make(chan struct{}, 1)
+	to := make(chan driver.Hint, 1)
 	go func() {
 		for {
 			select {
-			case <-from:
+			case hint := <-from:
 				h.count.Add(1)
-				select {
-				case to <- struct{}{}:
-				default:
-				}
+				hint.Send(to)
 			case <-ctx.Done():
 				return
 			}

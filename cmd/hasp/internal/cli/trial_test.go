@@ -56,7 +56,7 @@ func (w *twisted) Try(ctx context.Context, r driver.TryRequest) (driver.Result, 
 	return res, err
 }
 
-func (w *twisted) Watch(ctx context.Context, c driver.Claim) (<-chan struct{}, error) {
+func (w *twisted) Watch(ctx context.Context, c driver.Claim) (<-chan driver.Hint, error) {
 	if w.deaf {
 		return nil, nil
 	}
