@@ -64,7 +64,7 @@ type lateJob struct{ Kind, At, Locks string }
 func (j lateJob) round(t *testing.T, s storage, c *hasp.Client) (guarded, plain int) {
 	t.Helper()
 	said := make(chan []bool, 2)
-	p, err := player.Spawn(1, nil, lateEnv, j, func(_ *player.Process, refused []bool) { said <- refused })
+	p, err := player.Spawn(1, lateEnv, j, func(refused []bool) { said <- refused })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -40,7 +40,7 @@ type holder struct {
 func startHolder(t *testing.T, addr string, ttl time.Duration) *holder {
 	h := &holder{events: make(chan player.Event, 2)} // of one order
 	var err error
-	h.Process, err = player.Spawn(1, nil, holderEnv, player.Job{Store: addr, TTL: ttl}, func(_ *player.Process, e player.Event) {
+	h.Process, err = player.Spawn(1, holderEnv, player.Job{Store: addr, TTL: ttl}, func(e player.Event) {
 		if e.What == player.Granted || e.What == player.Failed || e.What == player.Ended {
 			h.events <- e
 		}

@@ -25,9 +25,12 @@ type Book struct {
 // of its run uses it.
 type Member struct {
 	*Process
+	Slot    int
+	Since   Mono // when it was started
 	Began   bool // it asked for an order
 	Paused  bool
 	Killed  bool
+	Left    bool    // it has ended
 	Order   Order   // its latest
 	Asked   Mono    // when it asked for the keys of that
 	waiting bool    // since then

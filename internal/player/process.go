@@ -5,13 +5,13 @@ package player
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"runtime"
-	"slices"
 	"strings"
 
 	"github.com/hasplock/hasp/driver"
@@ -42,26 +42,30 @@ func Main(env string, serve func(in io.Reader, out io.Writer) error) {
 	os.Exit(0)
 }
 
-// Spawn starts this program again, with the environment variable env set, for Main; enter,
-// which may be empty, is a command that executes it elsewhere, such as in a namespace. job is
-// its first input. Its events are passed to receive, one after another.
-func Spawn[E any](id int, enter []string, env string, job any, receive func(*Process, E)) (*Process, error) {
+// Again is this program once more, with the environment variable env set, if there is one, for Main. enter is a command that executes it
+// elsewhere, such as in a namespace.
+func Again(env string, enter ...string) *exec.Cmd {
 	exe, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	line := append(slices.Clone(enter), exe)
+	line := append(enter, exe)
 	cmd := exec.Command(line[0], line[1:]...)
-	cmd.Env = append(os.Environ(), env+"=1")
-	p, err := Start(id, cmd, receive)
+	if env != "" {
+		cmd.Env = append(os.Environ(), env+"=1")
+	}
+	cmd.Err = cmp.Or(cmd.Err, err)
+	return cmd
+}
+
+// Spawn starts this program again. job is its first input, and its events are passed to receive, one after another.
+func Spawn[E any](id int, env string, job any, receive func(E)) (*Process, error) {
+	p, err := Start(id, Again(env), receive)
 	if err == nil {
-		p.Send(job) // through a pipe: it may contain a password
+		p.Send(job)
 	}
 	return p, err
 }
 
 // Start starts a process with the same protocol as one from Spawn.
-func Start[E any](id int, cmd *exec.Cmd, receive func(*Process, E)) (p *Process, err error) {
+func Start[E any](id int, cmd *exec.Cmd, receive func(E)) (p *Process, err error) {
 	p = &Process{ID: id, cmd: cmd, Ended: make(chan struct{})}
 	cmd.Stderr = &p.stderr
 	cmd.SysProcAttr = attributes()
@@ -91,7 +95,7 @@ func Start[E any](id int, cmd *exec.Cmd, receive func(*Process, E)) (p *Process,
 			if dec.Decode(&e) != nil {
 				break
 			}
-			receive(p, e)
+			receive(e)
 		}
 		_ = cmd.Wait() // how it ended is in its events
 	}()

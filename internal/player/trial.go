@@ -51,21 +51,13 @@ type Trial struct {
 	Pace       time.Duration // the least time from one order to the next; 0: there is none
 	Patience   time.Duration // in place of Bound, and of the time that a client may take to end, with a store that is silent; 0: these
 
-	Draw     func(*rand.Rand) Order
-	Last     bool            // each client is granted one more order in the end
-	Prepare  func(*exec.Cmd) // makes a client of this program
-	Job      Job             // of a client
-	Observer Observer        // or nil
-}
+	Draw   func(*rand.Rand) Order
+	Last   bool                            // each client is granted one more order in the end
+	Client func(slot int) (*exec.Cmd, Job) // of this program; one that is killed has its successor in the same slot
 
-// Observer knows more of a trial than its book.
-type Observer interface {
-	// Hear is told what a client says before it is recorded. A nil event: the client has ended.
-	Hear(b *Book, m *Member, e *Event)
-	// Hit is told which client is about to be killed or stopped.
-	Hit(b *Book, m *Member)
-	// Judge returns what it found when all clients have ended. It may add to the book.
-	Judge(b *Book) []string
+	Hear  func(b *Book, m *Member, e *Event) // nil, or told what a client says before it is recorded. A nil event: the client has ended
+	Hit   func(b *Book, m *Member)           // nil, or told which client is about to be killed or stopped
+	Judge func(b *Book) []string             // nil, or returns what it found when all clients have ended. It may add to the book
 }
 
 // Bound is how long after the last fault every key must have been acquired again: the
@@ -131,28 +123,10 @@ type Outcome struct {
 	Trouble string
 }
 
-// report is an event of a client. A nil event: the process has ended, and all of its events
-// were received.
-type report struct {
-	of *Member
-	*Event
-}
-
-// run is a trial under way. One goroutine does all that is decided.
+// run is a trial under way whose faults are drawn.
 type run struct {
-	*Book
-	o       *Trial
-	reports chan report
-	rested  chan *Member // their pauses are over
-	members map[*Member]bool
-	started int
-	closing bool          // clients that were killed are not replaced
-	err     error         // why the run cannot go on
-	done    chan struct{} // closed when the run receives no more reports
-
-	rand *rand.Rand // of the orders; which client is given which depends on timing
-	idle []*Member  // that asked for an order
-	due  []fault    // for clients that are granted a key next
+	*Stage
+	due []fault // for clients that are granted a key next
 
 	again map[string]bool  // the keys that were granted since the last fault
 	over  Mono             // when that had ended; 0: not yet
@@ -164,8 +138,9 @@ type run struct {
 }
 
 func newRun(t *Trial) *run {
-	return &run{Book: NewBook(), o: t, reports: make(chan report), rested: make(chan *Member), members: map[*Member]bool{}, done: make(chan struct{}),
-		rand: rand.New(rand.NewPCG(t.Seed, 2)), again: map[string]bool{}, final: map[*Member]bool{}}
+	r := &run{Stage: newStage(t), again: map[string]bool{}, final: map[*Member]bool{}}
+	r.Stage.add, r.Stage.next = r.record, r.next
+	return r
 }
 
 // Run tries the store. It ends early when a signal comes, which it returns, or
@@ -173,199 +148,79 @@ func newRun(t *Trial) *run {
 // that are not the store's.
 func (t *Trial) Run(signals <-chan os.Signal) (*Outcome, os.Signal, error) {
 	r := newRun(t)
-	defer r.end()
 	begun := time.Now()
-	r.hire(t.Clients)
-	sig := r.tryAll(signals)
-	tried := time.Since(begun)
-	r.close(signals)
-	if r.err != nil && !errors.Is(r.err, errGone) {
-		return nil, sig, r.err
+	r.signals = signals
+	r.open()
+	r.tryAll()
+	tried, most := time.Since(begun), cmp.Or(t.Patience, lastLimit)
+	gone := r.Err() != nil
+	if gone { // most often the store is gone, and takes no release
+		most = goneLimit
 	}
-	return r.judge(tried, sig != nil), sig, nil
+	late := r.Close(most)
+	r.End()
+	if r.err != nil && !errors.Is(r.err, errGone) {
+		return nil, r.sig, r.err
+	}
+	for _, m := range late {
+		if r.err == nil {
+			r.Broken("%v did not end within %v when asked to", m, most)
+		}
+	}
+	return r.judge(tried, r.sig != nil), r.sig, nil
 }
 
 // errGone: no client gets an answer from the store, or all are refused for good.
 var errGone = errors.New("the store is gone")
 
-// hire adds clients.
-func (r *run) hire(n int) {
-	for ; n > 0 && r.err == nil; n-- {
-		if err := r.start(); err != nil {
-			r.err = fmt.Errorf("a client could not be started: %w", err)
-		}
-	}
-}
-
-func (r *run) start() error {
-	exe, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	cmd := exec.Command(exe)
-	r.o.Prepare(cmd)
-	r.started++
-	m := &Member{}
-	begin := make(chan struct{})
-	m.Process, err = Start(r.started, cmd, func(_ *Process, e Event) {
-		<-begin
-		r.pass(report{m, &e})
-	})
-	if err != nil {
-		return err
-	}
-	r.members[m] = true
-	close(begin)
-	m.Send(r.o.Job)
-	go func() {
-		<-m.Ended
-		r.pass(report{m, nil})
-	}()
-	return nil
-}
-
-func (r *run) pass(rep report) {
-	select {
-	case r.reports <- rep:
-	case <-r.done:
-	}
-}
-
-// left takes note that a client has ended. A killed one is replaced; the run fails when one ends that was not told to.
-func (r *run) left(m *Member) {
-	delete(r.members, m)
-	r.idle = slices.DeleteFunc(r.idle, func(other *Member) bool { return other == m })
-	switch {
-	case m.Killed && !r.closing:
-		r.hire(1)
-	case !m.Killed && !m.Order.Stop:
-		r.err = fmt.Errorf("%v ended by itself: %s", m, m.Last())
-	}
-}
-
-// resume lets a stopped client go on.
-func (r *run) resume(m *Member) {
-	if m.Paused {
-		m.Paused = false
-		_ = m.Process.Resume() // fails only when it is gone
-	}
-}
-
-// fit returns the clients that are neither killed nor stopped and that fit, in the order of their
-// numbers.
-func (r *run) fit(fits func(*Member) bool) (all []*Member) {
-	for m := range r.members {
-		if !m.Killed && !m.Paused && fits(m) {
-			all = append(all, m)
-		}
-	}
-	slices.SortFunc(all, func(a, b *Member) int { return cmp.Compare(a.ID, b.ID) })
-	return all
-}
-
-// end kills the clients that are left, whose reports are no longer received.
-func (r *run) end() {
-	close(r.done)
-	for m := range r.members {
-		m.Process.Kill()
-	}
-}
-
 // tryAll does the faults, and then waits until every key is acquired again.
-func (r *run) tryAll(signals <-chan os.Signal) os.Signal {
-	var tick <-chan time.Time
-	if r.o.Pace > 0 {
-		ticker := time.NewTicker(r.o.Pace)
-		defer ticker.Stop()
-		tick = ticker.C
+func (r *run) tryAll() {
+	faults, length := r.o.plan(), r.o.For
+	if n := len(faults); n > 0 && r.o.Faults > 0 { // all of them, each pause to its end
+		length = max(length, faults[n-1].at+longest(r.o.TTL)+r.o.Rest)
 	}
-	faults := r.o.plan()
-	var start time.Time // when all clients were at work
-	next := time.NewTimer(time.Hour)
-	defer next.Stop()
-	limit := time.NewTimer(time.Hour)
-	defer limit.Stop()
-	for r.err == nil && len(r.again) < len(r.o.Keys) {
-		select {
-		case rep := <-r.reports:
-			r.receive(rep)
-		case m := <-r.rested:
-			r.resume(m)
-		case <-tick:
-			r.order()
-		case <-next.C:
-			r.fault(faults[0])
-			faults = faults[1:]
-			if len(faults) > 0 {
-				next.Reset(time.Until(start.Add(faults[0].at)))
-			}
-		case <-limit.C:
-			if r.over != 0 {
-				return nil // judge says what was not acquired again
-			}
-			next.Stop()
+	began := func() bool {
+		return !slices.ContainsFunc(r.All, func(m *Member) bool { return !m.Left && !m.Began })
+	}
+	if !r.goesOn(time.Hour, began) {
+		return
+	}
+	start := time.Now() // all clients are at work
+	pass := func(at time.Duration) bool {
+		return r.goesOn(time.Until(start.Add(at)), func() bool { return false })
+	}
+	for _, f := range faults {
+		if !pass(f.at) {
+			return
+		}
+		r.Do(func() { r.fault(f) })
+	}
+	if pass(length) {
+		r.Do(func() {
 			r.finishFaults()
 			r.over = Now()
-			limit.Reset(r.o.Bound())
-		case sig := <-signals:
-			return sig
-		}
-		if start.IsZero() && r.allBegan() {
-			start = time.Now()
-			length := r.o.For
-			if len(faults) > 0 {
-				next.Reset(faults[0].at)
-				if r.o.Faults > 0 { // all of them, each pause to its end
-					length = max(length, faults[len(faults)-1].at+longest(r.o.TTL)+r.o.Rest)
-				}
-			}
-			limit.Reset(length)
-		}
+		})
+		r.goesOn(r.o.Bound(), func() bool { return len(r.again) >= len(r.o.Keys) }) // judge says what was not acquired again
 	}
-	return nil
 }
 
-func (r *run) allBegan() bool {
-	for m := range r.members {
-		if !m.Began {
-			return false
-		}
-	}
-	return true
+// goesOn waits until enough, or for a limit. It is false when the trial ends early.
+func (r *run) goesOn(limit time.Duration, enough func() bool) bool {
+	r.Await(limit, func() bool { return r.err != nil || enough() })
+	return r.sig == nil && r.Err() == nil
 }
 
-// receive records an event of a client.
-func (r *run) receive(rep report) {
-	m, e := rep.of, rep.Event
-	if r.o.Observer != nil {
-		r.o.Observer.Hear(r.Book, m, e)
+// record records what a client said, and does what follows. It returns the answer, if there is one.
+func (r *run) record(m *Member, e *Event) (answer *Order) {
+	answer = r.add(m, e)
+	if e.What == Granted && len(r.due) > 0 && !m.Paused && !m.Killed {
+		r.hit(m, r.due[0])
+		r.due = r.due[1:]
 	}
-	switch {
-	case e == nil:
-		r.left(m)
-	case e.What == Ready:
-		m.Began = true
-		switch {
-		case r.closing && r.o.Last:
-			r.finish(m)
-		case r.closing: // it will read that it is to stop
-		default:
-			if r.idle = append(r.idle, m); r.o.Pace == 0 {
-				r.order()
-			}
-		}
-	default:
-		if answer := r.add(m, e); answer != nil {
-			m.Send(answer)
-		}
-		if e.What == Granted && len(r.due) > 0 && !m.Paused && !m.Killed {
-			r.hit(m, r.due[0])
-			r.due = r.due[1:]
-		}
-		if e.What == Failed && r.fatal(e) {
-			r.err = errGone
-		}
+	if e.What == Failed && r.fatal(e) {
+		r.err = errGone
 	}
+	return answer
 }
 
 // add records what a client said. It returns the answer, if there is one.
@@ -399,37 +254,27 @@ func temporary(kind string) bool {
 	return kind == "unreachable" || ClassOf(kind) == hasp.ClassUnknown
 }
 
-// order gives the next order to the client that has asked for longest. After the
-// faults, keys that no client acquired since come first.
-func (r *run) order() {
-	if len(r.idle) == 0 {
-		return
+// next draws the next order of a client. After the faults, keys that no client acquired since come first. In the end each has its
+// last one, and may end once that was granted.
+func (r *run) next(m *Member) Order {
+	if granted, last := r.final[m]; r.closing && (granted || r.err != nil) {
+		return Order{Stop: true}
+	} else if r.closing && !last {
+		r.final[m] = false
 	}
-	m := r.idle[0]
-	r.idle = r.idle[1:]
 	o := r.o.Draw(r.rand)
-	if r.over != 0 {
+	switch {
+	case r.closing:
+		o.Limit = 0
+	case r.over != 0:
 		o.Limit, o.Hold = 0, min(o.Hold, shortHold)
 		for i := range r.o.Keys {
 			if key := r.o.Keys[(m.ID+i)%len(r.o.Keys)]; !r.again[key] {
-				o = Order{Wants: []Want{{Key: key}}, Hold: o.Hold, Bare: o.Bare}
-				break
+				return Order{Wants: []Want{{Key: key}}, Hold: o.Hold, Bare: o.Bare}
 			}
 		}
 	}
-	m.Do(o)
-}
-
-// finish gives a client its last order, and lets it end once that was granted.
-func (r *run) finish(m *Member) {
-	if r.final[m] || r.err != nil {
-		m.Do(Order{Stop: true})
-		return
-	}
-	r.final[m] = false
-	o := r.o.Draw(r.rand)
-	o.Limit = 0
-	m.Do(o)
+	return o
 }
 
 // fault kills or stops a client. At least one is left at work.
@@ -458,14 +303,14 @@ func (r *run) finishFaults() {
 		r.fault(f)
 	}
 	r.due = nil
-	for m := range r.members {
+	for _, m := range r.All {
 		r.resume(m)
 	}
 }
 
 func (r *run) hit(m *Member, f fault) {
-	if r.o.Observer != nil {
-		r.o.Observer.Hit(r.Book, m)
+	if r.o.Hit != nil {
+		r.o.Hit(r.Book, m)
 	}
 	switch {
 	case f.stop == 0:
@@ -475,51 +320,9 @@ func (r *run) hit(m *Member, f fault) {
 	case m.Process.Pause() == nil:
 		m.Paused = true
 		time.AfterFunc(f.stop, func() {
-			select {
-			case r.rested <- m:
-			case <-r.done:
-			}
+			r.Do(func() { r.resume(m) })
 		})
 		r.Stopped++
-	}
-}
-
-// close has every client release what it holds, and end. A second signal makes
-// it kill them.
-func (r *run) close(signals <-chan os.Signal) {
-	r.closing = true
-	for m := range r.members {
-		r.resume(m)
-		if !r.o.Last || r.err != nil {
-			m.Do(Order{Stop: true})
-		}
-	}
-	if r.o.Last && r.err == nil {
-		for _, m := range r.idle {
-			r.finish(m)
-		}
-	}
-	most := cmp.Or(r.o.Patience, lastLimit)
-	if r.err != nil { // most often the store is gone, and takes no release
-		most = goneLimit
-	}
-	limit := time.NewTimer(most)
-	defer limit.Stop()
-	for len(r.members) > 0 {
-		select {
-		case rep := <-r.reports:
-			r.receive(rep)
-		case <-r.rested: // it goes on already
-		case <-signals:
-			return
-		case <-limit.C:
-			for m := range r.members {
-				if r.err == nil {
-					r.Broken("%v did not end within %v when asked to", m, most)
-				}
-			}
-			return
-		}
 	}
 }
 
@@ -528,8 +331,8 @@ func (r *run) close(signals <-chan os.Signal) {
 func (r *run) judge(tried time.Duration, interrupted bool) *Outcome {
 	o := &Outcome{Counts: r.Counts, Tried: tried, Found: []string{}, Recovered: r.over != 0 && len(r.again) == len(r.o.Keys)}
 	var more []string
-	if r.o.Observer != nil {
-		more = r.o.Observer.Judge(r.Book)
+	if r.o.Judge != nil {
+		more = r.o.Judge(r.Book)
 	}
 	holds := r.History()
 	o.Handoff = handoff(holds)

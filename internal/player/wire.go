@@ -56,6 +56,8 @@ type Order struct {
 	Slots     int  `json:"slots,omitempty"`
 	Campaign  bool `json:"campaign,omitempty"`
 	Downgrade bool `json:"downgrade,omitempty"`
+	// Rest is for how long the client does nothing afterwards.
+	Rest time.Duration `json:"rest,omitempty"`
 	// Bare: no register is used under the lease.
 	Bare bool `json:"bare,omitempty"`
 
@@ -115,6 +117,8 @@ type Event struct {
 	// usual its calls to the store took.
 	Stood time.Duration `json:"stood,omitempty"`
 	Slow  time.Duration `json:"slow,omitempty"`
+	// Stalled is for how long the process that hears it did not get to run so far.
+	Stalled time.Duration `json:"stalled,omitempty"`
 }
 
 // NotHeld is the kind of error by which the store said that a key is not its

@@ -81,6 +81,7 @@ func Work(in io.Reader, out io.Writer, open func(Job, func(hasp.Event)) (Locks, 
 		if err := w.once(ctx, o); err != nil {
 			return err
 		}
+		pass(ctx, &Holding{}, o.Rest)
 	}
 	_ = w.locks.Close() // what is left in the store ends by itself
 	return w.report(Event{What: Bye})

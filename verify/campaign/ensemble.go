@@ -8,6 +8,7 @@ package campaign
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -28,7 +29,7 @@ type ensemble struct {
 	victim map[Kind]int                        // the server that has the fault
 	gates  map[*faultproxy.Proxy]chan struct{} // closed to deliver what is held back
 	taken  []takenAway
-	log    *journal
+	stage  *player.Stage // of the clients
 }
 
 // takenAway is a lease that was taken away from its holder.
@@ -38,8 +39,8 @@ type takenAway struct {
 	at    Mono // when that was done
 }
 
-func newEnsemble(t *testserver.Program, k engines.Kind, log *journal) *ensemble {
-	e := &ensemble{t: t, store: engines.Start(t, k), log: log, victim: map[Kind]int{}, gates: map[*faultproxy.Proxy]chan struct{}{}}
+func newEnsemble(t *testserver.Program, k engines.Kind) *ensemble {
+	e := &ensemble{t: t, store: engines.Start(t, k), victim: map[Kind]int{}, gates: map[*faultproxy.Proxy]chan struct{}{}}
 	for c := range e.links {
 		e.links[c] = e.store.Links(t)
 	}
@@ -181,17 +182,15 @@ func (e *ensemble) fault(a Action, n int) {
 func (e *ensemble) awaitGrant(limit time.Duration) {
 	const short = 60 * time.Millisecond
 	for from := now(); now().Sub(from) < limit; time.Sleep(5 * time.Millisecond) {
-		var holder record
-		for _, r := range e.log.from(0) {
-			switch {
-			case r.Key != "k0":
-			case r.What == player.Granted && !r.Shared:
-				holder = r
-			case (r.What == player.Lowered || r.What == player.Ended) && r.Client == holder.Client && r.N == holder.N:
-				holder = record{}
+		held := false
+		e.stage.Do(func() {
+			for _, m := range e.stage.All {
+				held = held || slices.ContainsFunc(m.Open, func(h *player.Hold) bool {
+					return h.Key == "k0" && !h.Shared && h.Down.IsZero() && Mono(h.Granted) > from && now().Sub(Mono(h.Granted)) > short
+				})
 			}
-		}
-		if holder.At > from && now().Sub(holder.At) > short {
+		})
+		if held {
 			return
 		}
 	}

@@ -39,9 +39,9 @@ type outage struct {
 // stops reports whether the client does not run; otherwise it runs and cannot be reached.
 func (o outage) stops() bool { return o.Kind == ClientStop || o.Kind == ClientKill }
 
-// outages lists them for each client that was spawned.
-func (r *run) outages() [][]outage {
-	all := make([][]outage, len(r.slots))
+// outages lists them for each client, by its number.
+func (r *run) outages() map[int][]outage {
+	all := map[int][]outage{}
 	for i, a := range r.injected {
 		if a.Part != Begin {
 			continue
@@ -59,9 +59,9 @@ func (r *run) outages() [][]outage {
 		if o.to = o.to.Add(r.s.lingers() + backOn); a.Kind == ClientKill {
 			o.to = never
 		}
-		for id, slot := range r.slots {
-			if a.Client < 0 || a.Client == slot && (a.Kind != ClientKill || id == r.ran(slot, a.from)) {
-				all[id] = append(all[id], o)
+		for _, m := range r.stage.All {
+			if a.Client < 0 || a.Client == m.Slot && (a.Kind != ClientKill || m == r.ran(m.Slot, a.from)) {
+				all[m.ID] = append(all[m.ID], o)
 			}
 		}
 	}
@@ -77,7 +77,7 @@ func (r *run) gap() (longest time.Duration) {
 		if !a.replaces() {
 			continue
 		}
-		for _, e := range r.log.from(0) {
+		for _, e := range r.records {
 			if e.What == player.Granted && e.At > a.to {
 				longest = max(longest, e.At.Sub(a.to))
 				break
@@ -87,15 +87,14 @@ func (r *run) gap() (longest time.Duration) {
 	return longest
 }
 
-// ran returns which client of a slot ran before an instant; -1: none.
-func (r *run) ran(slot int, before Mono) (id int) {
-	id = -1
-	for i, of := range r.slots {
-		if of == slot && r.startedAt[i] < before {
-			id = i
+// ran returns which client of a slot ran before an instant; nil: none.
+func (r *run) ran(slot int, before Mono) (latest *player.Member) {
+	for _, m := range r.stage.All {
+		if m.Slot == slot && m.Since < before {
+			latest = m
 		}
 	}
-	return id
+	return latest
 }
 
 // idle finds keys that were available to a waiter for too long, and returns the longest
@@ -213,44 +212,49 @@ func (s *attempt) holds(out []outage, ttl time.Duration, over Mono) (all []histo
 	return all
 }
 
-// stalls are those of the campaign's own process, with the links, and of each client: for how long each did not get to run, and
-// how much longer than usual the calls of each took.
-type stalls struct {
-	own         history.Stalls
-	stood, slow map[int]history.Stalls
+// stalled returns for how long the campaign's own process, with the links, and each client did not get to run between two instants,
+// and how much longer than usual the calls of each took.
+func stalled(records []record, from, to Mono) (own time.Duration, stood, slow map[int]time.Duration) {
+	own = between(records, from, to, func(e record) time.Duration { return e.Stalled })
+	by := map[int][]record{}
+	for _, e := range records {
+		by[e.Client] = append(by[e.Client], e)
+	}
+	stood, slow = map[int]time.Duration{}, map[int]time.Duration{}
+	for id, all := range by {
+		stood[id] = between(all, from, to, func(e record) time.Duration { return e.Stood })
+		slow[id] = between(all, from, to, func(e record) time.Duration { return e.Slow })
+	}
+	return own, stood, slow
 }
 
-func stallsOf(records []record) stalls {
-	s := stalls{stood: map[int]history.Stalls{}, slow: map[int]history.Stalls{}}
+func between(records []record, from, to Mono, of func(record) time.Duration) time.Duration {
+	var all history.Stalls
 	for _, e := range records {
-		at, id := e.At.Time(), e.Client
-		s.stood[id] = append(s.stood[id], history.Stall{At: at, Lost: e.Stood})
-		s.slow[id] = append(s.slow[id], history.Stall{At: at, Lost: e.Slow})
-		s.own = append(s.own, history.Stall{At: at, Lost: e.Stalled})
+		all = append(all, history.Stall{At: e.At.Time(), Lost: of(e)})
 	}
-	return s
+	return all.Between(from.Time(), to.Time())
 }
 
 // taken returns for how long the machine, or a server that syncs its file, kept the
 // campaign and all processes but some from running, between two instants.
 func taken(records []record, from, to Mono, but func(client int) bool) time.Duration {
-	s := stallsOf(records)
-	took := s.own.Between(from.Time(), to.Time())
-	for id := range s.stood {
+	took, stood, slow := stalled(records, from, to)
+	for id := range stood {
 		if !but(id) {
-			took += s.stood[id].Between(from.Time(), to.Time()) + s.slow[id].Between(from.Time(), to.Time())
+			took += stood[id] + slow[id]
 		}
 	}
 	return took
 }
 
-// heldUp returns for how long a message to one client was held up between two instants: by the campaign, which has the links,
-// by the client, and by the server, which was as slow as some client found it to be while that one ran.
+// heldUp returns for how long a message to one client was held up between two instants: by the campaign, by the client, and by
+// the server, which was as slow as some client found it while that one ran.
 func heldUp(records []record, from, to Mono, client int) time.Duration {
-	s := stallsOf(records)
+	own, stood, slow := stalled(records, from, to)
 	server := time.Duration(0)
-	for id := range s.slow {
-		server = max(server, s.slow[id].Between(from.Time(), to.Time())-s.stood[id].Between(from.Time(), to.Time()))
+	for id := range slow {
+		server = max(server, slow[id]-stood[id])
 	}
-	return s.own.Between(from.Time(), to.Time()) + s.stood[client].Between(from.Time(), to.Time()) + server
+	return own + stood[client] + server
 }

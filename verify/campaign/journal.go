@@ -7,8 +7,6 @@ package campaign
 
 import (
 	"cmp"
-	"sync"
-	"time"
 
 	"github.com/hasplock/hasp/internal/player"
 )
@@ -20,42 +18,8 @@ func now() Mono { return player.Now() }
 
 // record is an event of a client.
 type record struct {
-	Client int `json:"client"` // numbers all processes of a run, from 0
+	Client int `json:"client"` // numbers all processes of a run, from 1
 	player.Event
-	Stalled time.Duration `json:"stalled,omitempty"` // for how long the campaign's own process has not got to run so far
-}
-
-// journal is what all clients of a run reported, and the book of it.
-type journal struct {
-	mu      sync.Mutex
-	records []record
-	book    *player.Book
-	more    chan struct{} // capacity 1
-	stalled func() time.Duration
-}
-
-func newJournal(stalled func() time.Duration) *journal {
-	return &journal{book: player.NewBook(), more: make(chan struct{}, 1), stalled: stalled}
-}
-
-// add records what a client said, and returns the answer, if there is one.
-func (j *journal) add(m *player.Member, e player.Event) (answer *player.Order) {
-	j.mu.Lock()
-	j.records = append(j.records, record{m.ID, e, j.stalled()})
-	answer = j.book.Add(m, &e)
-	j.mu.Unlock()
-	select {
-	case j.more <- struct{}{}:
-	default: // already signalled
-	}
-	return answer
-}
-
-// from returns what was reported since the first n records.
-func (j *journal) from(n int) []record {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.records[n:len(j.records):len(j.records)]
 }
 
 // attempt is one order of a client, and when what came of it; 0: it did not.

@@ -96,8 +96,8 @@ func (o *Outcome) Violated() bool { return slices.ContainsFunc(o.Verdicts, Verdi
 
 // judge runs every oracle.
 func (r *run) judge(late, hung []string) *Outcome {
-	o := &Outcome{Schedule: r.s, Kinds: r.s.Kinds(), Stalled: r.log.stalled(), records: r.log.from(0)}
-	book := r.log.book
+	o := &Outcome{Schedule: r.s, Kinds: r.s.Kinds(), Stalled: r.stage.Stalled(), records: r.records}
+	book := r.stage.Book
 	o.holds = book.History()
 	for i := range o.holds {
 		h := &o.holds[i]
@@ -139,7 +139,7 @@ func (r *run) judge(late, hung []string) *Outcome {
 
 // count counts what happened.
 func (o *Outcome) count(r *run) {
-	b := r.log.book
+	b := r.stage.Book
 	o.Counts = Counts{Locks: b.Granted, Shared: b.Shared, Failed: b.Failed, Writes: b.Written, Stale: b.Refused, BareLosts: b.Unfenced}
 	c := &o.Counts
 	for _, h := range b.Holds {

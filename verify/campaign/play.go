@@ -202,7 +202,7 @@ func later(addr string, request []byte, after time.Duration) {
 }
 
 func (r *run) injectClient(a Action) {
-	m := r.processes[a.Client]
+	m := r.of(a.Client)
 	var err error
 	switch {
 	case a.Kind == ClientStop && a.Part == Begin:
@@ -210,9 +210,10 @@ func (r *run) injectClient(a Action) {
 	case a.Kind == ClientStop:
 		err = m.Resume()
 	case a.Part == Begin:
+		r.stage.Do(func() { m.Killed = true })
 		m.Kill()
 	default:
-		err = r.spawn(a.Client)
+		r.stage.Start(a.Client)
 	}
 	if errors.Is(err, os.ErrProcessDone) {
 		<-m.Ended

@@ -20,13 +20,8 @@ import (
 func withProcesses(t *testing.T, f func(r *run)) {
 	t.Helper()
 	_, err := testserver.Perform(t.Context(), func(p *testserver.Program) any {
-		r := &run{s: &Schedule{}, t: p, log: newJournal(noStall), patience: 100 * time.Millisecond, over: 1000}
-		for i := range r.processes {
-			m, err := player.Start(i, exec.Command("sleep", "1000"), func(*player.Process, player.Event) {})
-			p.Must(err)
-			p.Cleanup(m.Kill)
-			r.processes[i] = m
-		}
+		r := &run{s: &Schedule{}, t: p, patience: 100 * time.Millisecond, over: 1000}
+		r.open(func(int) (*exec.Cmd, player.Job) { return exec.Command("sleep", "1000"), player.Job{} })
 		f(r)
 		return nil
 	})
@@ -35,25 +30,23 @@ func withProcesses(t *testing.T, f func(r *run)) {
 	}
 }
 
-func noStall() time.Duration { return 0 }
-
 // Who never gets the lock again is found, and who gets it late.
 func TestProgressIsJudged(t *testing.T) {
 	withProcesses(t, func(r *run) {
 		got := func(id int, at Mono) {
-			r.log.add(client(id), player.Event{What: player.Granted, At: at})
+			r.stage.Do(func() { r.hear(nil, r.stage.All[id], &player.Event{What: player.Granted, At: at}) })
 		}
 		got(0, r.over+1)
 		got(1, r.over-1) // before the faults had ended
 		got(2, r.over.Add(recoveryLimit+time.Second))
 		late := strings.Join(r.recover(), "\n")
-		for _, want := range []string{"client 1 never", "client 2 had the lock only", "client 3 never"} {
+		for _, want := range []string{"client 2 never", "client 3 had the lock only", "client 4 never"} {
 			if !strings.Contains(late, want) {
 				t.Errorf("found %q, want %q in it", late, want)
 			}
 		}
-		if strings.Contains(late, "client 0") {
-			t.Errorf("found %q: client 0 had it in time", late)
+		if strings.Contains(late, "client 1") {
+			t.Errorf("found %q: client 1 had it in time", late)
 		}
 	})
 }
@@ -61,8 +54,8 @@ func TestProgressIsJudged(t *testing.T) {
 // A client that does not end is found.
 func TestHangIsFound(t *testing.T) {
 	withProcesses(t, func(r *run) {
-		r.processes[0].Kill()
-		if hung := r.stopClients(); len(hung) != clients-1 || !strings.Contains(hung[0], "client 1 hangs") {
+		r.injectClient(Action{Kind: ClientKill, Part: Begin})
+		if hung := r.stopClients(); len(hung) != clients-1 || !strings.Contains(hung[0], "client 2 hangs") {
 			t.Errorf("found %q", hung)
 		}
 	})
@@ -76,23 +69,5 @@ func TestInterrupted(t *testing.T) {
 	rep, err := Run(ctx, Options{Seeds: []uint64{1}})
 	if err == nil || len(rep.Outcomes) != 0 {
 		t.Errorf("got %+v, %v", rep, err)
-	}
-}
-
-// A limit that guards against a hang does not count while this process stands still.
-func TestLimitAllowsForStalls(t *testing.T) {
-	stalls := []time.Duration{time.Millisecond, time.Millisecond}
-	r := &run{log: &journal{stalled: func() time.Duration {
-		now := stalls[0]
-		stalls = stalls[1:]
-		return now
-	}}}
-	limit, stood := time.NewTimer(time.Hour), time.Duration(0)
-	if !r.stoodStill(limit, &stood) {
-		t.Error("the limit was not prolonged")
-	}
-	<-limit.C
-	if r.stoodStill(limit, &stood) {
-		t.Error("the limit was prolonged for nothing")
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"slices"
 	"syscall"
 	"time"
@@ -21,7 +22,6 @@ import (
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/admission"
 	"github.com/hasplock/hasp/internal/player"
-	"github.com/hasplock/hasp/internal/stall"
 	"github.com/hasplock/hasp/internal/testserver"
 	"github.com/hasplock/hasp/quorum"
 	"github.com/hasplock/hasp/redisdriver"
@@ -42,24 +42,24 @@ const (
 
 // run is one run of a schedule.
 type run struct {
-	t         *testserver.Program
-	library   string
-	broken    string
-	s         *Schedule
-	wires     *wires // nil: the links are proxies
-	servers   servers
-	nodes     []*node   // those of Redis
-	ensemble  *ensemble // those of another engine
-	processes [clients]*player.Process
-	slots     []int  // of each client process
-	startedAt []Mono // when each was started
-	log       *journal
-	state     string
-	patience  time.Duration // hangLimit, and what may come beside it; but for tests
-	lastLoss  Mono          // when a node last lost data
-	over      Mono          // when the last fault had ended
-	voting    Mono          // when all nodes voted after that
-	injected  []injected
+	t        *testserver.Program
+	library  string
+	broken   string
+	s        *Schedule
+	wires    *wires // nil: the links are proxies
+	servers  servers
+	nodes    []*node   // those of Redis
+	ensemble *ensemble // those of another engine
+	stage    *player.Stage
+	records  []record // what the clients said; added to where they are heard
+	started  int      // clients
+	left     []string // that clients ended by themselves, or with a complaint; likewise
+	state    string
+	patience time.Duration // hangLimit, and what may come beside it; but for tests
+	lastLoss Mono          // when a node last lost data
+	over     Mono          // when the last fault had ended
+	voting   Mono          // when all nodes voted after that
+	injected []injected
 }
 
 // injected is an action, with the times before and after it.
@@ -100,12 +100,11 @@ func perform(ctx context.Context, library, broken string, s *Schedule) (*Outcome
 }
 
 func (r *run) all() *Outcome {
-	r.log = newJournal(stall.Watch(r.t))
 	if r.s.Wired {
 		r.wires = newWires(r.t)
 	}
 	if k, ok := r.s.engine(); ok {
-		r.ensemble = newEnsemble(r.t, k, r.log)
+		r.ensemble = newEnsemble(r.t, k)
 		r.servers = r.ensemble
 	} else {
 		for i := range r.s.on() {
@@ -114,11 +113,11 @@ func (r *run) all() *Outcome {
 		r.servers = redises(r.nodes)
 		r.t.Must(r.admit())
 	}
-	for slot := range clients {
-		r.t.Must(r.spawn(slot))
-	}
+	r.open(func(slot int) (*exec.Cmd, player.Job) {
+		return player.Again(clientEnv, r.wires.client(slot)...), r.job(slot)
+	})
 	if !r.await(func(e record) bool { return e.What == player.Granted }) {
-		r.t.Fatalf("no client was granted a lock")
+		r.t.Must(errors.Join(errors.New("no client was granted a lock"), r.stage.Err()))
 	}
 	r.sleep(settle)
 	r.injectAll(r.s.Actions)
@@ -135,6 +134,35 @@ func (r *run) all() *Outcome {
 	return o
 }
 
+// open starts the clients.
+func (r *run) open(client func(slot int) (*exec.Cmd, player.Job)) {
+	trial := &player.Trial{Clients: clients, Seed: r.s.Seed, Draw: r.draw, Client: client, Hear: r.hear}
+	r.stage = trial.Open()
+	r.t.Cleanup(r.stage.End)
+	if r.ensemble != nil {
+		r.ensemble.stage = r.stage
+	}
+}
+
+// hear notes what a client says, and that it has ended.
+func (r *run) hear(_ *player.Book, m *player.Member, e *player.Event) {
+	if e != nil {
+		r.records = append(r.records, record{m.ID, *e})
+	} else if text := m.Errors(); !m.Killed && (text != "" || !m.Order.Stop) {
+		r.left = append(r.left, fmt.Sprintf("client %d ended by itself:\n%s", m.ID, text))
+	}
+}
+
+// of returns the latest client of a slot.
+func (r *run) of(slot int) (latest *player.Member) {
+	for _, m := range r.stage.All {
+		if m.Slot == slot {
+			latest = m
+		}
+	}
+	return latest
+}
+
 // calm is for how long the clients go on after the faults, so that keys are free, and wanted, when no fault is the reason: with one
 // server or a few links that is so all the time, and a group of Redis takes its time to settle.
 func (r *run) calm() time.Duration {
@@ -144,38 +172,18 @@ func (r *run) calm() time.Duration {
 	return 0
 }
 
-// await passes on what the clients report, from the beginning, until enough is said. It reports false when the patience is over.
+// await passes on what the clients report, from the beginning, until enough is said. It reports false when the patience is over,
+// or a client has ended by itself.
 func (r *run) await(enough func(record) bool) bool {
-	limit := time.NewTimer(r.patience)
-	defer limit.Stop()
-	stood := r.log.stalled()
-	for seen := 0; ; {
-		for _, e := range r.log.from(seen) {
-			if seen++; enough(e) {
-				return true
-			}
+	seen, met := 0, false
+	r.stage.Await(r.patience, func() bool {
+		for ; seen < len(r.records) && !met; seen++ {
+			met = enough(r.records[seen])
 		}
-		select {
-		case <-r.log.more:
-		case <-limit.C:
-			if !r.stoodStill(limit, &stood) {
-				return false
-			}
-		case <-r.t.Context().Done():
-			r.t.Must(context.Cause(r.t.Context()))
-		}
-	}
-}
-
-// stoodStill prolongs a limit that has passed by the time for which this process did not
-// get to run since stood. It is false when there was none.
-func (r *run) stoodStill(limit *time.Timer, stood *time.Duration) bool {
-	lost := r.log.stalled() - *stood
-	*stood += lost
-	if lost > 0 {
-		limit.Reset(lost)
-	}
-	return lost > 0
+		return met || len(r.left) > 0
+	})
+	r.t.Must(context.Cause(r.t.Context()))
+	return met
 }
 
 // injectAll carries out actions, each at its time from now on.
@@ -230,40 +238,13 @@ func (r *run) admit() error {
 	return errors.Join(c.Admit(ctx), c.Close(), closeAll(conns))
 }
 
-// job is that of the client of a slot.
+// job is that of the next client, which has a slot.
 func (r *run) job(slot int) player.Job {
 	extra, err := json.Marshal(job{Library: r.library, Store: r.s.Store, Addrs: r.servers.addrs(slot), Skew: r.s.Skew[slot], State: r.state,
-		Strict: r.s.Strict, Session: len(r.slots)%2 == 0}) // leases of some clients depend on sessions, and those of others do not
+		Strict: r.s.Strict, Session: r.started%2 == 0}) // leases of some clients depend on sessions, and those of others do not
 	r.t.Must(err)
+	r.started++
 	return player.Job{TTL: r.s.MaxTTL, Broken: r.broken, Extra: extra}
-}
-
-// spawn starts a client for a slot.
-func (r *run) spawn(slot int) error {
-	var c player.Member
-	draws, rest := rand.New(rand.NewPCG(r.s.Seed<<8+uint64(len(r.slots)), 1)), time.Duration(0)
-	m, err := player.Spawn(len(r.slots), r.wires.client(slot), clientEnv, r.job(slot), func(p *player.Process, e player.Event) {
-		c.Process = p
-		if answer := r.log.add(&c, e); answer != nil {
-			p.Send(answer)
-		}
-		switch e.What {
-		case player.Ready:
-			o := r.draw(draws)
-			time.AfterFunc(rest, func() { p.Send(o) })
-		case player.Failed:
-			rest = player.Between(draws, 5*time.Millisecond, 60*time.Millisecond)
-		case player.Released:
-			rest = player.Between(draws, 0, 30*time.Millisecond)
-		}
-	})
-	if err != nil {
-		return err
-	}
-	r.slots, r.startedAt = append(r.slots, slot), append(r.startedAt, now())
-	r.processes[slot] = m
-	r.t.Cleanup(m.Kill)
-	return nil
 }
 
 // draw draws the next order of a client: one key, which it uses without checking that its lease is valid, like a process
@@ -274,6 +255,10 @@ func (r *run) draw(draws *rand.Rand) player.Order {
 		Wants: []player.Want{{Key: fmt.Sprintf("k%d", draws.IntN(keys)), Shared: shares && draws.IntN(5) < 2}},
 		Try:   draws.IntN(5) == 0 || s.Polls,
 		Limit: player.Between(draws, time.Second, 9*time.Second), Hold: player.Between(draws, 2*time.Millisecond, 40*time.Millisecond),
+		Rest: player.Between(draws, 0, 30*time.Millisecond),
+	}
+	if o.Try {
+		o.Rest = player.Between(draws, 5*time.Millisecond, 60*time.Millisecond)
 	}
 	if s.Hasty && draws.IntN(2) == 0 {
 		o.Limit = player.Between(draws, 20*time.Millisecond, 800*time.Millisecond)
@@ -295,11 +280,11 @@ func (r *run) readmitted() (late []string) {
 	}
 	wait := admission.Wait(r.s.MaxTTL)
 	r.sleep(r.lastLoss.Add(wait).Sub(now()))
-	before := r.log.stalled()
+	before := r.stage.Stalled()
 	for i, n := range r.nodes {
 		for !r.votes(n) {
 			// A client has seen the record at the end of the faults at the latest.
-			if over := now().Sub(r.over.Add(wait)); over > recoveryLimit+r.log.stalled()-before {
+			if over := now().Sub(r.over.Add(wait)); over > recoveryLimit+r.stage.Stalled()-before {
 				late = append(late, fmt.Sprintf("node %d does not vote %v after it should", i, over))
 				break
 			}
@@ -325,14 +310,14 @@ func (r *run) votes(n *node) bool {
 // and returns those that took too long.
 func (r *run) recover() (late []string) {
 	waiting := map[int]bool{}
-	for _, m := range r.processes {
-		waiting[m.ID] = true
+	for slot := range clients {
+		waiting[r.of(slot).ID] = true
 	}
-	before := r.log.stalled()
+	before := r.stage.Stalled()
 	r.await(func(e record) bool {
 		if e.What == player.Granted && e.At > r.over && waiting[e.Client] {
 			delete(waiting, e.Client)
-			if took := e.At.Sub(r.over); took > recoveryLimit+r.s.beside()+r.log.stalled()-before {
+			if took := e.At.Sub(r.over); took > recoveryLimit+r.s.beside()+r.stage.Stalled()-before {
 				late = append(late, fmt.Sprintf("client %d had the lock only %v after the faults", e.Client, took))
 			}
 		}
@@ -347,34 +332,16 @@ func (r *run) recover() (late []string) {
 // stopClients stops the clients, and returns those that do not end, with their
 // stacks.
 func (r *run) stopClients() (hung []string) {
-	for _, m := range r.processes {
-		go m.Send(player.Order{Stop: true})
-	}
-	limit := time.NewTimer(r.patience)
-	defer limit.Stop()
-	stood := r.log.stalled()
-	for _, m := range r.processes {
-		ended := false
-		for tired := false; !ended && !tired; {
-			select {
-			case <-m.Ended:
-				ended = true
-			case <-limit.C:
-				tired = !r.stoodStill(limit, &stood)
-			}
+	for _, m := range r.stage.Close(r.patience) {
+		r.stage.Do(func() { m.Killed = true })
+		_ = m.Signal(syscall.SIGQUIT) // makes Go print the stacks
+		select {
+		case <-m.Ended:
+		case <-time.After(5 * time.Second):
 		}
-		if !ended {
-			limit.Reset(time.Second)
-			_ = m.Signal(syscall.SIGQUIT) // makes Go print the stacks
-			select {
-			case <-m.Ended:
-			case <-time.After(5 * time.Second):
-			}
-			m.Kill()
-			hung = append(hung, fmt.Sprintf("client %d hangs:\n%s", m.ID, m.Errors()))
-		} else if text := m.Errors(); text != "" {
-			hung = append(hung, fmt.Sprintf("client %d ended by itself:\n%s", m.ID, text))
-		}
+		m.Kill()
+		hung = append(hung, fmt.Sprintf("client %d hangs:\n%s", m.ID, m.Errors()))
 	}
-	return hung
+	r.stage.End()
+	return append(hung, r.left...)
 }

@@ -102,7 +102,7 @@ func TestIdle(t *testing.T) {
 		"the holder is stopped":    {records: append(dead, ev(1, 1900, player.Event{What: player.Granted})), injected: []injected{at(ClientStop, Begin, 0, 40, 0), at(ClientStop, End, 0, 1950, 0)}, want: "for 860ms"},
 		"the holder is cut off":    {records: append(dead, ev(1, 1900, player.Event{What: player.Granted})), injected: []injected{at(Partition, Begin, 0, 40, 0), at(Partition, End, 0, 1950, 0)}},
 	} {
-		r := &run{s: &Schedule{Store: Redis, MaxTTL: time.Second}, slots: []int{0, 1, 2}, startedAt: make([]Mono, 3), injected: c.injected, over: msAt(2000)}
+		r := &run{s: &Schedule{Store: Redis, MaxTTL: time.Second}, stage: cast(3), injected: c.injected, over: msAt(2000)}
 		found, _ := r.idle(c.records)
 		if text := strings.Join(found, "\n"); (text == "") != (c.want == "") || !strings.Contains(text, c.want) {
 			t.Errorf("%s: found %q, want %q", name, text, c.want)
@@ -137,17 +137,22 @@ func TestLostEarly(t *testing.T) {
 		"taken away":               {records: []record{got, end(400, 900)}, taken: []takenAway{{key: "k", fence: 7}}},
 		"another was taken away":   {records: []record{got, end(400, 900)}, taken: []takenAway{{key: "k", fence: 8}}, want: "lost"},
 	} {
-		log := newJournal(noStall)
-		m := client(1)
+		book, m := player.NewBook(), cast(1).All[0]
 		for _, r := range c.records {
-			log.add(m, r.Event)
+			book.Add(m, &r.Event)
 		}
-		found := strings.Join(lostEarly(log.book.Holds, c.taken), "\n")
+		found := strings.Join(lostEarly(book.Holds, c.taken), "\n")
 		if (found == "") != (c.want == "") || !strings.Contains(found, c.want) || strings.Count(found, "\n") > 0 {
 			t.Errorf("%s: found %q, want %q", name, found, c.want)
 		}
 	}
 }
 
-// client is one that only the book knows.
-func client(id int) *player.Member { return &player.Member{Process: &player.Process{ID: id}} }
+// cast is a stage with clients that no process is, each in the slot of its number.
+func cast(n int) *player.Stage {
+	s := &player.Stage{}
+	for i := range n {
+		s.All = append(s.All, &player.Member{Slot: i, Process: &player.Process{ID: i}})
+	}
+	return s
+}

@@ -34,21 +34,20 @@ type watcher struct {
 	waits              map[*player.Member]*history.Wait // of processes that wait
 	over               []history.Wait                   // waits that have ended
 	seen               map[*player.Member]uint64        // the fence of the last leader that a process saw
-	lost               func() time.Duration             // for how long this process did not get to run
-	stalls             history.Stalls                   // that, whenever a process reported something
+	stalls             history.Stalls                   // of this process, whenever another reported something
 	first              time.Time                        // when a hold may first have ended without a release; zero: not yet
 	holding, abandoned int                              // see Outcome
 	last               int                              // the largest number of a process
 }
 
-// Hear implements player.Observer.
-func (w *watcher) Hear(b *player.Book, m *player.Member, e *player.Event) {
-	w.stalls = append(w.stalls, history.Stall{At: b.Wall(player.Now()), Lost: w.lost()})
+// hear notes what a client says; see player.Trial.
+func (w *watcher) hear(b *player.Book, m *player.Member, e *player.Event) {
 	w.last = max(w.last, m.ID)
 	if e == nil {
 		w.left(b, m)
 		return
 	}
+	w.stalls = append(w.stalls, history.Stall{At: b.Wall(player.Now()), Lost: e.Stalled})
 	switch at := b.Wall(e.At); e.What {
 	case player.Asked:
 		if w.o.Kind != LockAll { // what it holds while it waits for its other keys is not in the history
@@ -84,8 +83,8 @@ func (w *watcher) Hear(b *player.Book, m *player.Member, e *player.Event) {
 	}
 }
 
-// Hit implements player.Observer.
-func (w *watcher) Hit(b *player.Book, m *player.Member) {
+// hit notes that a client is about to be killed or stopped.
+func (w *watcher) hit(b *player.Book, m *player.Member) {
 	w.trouble(b.Wall(player.Now()))
 	if wait := w.waits[m]; wait != nil {
 		wait.Away = true
@@ -133,8 +132,8 @@ func (w *watcher) left(b *player.Book, m *player.Member) {
 	}
 }
 
-// Judge implements player.Observer.
-func (w *watcher) Judge(b *player.Book) []string {
+// judge returns what is wrong.
+func (w *watcher) judge(b *player.Book) []string {
 	if len(b.Found) == 0 {
 		w.acquireAll(b)
 	}
@@ -225,7 +224,6 @@ func tooSoon(holds []history.Hold, first time.Time) (found []string) {
 
 // idle returns an error if a key was available to a waiter for longer than documented.
 func (w *watcher) idle(b *player.Book) error {
-	w.stalls = append(w.stalls, history.Stall{At: b.Wall(player.Now()), Lost: w.lost()})
 	holds := b.History()
 	for i, h := range b.Holds {
 		if holds[i].To = h.Kept; h.Kept.IsZero() {

@@ -20,13 +20,11 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"os/exec"
 	"time"
 
 	"github.com/hasplock/hasp/internal/history"
 	"github.com/hasplock/hasp/internal/player"
-	"github.com/hasplock/hasp/internal/stall"
 	"github.com/hasplock/hasp/verify/engines"
 )
 
@@ -91,17 +89,14 @@ const faultRest = 100 * time.Millisecond
 
 // Run runs the processes. The error says why it could not. A program
 // that calls it calls WorkerMain first.
-func Run(t interface {
-	Context() context.Context
-	Cleanup(func())
-}, o Options) (*Outcome, error) {
+func Run(t interface{ Context() context.Context }, o Options) (*Outcome, error) {
 	o.Slots, o.TTL, o.Patience = cmp.Or(o.Slots, 5), cmp.Or(o.TTL, 2*time.Second), cmp.Or(o.Patience, 2*time.Minute)
-	w := &watcher{o: &o, ctx: t.Context(), lost: stall.Watch(t), waits: map[*player.Member]*history.Wait{}, seen: map[*player.Member]uint64{}}
+	w := &watcher{o: &o, ctx: t.Context(), waits: map[*player.Member]*history.Wait{}, seen: map[*player.Member]uint64{}}
 	trial := &player.Trial{
 		Clients: o.Processes, Keys: o.Kind.keys(), TTL: o.TTL, Seed: o.Seed,
 		For: o.For, Kill: o.Kill, Stop: o.Stop, Faults: o.Faults, AtGrant: true, Rest: faultRest, Patience: o.Patience,
-		Draw: o.draw, Last: true, Job: o.job(), Observer: w,
-		Prepare: func(cmd *exec.Cmd) { cmd.Env = append(os.Environ(), workerEnv+"=1") },
+		Draw: o.draw, Last: true, Hear: w.hear, Hit: w.hit, Judge: w.judge,
+		Client: func(int) (*exec.Cmd, player.Job) { return player.Again(workerEnv), o.job() },
 	}
 	out, _, err := trial.Run(nil)
 	if err == nil && out.Trouble != "" {

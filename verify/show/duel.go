@@ -135,7 +135,7 @@ type party struct {
 func (d *duel) client(t testing.TB, name string, addrs []string, deaf bool) *party {
 	p := &party{t: t, name: name, events: make(chan player.Event, 8)}
 	var err error
-	p.Process, err = player.Spawn(0, nil, jobEnv, job{d.name, addrs, d.ttl, deaf}, func(_ *player.Process, e player.Event) { p.events <- e })
+	p.Process, err = player.Spawn(0, jobEnv, job{d.name, addrs, d.ttl, deaf}, func(e player.Event) { p.events <- e })
 	must(t, err)
 	t.Cleanup(p.Kill)
 	p.says(player.Ready)

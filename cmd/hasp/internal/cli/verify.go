@@ -163,8 +163,11 @@ func (t *trial) run(cmd *cobra.Command) error {
 	prefix, bare := "hasp-verify/"+l.store.Name(), !l.Traits().Fencing
 	o := &player.Trial{Clients: t.clients, TTL: t.ttl.d, Seed: t.seed.n, For: t.for_.d, Kill: true, Stop: player.CanPause,
 		Rest: max(t.ttl.d/2, verifyRest), Pace: verifyPace,
-		Prepare: func(cmd *exec.Cmd) { cmd.Args = []string{os.Args[0], verifyWorker} },
-		Job:     player.Job{Store: t.store.text, Given: cmd.Flags().Changed("store"), TTL: t.ttl.d}}
+		Client: func(int) (*exec.Cmd, player.Job) {
+			client := player.Again("")
+			client.Args = []string{os.Args[0], verifyWorker}
+			return client, player.Job{Store: t.store.text, Given: cmd.Flags().Changed("store"), TTL: t.ttl.d}
+		}}
 	for i := range t.keys {
 		o.Keys = append(o.Keys, fmt.Sprintf("%s/%d", prefix, i))
 	}
