@@ -68,9 +68,11 @@ func TestKeep(t *testing.T) {
 		}
 		time.Sleep(999 * time.Millisecond)
 		failIf(t, !isKept(t, d), "given back too early")
+		renews := d.renews.Load()
 		time.Sleep(time.Millisecond)
 		synctest.Wait()
 		mustBeFree(t, d, "k")
+		failIf(t, d.renews.Load() != renews, "what goes back is renewed")
 		if next := lock(t, newClient(t, d, nil), "k", nil); next.Fence() <= fence || next.Abandoned() {
 			t.Errorf("the next one has the fence %d after %d, abandoned %v", next.Fence(), fence, next.Abandoned())
 		}

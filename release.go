@@ -159,7 +159,7 @@ func (c *core) release(ctx context.Context, req driver.ReleaseRequest) error {
 			return fmt.Errorf("%w, and keeps the key for its TTL of %v: %w", errNotReleased, req.TTL, err)
 		}
 		switch err = c.releaseOnce(ctx, releaseLimit, req); {
-		case err == nil || errors.Is(err, ErrNotHeld):
+		case errors.Is(err, ErrNotHeld):
 			return nil // perhaps by an earlier request whose reply was lost
 		case c.settled(err, true):
 			return err
