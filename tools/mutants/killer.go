@@ -30,7 +30,8 @@ type binary struct {
 type test struct {
 	name    string
 	took    time.Duration
-	reaches map[int]bool // mutants
+	cpu     time.Duration // of the processor
+	reaches map[int]bool  // mutants
 }
 
 // measure runs each test by itself, with all mutants asleep, to see how long it takes and
@@ -66,7 +67,7 @@ func (b *binary) one(ctx context.Context, name, file string) (test, []string, er
 	cmd.Env = append(cmd.Env, reachedVar+"="+file)
 	start := time.Now()
 	out, err := cmd.CombinedOutput()
-	t := test{name: name, took: time.Since(start), reaches: map[int]bool{}}
+	t := test{name: name, took: time.Since(start), cpu: cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime(), reaches: map[int]bool{}}
 	if err != nil {
 		return t, nil, fmt.Errorf("%s: %s fails without a mutant: %w\n%s", b.pkg, name, err, out)
 	}
@@ -186,17 +187,18 @@ func batches(tests []test) [][]test {
 	return all
 }
 
-// try runs tests with a mutant awake, and returns the one that fails, if any. It may use ten times as much of
-// the processor as it took without, plus b.patience; a test that waits for ever uses none, and has five times as long.
+// try runs tests with a mutant awake, and returns the one that fails, if any. They may use five times as much of the
+// processor as without, and two seconds; a test that waits for ever uses none, and has fifty times as long as it took.
 func (b *binary) try(ctx context.Context, id int, tests []test) (by string, timeout bool, err error) {
-	limit := b.patience
+	limit, cpu := 5*b.patience, 2*time.Second
 	var names []string
 	for _, t := range tests {
-		limit += 10 * t.took
+		limit += 50 * t.took
+		cpu += 5 * t.cpu
 		names = append(names, t.name)
 	}
-	cpu := int(math.Ceil(limit.Seconds()))
-	by, timeout, _, err = b.run(ctx, []string{"-test.run", pattern(names...), "-test.v"}, 5*limit, cpu, awakeVar+"="+strconv.Itoa(id))
+	args := []string{"-test.run", pattern(names...), "-test.v"}
+	by, timeout, _, err = b.run(ctx, args, limit, int(math.Ceil(cpu.Seconds())), awakeVar+"="+strconv.Itoa(id))
 	if by == unnamed {
 		by = names[0]
 	}
