@@ -60,7 +60,7 @@ func (a *attempt) enter() *Lease {
 	}
 	now := a.c.now()
 	since, passed := to.At-a.seen.at, now.Sub(a.seen.start)
-	if since < 0 || since > passed { // of before the refusal; or a clock was set
+	if since > passed { // a clock was set; back, it only counts from earlier
 		return nil
 	}
 	h := a.hold(now, now, driver.Result{Fence: to.Fence, Handoff: max(passed-since, 1)})
