@@ -19,9 +19,8 @@ import (
 // Options say what to run. The zero value runs nothing.
 type Options struct {
 	Seeds    []uint64
-	Parallel int    // schedules side by side; 0 means 4
-	Library  string // "hasp", which is the default, or "redsync"
-	// Broken names a safeguard that is removed from hasp; empty: none.
+	Parallel int // schedules side by side; 0 means 4
+	// Broken names a variant without a safeguard; empty: hasp as it is.
 	Broken string
 	// Lone runs the schedules for one server instead of those for Redlock.
 	Lone bool
@@ -30,9 +29,6 @@ type Options struct {
 	// Wired makes real network links, between network namespaces, for the schedules
 	// whose faults allow it. See CanCutWires.
 	Wired bool
-	// Failures is a directory for the histories of violations; empty: the
-	// system's directory for temporary files.
-	Failures string
 	// Done is called with each outcome, by one goroutine at a time. nil: nothing is called.
 	Done func(*Outcome, error)
 }
@@ -43,10 +39,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	if o.Parallel == 0 {
 		o.Parallel = 4
 	}
-	if o.Library == "" {
-		o.Library = "hasp"
-	}
-	rep := &Report{Library: o.Library, Lone: o.Lone, Engine: o.Engine}
+	rep := &Report{Lone: o.Lone, Engine: o.Engine}
 	work := make(chan uint64)
 	var mu sync.Mutex
 	var wg sync.WaitGroup
@@ -61,9 +54,9 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 					mu.Unlock()
 					continue
 				}
-				out, err := perform(ctx, o.Library, o.Broken, s)
+				out, err := perform(ctx, o.Broken, s)
 				mu.Lock()
-				rep.take(seed, out, err, o.Failures)
+				rep.take(seed, out, err)
 				if o.Done != nil {
 					o.Done(out, err)
 				}
@@ -97,7 +90,7 @@ func (o *Options) Schedule(seed uint64) *Schedule {
 }
 
 // take adds an outcome, and keeps the history of a violation.
-func (rep *Report) take(seed uint64, out *Outcome, err error, dir string) {
+func (rep *Report) take(seed uint64, out *Outcome, err error) {
 	if err != nil {
 		rep.Broken = append(rep.Broken, fmt.Sprintf("seed %d could not be run: %v", seed, err))
 		return
@@ -106,7 +99,7 @@ func (rep *Report) take(seed uint64, out *Outcome, err error, dir string) {
 	if !out.Violated() {
 		return
 	}
-	f, err := os.CreateTemp(dir, fmt.Sprintf("campaign-%s-seed-%d-*.txt", rep.Library, seed))
+	f, err := os.CreateTemp("", fmt.Sprintf("campaign-seed-%d-*.txt", seed))
 	if err == nil {
 		out.Explain(f)
 		err = f.Close()

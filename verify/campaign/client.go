@@ -8,7 +8,6 @@ package campaign
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"time"
 
@@ -38,7 +37,6 @@ func ClientMain() {
 
 // job is what a client process needs to know besides player.Job.
 type job struct {
-	Library string // "hasp" or "redsync"
 	Store   Store
 	Addrs   []string
 	Skew    time.Duration
@@ -47,19 +45,20 @@ type job struct {
 	Session bool   // its leases depend on sessions, on one server
 }
 
-// open connects the library that a job names.
+// open connects hasp, or the variant that a job names.
 func open(with player.Job, observe func(hasp.Event)) (player.Locks, error) {
 	var j job
 	if err := json.Unmarshal(with.Extra, &j); err != nil {
 		return nil, err
 	}
-	switch j.Library {
-	case "hasp":
-		return openHasp(with, &j, observe)
-	case "redsync":
+	v, err := named(with.Broken)
+	switch {
+	case err != nil:
+		return nil, err
+	case v.redsync:
 		return openRedsync(&j, with.TTL), nil
 	}
-	return nil, fmt.Errorf("no library is called %q", j.Library)
+	return openHasp(with, &j, v, observe)
 }
 
 // untilExit stands in for a test whose cleanups never run.
@@ -76,12 +75,8 @@ type haspLocks struct {
 	stood func() time.Duration
 }
 
-func openHasp(with player.Job, j *job, observe func(hasp.Event)) (*haspLocks, error) {
+func openHasp(with player.Job, j *job, v *variant, observe func(hasp.Event)) (*haspLocks, error) {
 	l := &haspLocks{skew: j.Skew, seen: newWitness(), stood: stall.Watch(untilExit{})}
-	v, err := named(with.Broken)
-	if err != nil {
-		return nil, err
-	}
 	o := &hasp.Options{Observe: observe}
 	d, err := l.connect(j, with.TTL, v, o)
 	if err == nil {

@@ -153,7 +153,7 @@ func checkTwoHolders(t *testing.T, s Schedule) {
 	for range few {
 		of := s
 		of.Actions = slices.Clone(s.Actions)
-		o, err := perform(t.Context(), "hasp", "", &of)
+		o, err := perform(t.Context(), "", &of)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -16,17 +16,17 @@ import (
 
 // Counts says how much happened in a run.
 type Counts struct {
-	Locks     int `json:"locks"`      // granted
-	Shared    int `json:"shared"`     // of them: shared
-	Lowered   int `json:"lowered"`    // downgrades that succeeded
-	Refused   int `json:"refused"`    // TryLock of a key that was held, or a Lock whose context ended
-	Failed    int `json:"failed"`     // Lock and TryLock that returned another error
-	Renewals  int `json:"renewals"`   //
-	Releases  int `json:"releases"`   // that succeeded
-	Lost      int `json:"lost"`       // leases that ended before their Release
-	Writes    int `json:"writes"`     // that the fenced register accepted
-	Stale     int `json:"stale"`      // requests that the fenced register refused
-	BareLosts int `json:"bare_losts"` // updates that a register without fences lost
+	Locks     int // granted
+	Shared    int // of them: shared
+	Lowered   int // downgrades that succeeded
+	Refused   int // TryLock of a key that was held, or a Lock whose context ended
+	Failed    int // Lock and TryLock that returned another error
+	Renewals  int //
+	Releases  int // that succeeded
+	Lost      int // leases that ended before their Release
+	Writes    int // that the fenced register accepted
+	Stale     int // requests that the fenced register refused
+	BareLosts int // updates that a register without fences lost
 }
 
 func (c *Counts) add(d Counts) {
@@ -45,9 +45,9 @@ func (c *Counts) add(d Counts) {
 
 // Verdict is what an oracle found, and whether it is allowed.
 type Verdict struct {
-	Oracle string   `json:"oracle"`
-	May    []string `json:"may,omitempty"`   // the assumptions that the schedule breaks; none: it must hold
-	Found  []string `json:"found,omitempty"` // what is wrong
+	Oracle string
+	May    []string // the assumptions that the schedule breaks; none: it must hold
+	Found  []string // what is wrong
 }
 
 // Violated says whether something is wrong that must hold.
@@ -71,21 +71,21 @@ var oracles = []string{Exclusion, Fences, Register, Linear, TimelyEnd, Told, Kep
 
 // Outcome is the result of a schedule.
 type Outcome struct {
-	Schedule *Schedule     `json:"schedule"`
-	Kinds    []Kind        `json:"kinds"`
-	Verdicts []Verdict     `json:"verdicts"`
-	Counts   Counts        `json:"counts"`
-	Took     time.Duration `json:"took"`
-	Back     time.Duration `json:"back"`              // from the end of the last fault to the last client's next lock
-	Stalled  time.Duration `json:"stalled"`           // for how long the campaign's own process did not get to run
-	Open     time.Duration `json:"open,omitempty"`    // the longest that a key was free beside a waiter, without stalls of the machine
-	Told     time.Duration `json:"told,omitempty"`    // the longest that a holder did not know that its lease was taken away
-	Both     time.Duration `json:"both,omitempty"`    // the longest that two held a key
-	Gap      time.Duration `json:"gap,omitempty"`     // the longest from when the master may have been replaced to the next grant, of whatever key
-	Taken    int           `json:"taken,omitempty"`   // leases that were taken away, and whose holders no other fault affected
-	Dropped  int           `json:"dropped,omitempty"` // packets, on real links
-	Resent   int           `json:"resent,omitempty"`  // TCP segments
-	Unknown  int           `json:"unknown,omitempty"` // keys whose history was too long to search
+	Schedule *Schedule
+	Kinds    []Kind
+	Verdicts []Verdict
+	Counts   Counts
+	Took     time.Duration
+	Back     time.Duration // from the end of the last fault to the last client's next lock
+	Stalled  time.Duration // for how long the campaign's own process did not get to run
+	Open     time.Duration // the longest that a key was free beside a waiter, without stalls of the machine
+	Told     time.Duration // the longest that a holder did not know that its lease was taken away
+	Both     time.Duration // the longest that two held a key
+	Gap      time.Duration // the longest from when the master may have been replaced to the next grant, of whatever key
+	Taken    int           // leases that were taken away, and whose holders no other fault affected
+	Dropped  int           // packets, on real links
+	Resent   int           // TCP segments
+	Unknown  int           // keys whose history was too long to search
 
 	records []record
 	holds   []history.Hold
@@ -108,7 +108,7 @@ func (r *run) judge(late, hung []string) *Outcome {
 		o.Verdicts = append(o.Verdicts, Verdict{oracle, may, history.Few(found, mostFindings)})
 	}
 	verdict(Exclusion, mayOverlap, history.Overlaps(o.holds))
-	if r.library == "hasp" {
+	if r.hasp {
 		verdict(Fences, mayRepeat, history.Falls(o.holds, len(mayOverlap) == 0))
 		verdict(Register, mayRepeat, book.Changed)
 		var wrong []string

@@ -16,15 +16,14 @@ import (
 	"github.com/hasplock/hasp/verify/engines"
 )
 
-// Report is the result of a campaign. As JSON it has everything but the events.
+// Report is the result of a campaign.
 type Report struct {
-	Library   string       `json:"library"`
-	Lone      bool         `json:"lone"` // of one server, with and without a node record
-	Engine    engines.Kind `json:"engine,omitempty"`
-	Outcomes  []*Outcome   `json:"outcomes"`
-	Skipped   []string     `json:"skipped,omitempty"`   // schedules that this machine cannot run
-	Broken    []string     `json:"broken,omitempty"`    // errors of the campaign itself
-	Histories []string     `json:"histories,omitempty"` // files, one for each violation
+	Lone      bool // of one server, with and without a node record
+	Engine    engines.Kind
+	Outcomes  []*Outcome
+	Skipped   []string // schedules that this machine cannot run
+	Broken    []string // errors of the campaign itself
+	Histories []string // files, one for each violation
 }
 
 // Violations returns the outcomes in which something is wrong that must hold.

@@ -43,7 +43,7 @@ const (
 // run is one run of a schedule.
 type run struct {
 	t        *testserver.Program
-	library  string
+	hasp     bool // and not redsync
 	broken   string
 	s        *Schedule
 	wires    *wires // nil: the links are proxies
@@ -73,7 +73,11 @@ var room chan struct{}
 
 // perform runs a schedule, and returns the outcome. The error says why it could not
 // be run.
-func perform(ctx context.Context, library, broken string, s *Schedule) (*Outcome, error) {
+func perform(ctx context.Context, broken string, s *Schedule) (*Outcome, error) {
+	v, err := named(broken)
+	if err != nil {
+		return nil, err
+	}
 	if room != nil {
 		select {
 		case room <- struct{}{}:
@@ -84,7 +88,7 @@ func perform(ctx context.Context, library, broken string, s *Schedule) (*Outcome
 	}
 	begun := now()
 	out, err := testserver.Perform(ctx, func(t *testserver.Program) *Outcome {
-		r := &run{t: t, library: library, broken: broken, s: s, patience: hangLimit + s.beside()}
+		r := &run{t: t, hasp: !v.redsync, broken: broken, s: s, patience: hangLimit + s.beside()}
 		if s.Shared {
 			var err error
 			r.state, err = os.MkdirTemp("", "hasp-waits-")
@@ -214,7 +218,7 @@ func (r *run) sleep(d time.Duration) {
 
 // admit admits the new servers on behalf of the operator.
 func (r *run) admit() error {
-	if r.library != "hasp" || !r.s.records() {
+	if !r.hasp || !r.s.records() {
 		return nil
 	}
 	var conns []*redis.Client
@@ -240,7 +244,7 @@ func (r *run) admit() error {
 
 // job is that of the next client, which has a slot.
 func (r *run) job(slot int) player.Job {
-	extra, err := json.Marshal(job{Library: r.library, Store: r.s.Store, Addrs: r.servers.addrs(slot), Skew: r.s.Skew[slot], State: r.state,
+	extra, err := json.Marshal(job{Store: r.s.Store, Addrs: r.servers.addrs(slot), Skew: r.s.Skew[slot], State: r.state,
 		Strict: r.s.Strict, Session: r.started%2 == 0}) // leases of some clients depend on sessions, and those of others do not
 	r.t.Must(err)
 	r.started++
@@ -250,7 +254,7 @@ func (r *run) job(slot int) player.Job {
 // draw draws the next order of a client: one key, which it uses without checking that its lease is valid, like a process
 // that was stopped between the check and the write.
 func (r *run) draw(draws *rand.Rand) player.Order {
-	s, shares := r.s, r.library == "hasp"
+	s, shares := r.s, r.hasp
 	o := player.Order{
 		Wants: []player.Want{{Key: fmt.Sprintf("k%d", draws.IntN(keys)), Shared: shares && draws.IntN(5) < 2}},
 		Try:   draws.IntN(5) == 0 || s.Polls,
@@ -275,7 +279,7 @@ func (r *run) draw(draws *rand.Rand) player.Order {
 // readmitted waits until all nodes vote again, also those that lost data, and
 // returns those that take too long.
 func (r *run) readmitted() (late []string) {
-	if r.library != "hasp" || !r.s.records() {
+	if !r.hasp || !r.s.records() {
 		return nil
 	}
 	wait := admission.Wait(r.s.MaxTTL)

@@ -52,14 +52,14 @@ const (
 
 // Action begins or ends one fault at a moment.
 type Action struct {
-	At     time.Duration `json:"at"` // since the faults began
-	Kind   Kind          `json:"kind"`
-	Part   Part          `json:"part"`
-	Nodes  []int         `json:"nodes,omitempty"` // from 0
-	Client int           `json:"client"`          // from 0; -1: none in particular
+	At     time.Duration // since the faults began
+	Kind   Kind
+	Part   Part
+	Nodes  []int // from 0
+	Client int   // from 0; -1: none in particular
 	// By is a clock's step, a link's delay, how late a request arrives, or for how long at most replicas receive nothing before their master is killed.
-	By  time.Duration `json:"by,omitempty"`
-	How string        `json:"how,omitempty"` // of RefuseWrites: how the errors begin; of Split: guarded, or not
+	By  time.Duration
+	How string // of RefuseWrites: how the errors begin; of Split: guarded, or not
 }
 
 func (a Action) String() string {
@@ -82,22 +82,22 @@ func (a Action) String() string {
 
 // Schedule is everything that is decided before a run. It is derived from Seed.
 type Schedule struct {
-	Seed    uint64                 `json:"seed"`
-	Store   Store                  `json:"store"`
-	MaxTTL  time.Duration          `json:"max_ttl"`
-	Keep    [nodes]Persistence     `json:"keep"`
-	Skew    [clients]time.Duration `json:"skew"`    // of the clients' clocks, as far as fences go
-	Shared  bool                   `json:"shared"`  // clients share the file of waits
-	Strict  bool                   `json:"strict"`  // the clients' go-redis never sends a command twice, and obeys contexts
-	Long    int                    `json:"long"`    // one hold in so many is long
-	Longest time.Duration          `json:"longest"` // of those; 0: one and a half TTLs
-	Hasty   bool                   `json:"hasty"`   // waiters give up within a second
-	Polls   bool                   `json:"polls"`   // nobody waits, so that leases that are renewed depend on sessions
-	Wired   bool                   `json:"wired"`   // the links are real, between namespaces; otherwise proxies
-	Actions []Action               `json:"actions"`
+	Seed    uint64
+	Store   Store
+	MaxTTL  time.Duration
+	Keep    [nodes]Persistence
+	Skew    [clients]time.Duration // of the clients' clocks, as far as fences go
+	Shared  bool                   // clients share the file of waits
+	Strict  bool                   // the clients' go-redis never sends a command twice, and obeys contexts
+	Long    int                    // one hold in so many is long
+	Longest time.Duration          // of those; 0: one and a half TTLs
+	Hasty   bool                   // waiters give up within a second
+	Polls   bool                   // nobody waits, so that leases that are renewed depend on sessions
+	Wired   bool                   // the links are real, between namespaces; otherwise proxies
+	Actions []Action
 	// AfterRecovery is what happens once all nodes that lost data vote again. Its times
 	// are counted from then.
-	AfterRecovery []Action `json:"after_recovery,omitempty"`
+	AfterRecovery []Action
 }
 
 // String describes the schedule. Equal texts mean equal schedules.

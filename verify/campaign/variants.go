@@ -25,7 +25,7 @@ type member = broken.Node
 // is. Those of Redlock are in verify/simulate.
 type variant struct {
 	name        string
-	library     string // instead of hasp
+	redsync     bool // instead of hasp
 	node, whole broken.Fault
 	opens       engines.Kind // instead of the engine that the schedule names
 	on          engines.Kind // instead of the server that the schedule names
@@ -72,8 +72,8 @@ var replicaVariants = []*variant{
 
 // redsyncVariants are redsync, which lacks all safeguards of a node that forgets.
 var redsyncVariants = []*variant{
-	{name: "redsync, nodes restart empty", library: "redsync", oracle: Exclusion, plan: again(RestartEmpty, 0, 0, 1, 2)},
-	{name: "redsync, nodes are flushed", library: "redsync", oracle: Exclusion, plan: again(Flush, 0, 0, 1, 2)},
+	{name: "redsync, nodes restart empty", redsync: true, oracle: Exclusion, plan: again(RestartEmpty, 0, 0, 1, 2)},
+	{name: "redsync, nodes are flushed", redsync: true, oracle: Exclusion, plan: again(Flush, 0, 0, 1, 2)},
 }
 
 var (
@@ -138,7 +138,7 @@ func linkFault(k Kind, to, by time.Duration) (all []Action) {
 
 // named returns the variant with a name; an empty one is of hasp as it is.
 func named(name string) (*variant, error) {
-	for _, v := range slices.Concat([]*variant{{}}, loneVariants, engineVariants, replicaVariants) {
+	for _, v := range slices.Concat([]*variant{{}}, loneVariants, engineVariants, replicaVariants, redsyncVariants) {
 		if v.name == name {
 			return v, nil
 		}

@@ -51,14 +51,11 @@ func checkVariants(t *testing.T, variants []*variant) {
 			const few = 4
 			found := false
 			for run := 0; run <= few && !found; run++ {
-				broken, library := v.name, "hasp"
-				switch {
-				case run == 0:
+				broken := v.name
+				if run == 0 {
 					broken = ""
-				case v.library != "":
-					broken, library = "", v.library
 				}
-				o, err := perform(t.Context(), library, broken, v.schedule())
+				o, err := perform(t.Context(), broken, v.schedule())
 				if err != nil {
 					t.Fatal(err)
 				}

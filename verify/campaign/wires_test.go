@@ -112,7 +112,7 @@ func TestRealPartitions(t *testing.T) {
 	var wg sync.WaitGroup
 	for name, s := range realPartitions {
 		wg.Go(func() {
-			o, err := perform(t.Context(), "hasp", "", s)
+			o, err := perform(t.Context(), "", s)
 			mu.Lock()
 			defer mu.Unlock()
 			t.Run(name, func(t *testing.T) {

@@ -11,7 +11,6 @@
 //	go run ./verify/campaign/cmd -engine etcd    another engine; "all" is each of them
 //	go run ./verify/campaign/cmd -sweep          every operation of the other engines, cut at every message
 //	go run ./verify/campaign/cmd -seed 17        one schedule, with its history
-//	go run ./verify/campaign/cmd -library redsync -n 20
 //	go run ./verify/campaign/cmd -wired          partitions by network namespaces and nftables; as root
 //
 // It ends with a table, and with exit code 1 when something was violated.
@@ -20,7 +19,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -54,17 +52,13 @@ func run(ctx context.Context) error {
 	n := flag.Int("n", 200, "how many schedules, of successive seeds")
 	from := flag.Uint64("from", 1, "the first seed")
 	seed := flag.Int64("seed", -1, "run this seed alone, and print its history")
-	show := flag.Bool("show", false, "print the schedules and run nothing")
 	into := flag.String("into", "", "write the tables into this `file`, between the marks that are there")
-	out := flag.String("out", "", "write everything to this `file`, as JSON")
 	flag.IntVar(&o.Parallel, "parallel", 4, "how many side by side")
-	flag.StringVar(&o.Library, "library", "hasp", "whose locks: hasp or redsync")
 	flag.StringVar(&o.Broken, "broken", "", "the safeguard that is taken out of hasp")
 	flag.BoolVar(&o.Lone, "lone", false, "one server, every other round of the faults with a node record, instead of Redlock over five")
 	engine := flag.String("engine", "", "the engine instead of Redis: "+names()+"; all but Redis; or replicated, for Redis with replicas")
 	cut := flag.Bool("sweep", false, "cut every operation of the other engines at every message, and run no schedules")
 	flag.BoolVar(&o.Wired, "wired", false, "links of the kernel's, in network namespaces, where the faults of a schedule allow it; needs root")
-	flag.StringVar(&o.Failures, "failures", "", "a directory for the histories of violations")
 	flag.Parse()
 	for i := range *n {
 		o.Seeds = append(o.Seeds, *from+uint64(i))
@@ -84,12 +78,6 @@ func run(ctx context.Context) error {
 	}
 	if o.Engine != "" && !slices.Contains(slices.Concat(engines.Kinds, engines.Replicated), o.Engine) {
 		return fmt.Errorf("no engine is called %q: there are %s", o.Engine, names())
-	}
-	if *show {
-		for _, s := range o.Seeds {
-			fmt.Print(o.Schedule(s))
-		}
-		return nil
 	}
 	if o.Wired {
 		if err := campaign.CanCutWires(); err != nil {
@@ -120,10 +108,6 @@ func run(ctx context.Context) error {
 	}
 	err = errors.Join(err, page.Write(*into, mark, fmt.Sprintf("%d schedules from seed %d on, %d side by side, in %v (%s):\n\n%s",
 		done, *from, o.Parallel, time.Since(begun).Round(time.Second), runtime.Version(), &text)))
-	if *out != "" {
-		b, jsonErr := json.MarshalIndent(rep, "", " ")
-		err = errors.Join(err, jsonErr, os.WriteFile(*out, b, 0o644))
-	}
 	if v, b := len(rep.Violations()), len(rep.Broken); v+b > 0 {
 		err = errors.Join(err, fmt.Errorf("%d schedules violated what must hold, and %d could not be run", v, b))
 	}
