@@ -220,9 +220,8 @@ func (l *look) state(n *node) state {
 	n.store.Renew(context.Background(), []driver.RenewRequest{{Claim: driver.Claim{Key: "votes"}, TTL: time.Millisecond}}, func(_ int, r driver.Renewal) {
 		s.votes = errors.Is(r.Err, driver.ErrNotHeld)
 	})
-	image := n.newStore()
-	image.Restart(n.store.Snapshot())
-	info, err := image.Inspect(context.Background(), key)
+	n.image.Restart(n.store.Snapshot())
+	info, err := n.image.Inspect(context.Background(), key)
 	if err != nil {
 		panic(err)
 	}

@@ -46,7 +46,8 @@ type node struct {
 	index  int
 	clock  *clock
 	store  *memdriver.Store
-	serves broken.Node // the store, with what is broken
+	image  *memdriver.Store // which idle inspects in its place
+	serves broken.Node      // the store, with what is broken
 
 	mu      sync.Mutex
 	down    int      // restarts under way
@@ -59,7 +60,7 @@ var errRefused = errors.New("simulated: connection refused")
 
 func newNode(w *world, i int) *node {
 	n := &node{w: w, index: i, clock: &clock{at: w.began, wall: w.began.Add(w.plan.Offsets[i]), rate: w.plan.Rates[i]}}
-	n.store = n.newStore()
+	n.store, n.image = n.newStore(), n.newStore()
 	n.serves = broken.New(n.store, w.variant.node)
 	if rec, err := n.store.Record(context.Background()); w.plan.Admitted && err == nil && !rec.Voting { // by an operator
 		_ = n.store.Admit(context.Background(), rec, w.plan.MaxTTL) // the record was read just now
