@@ -36,10 +36,8 @@ func New(d driver.Driver, o *Options) (*Client, error) {
 		return nil, fmt.Errorf("hasp: new: MaxRefused is %v: it must be positive, or 0 for the default of %v", o.MaxRefused, defaultRefused)
 	}
 	c := newCore(d, o)
-	if ch, ok := d.(driver.Checker); ok {
-		if err := ch.Check(); err != nil {
-			return nil, c.fail("new", "", err)
-		}
+	if err := d.Check(); err != nil {
+		return nil, c.fail("new", "", err)
 	}
 	if teller, ok := d.(driver.Teller); ok {
 		teller.Tell((&ended{c: c}).hear)

@@ -145,13 +145,14 @@ func (c *Client) Admit(ctx context.Context) error {
 		return c.fail("admit", "", err)
 	}
 	defer done()
-	switch d := c.drv.(type) {
-	case driver.Admitter:
-		err = d.Admit(ctx)
-	case driver.Recorded:
+	node, recorded := c.drv.(driver.Recorded)
+	switch admit := driver.OperationsOf(c.drv).Admit; {
+	case admit != nil:
+		err = admit(ctx)
+	case recorded:
 		var rec driver.Record
-		if rec, err = d.Record(ctx); err == nil && !rec.Voting {
-			err = d.Admit(ctx, rec, c.traits.MaxTTL)
+		if rec, err = node.Record(ctx); err == nil && !rec.Voting {
+			err = node.Admit(ctx, rec, c.traits.MaxTTL)
 		}
 	default:
 		err = ErrUnsupported

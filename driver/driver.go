@@ -23,6 +23,10 @@ type Driver interface {
 	// decides once it is reached: a MaxTTL that is shorter then, and SessionTTL.
 	Traits() Traits
 
+	// Check says without I/O that the configuration cannot work; hasp.New returns the error. So a constructor
+	// returns the driver alone.
+	Check() error
+
 	// Try asks once for r.Key on behalf of r.Owner, and never waits.
 	//
 	// The key is granted when no live place of another owner is before r's in the

@@ -67,17 +67,6 @@ const (
 // most this far above the fences that the node granted for the key.
 const MaxFenceSkew = 4 * time.Second
 
-// An Async is a Node that can start requests without a goroutine for each. Its
-// methods are Vote and Withdraw, except that they report the outcome to done. It is
-// called once: soon after the answer arrived or the request was abandoned, which may
-// be long after ctx ended, and possibly before the method returned. It must not
-// block.
-type Async interface {
-	Node
-	StartVote(ctx context.Context, r VoteRequest, done func(Result, error))
-	StartWithdraw(ctx context.Context, r WithdrawRequest, done func(error))
-}
-
 // A Recorded is a Driver whose store keeps a node record, so that it grants nothing
 // while it may have lost leases: after a restart, a flush, or when another server
 // answers in its place. Everything that grants (a Try, a handoff) compares the
@@ -107,10 +96,4 @@ type Record struct {
 	Voting bool          // false: the node is held back
 	MaxTTL time.Duration // with Voting: the longest lease that the node grants
 	Node   string        // as Result.Node
-}
-
-// An Admitter is a Driver of several nodes, on which an operator can declare that no
-// locks are active, so that its nodes vote at once.
-type Admitter interface {
-	Admit(ctx context.Context) error
 }

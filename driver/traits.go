@@ -26,10 +26,6 @@ type Traits struct {
 	Survives      Fault         // faults that never lead to two holders
 }
 
-// A Checker is a Driver that can tell without I/O that its configuration cannot
-// work. hasp.New returns the error.
-type Checker interface{ Check() error }
-
 // A Teller is a Driver that hears by itself that a lease is over: by a watch, a message, or the
 // end of its session. hasp ends the lease then, and does not wait for the next renewal.
 type Teller interface {

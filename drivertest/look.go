@@ -63,11 +63,11 @@ var lookCases = []Case{
 		Rule: "A key with the name of something that the engine keeps for another key never harms that key.",
 		play: "grant a; queue? join b; collide; held a; queue? waits b; release a; queue? turn b"},
 	{Name: "LeftoversAreWhatNobodyRenews", Needs: []Need{needSweeper},
-		Rule: "A Sweeper lists a lease without an expiry with its holder and fence: as Live while that renews it, and then it is not removed; else it is removed when asked to, and the key is abandoned.",
+		Rule: "ListLeftovers yields a lease without an expiry with its holder and fence: as Live while that renews it, and then it is not removed; else it is removed when asked to, and the key is abandoned.",
 		play: `persist a@live; leftover a@live live; remove a@live gone; remove a@live dead gone; renew a@live; held a@live; desert b;
 			refuse c; remove b; inherit d in=b marked; unleft d; release a@live d`},
 	{Name: "LiveLocksAreNoLeftovers", Needs: []Need{needSweeper},
-		Rule: "A Sweeper lists nothing that ends by itself: no lease that expires, no waiter, no key that was released; and it names the keys that are held, with the holder, of the prefix alone.",
+		Rule: "ListLeftovers yields nothing that ends by itself: no lease that expires, no waiter, no key that was released; and it names the keys that are held, with the holder, of the prefix alone.",
 		play: `grant a@some/a; refuse b@some/a queued; grant c@other; grant d@some/brief brief; grant e@some/released;
 			release e@some/released; unleft a@some/a; unleft`},
 	{Name: "ARemovalComparesWhatWasListed", Needs: []Need{needSweeper},
@@ -280,7 +280,7 @@ func (e *env) askForNames() {
 	}
 }
 
-var needSweeper = Need{"driver.Sweeper", func(d driver.Driver) bool { _, ok := d.(driver.Sweeper); return ok }}
+var needSweeper = Need{"driver.Operations.ListLeftovers", func(d driver.Driver) bool { return driver.OperationsOf(d).ListLeftovers != nil }}
 
 // persisted returns an owner like a whose lease on the key has no expiry, and its fence, or skips the case. A machine that is busy
 // gets more time for it.
@@ -306,7 +306,7 @@ func (e *env) leftovers(prefix string) (left map[string]driver.Leftover, held ma
 	e.Helper()
 	left, held = make(map[string]driver.Leftover), make(map[string]driver.Info)
 	start := time.Now()
-	for l, err := range e.d.(driver.Sweeper).ListLeftovers(e.ctx, prefix, func(i driver.Info) { held[i.Key] = i }) {
+	for l, err := range driver.OperationsOf(e.d).ListLeftovers(e.ctx, prefix, func(i driver.Info) { held[i.Key] = i }) {
 		if err != nil {
 			e.TB.Fatalf("ListLeftovers of %q: %v", prefix, err)
 		}
@@ -360,7 +360,7 @@ var sweeps = map[string]func(p *player, s step, name string, r contend.Owner){
 			p.stays(l, s.text)
 			return
 		}
-		stays, err := p.d.(driver.Sweeper).RemoveLeftover(p.ctx, l)
+		stays, err := driver.OperationsOf(p.d).RemoveLeftover(p.ctx, l)
 		if err != nil {
 			p.Fatalf("RemoveLeftover: %v", err)
 		}
@@ -400,7 +400,7 @@ func (p *player) unleft(s step) {
 // stays fails unless RemoveLeftover says that nothing was done.
 func (e *env) stays(l driver.Leftover, what string) {
 	e.Helper()
-	if _, err := e.d.(driver.Sweeper).RemoveLeftover(e.ctx, l); !errors.Is(err, driver.ErrNotHeld) {
+	if _, err := driver.OperationsOf(e.d).RemoveLeftover(e.ctx, l); !errors.Is(err, driver.ErrNotHeld) {
 		e.Fatalf("RemoveLeftover of %s: %v, want ErrNotHeld", what, err)
 	}
 }
@@ -413,7 +413,7 @@ func twoSweepsAtOnce(e *env) {
 		var wg sync.WaitGroup
 		for _, d := range clients {
 			wg.Go(func() {
-				switch _, err := d.(driver.Sweeper).RemoveLeftover(e.ctx, l); {
+				switch _, err := driver.OperationsOf(d).RemoveLeftover(e.ctx, l); {
 				case err == nil:
 					removed.Add(1)
 				case !errors.Is(err, driver.ErrNotHeld):

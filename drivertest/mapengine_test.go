@@ -175,6 +175,8 @@ var _ driver.Driver = (*mapDriver)(nil)
 
 func openMap(addr string) *mapDriver { return &mapDriver{addr: addr, idle: make(chan *rpc.Client, 8)} }
 
+func (d *mapDriver) Check() error { return nil }
+
 func (d *mapDriver) Traits() driver.Traits {
 	return driver.Traits{Engine: "map", Fencing: true, Abandons: true, AbandonedOnce: true, MinTTL: 50 * time.Millisecond}
 }

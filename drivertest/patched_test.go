@@ -89,12 +89,8 @@ func (p *patched) List(ctx context.Context, prefix string) iter.Seq2[driver.Info
 	return p.list(ctx, prefix)
 }
 
-func (p *patched) ListLeftovers(ctx context.Context, prefix string, held func(driver.Info)) iter.Seq2[driver.Leftover, error] {
-	return p.sweep(ctx, prefix, held)
-}
-
-func (p *patched) RemoveLeftover(ctx context.Context, l driver.Leftover) (time.Duration, error) {
-	return p.remove(ctx, l)
+func (p *patched) Operations() driver.Operations {
+	return driver.Operations{ListLeftovers: p.sweep, RemoveLeftover: p.remove}
 }
 
 func (p *patched) Record(ctx context.Context) (driver.Record, error) { return p.record(ctx) }

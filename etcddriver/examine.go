@@ -19,8 +19,6 @@ import (
 	"google.golang.org/grpc"
 )
 
-var _ driver.Examiner = (*Driver)(nil)
-
 // nearlyFull is the part of its space from which on a member is worth a warning, in percent.
 const nearlyFull = 80
 
@@ -39,7 +37,7 @@ func (x *examination) say(level driver.Level, check, format string, args ...any)
 	x.found = append(x.found, driver.Finding{Level: level, Check: check, Text: fmt.Sprintf(format, args...)})
 }
 
-// Examine implements [driver.Examiner]: what each member says of itself, the alarms, and the
+// Examine is of [driver.Operations]: what each member says of itself, the alarms, and the
 // shortest lease that the servers grant, for which it takes one without a key and revokes it.
 func (d *Driver) Examine(ctx context.Context) ([]driver.Finding, error) {
 	if d.bad != nil {

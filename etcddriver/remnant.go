@@ -98,7 +98,7 @@ const (
 	placeKeep  = time.Minute
 )
 
-// RemoveLeftover removes what ListLeftovers found; see [driver.Sweeper]. A lease of which etcd's history says that nobody
+// RemoveLeftover removes what ListLeftovers found; see [driver.Operations]. A lease of which etcd's history says that nobody
 // renewed it is gone at once, and so is a place; the key is abandoned. Where that history was compacted the mark of the holder says so,
 // and of a reader nobody knows: it expires within an hour, a place within a minute. What stood beside a lock expires as it would have.
 func (d *Driver) RemoveLeftover(ctx context.Context, l driver.Leftover) (stays time.Duration, err error) {

@@ -14,7 +14,12 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-var _ driver.Sweeper = (*Driver)(nil)
+var _ driver.Operator = (*Driver)(nil)
+
+// Operations implements [driver.Operator].
+func (d *Driver) Operations() driver.Operations {
+	return driver.Operations{Examine: d.Examine, ListLeftovers: d.ListLeftovers, RemoveLeftover: d.RemoveLeftover}
+}
 
 // A sweep asks for little at a time, and leaves the servers to others for longer than it took.
 const (
@@ -24,7 +29,7 @@ const (
 	sweepLimit = 10 * time.Second // of one request: the client waits for servers that are down without end
 )
 
-// ListLeftovers yields what is left over of keys; see [driver.Sweeper]. It reads all keys of etcd below the
+// ListLeftovers yields what is left over of keys; see [driver.Operations]. It reads all keys of etcd below the
 // prefix, in pages, with pauses that are longer than the reads.
 func (d *Driver) ListLeftovers(ctx context.Context, prefix string, held func(driver.Info)) iter.Seq2[driver.Leftover, error] {
 	return func(yield func(driver.Leftover, error) bool) {

@@ -55,6 +55,9 @@ type Store struct {
 // monotonic clock.
 func New() *Store { return NewNode(NodeOptions{}) }
 
+// Check implements [driver.Driver]: no configuration of it cannot work.
+func (s *Store) Check() error { return nil }
+
 // Traits implements [driver.Driver].
 func (s *Store) Traits() driver.Traits {
 	t := driver.Traits{

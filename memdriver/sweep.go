@@ -13,7 +13,12 @@ import (
 	"github.com/hasplock/hasp/driver"
 )
 
-var _ driver.Sweeper = (*Store)(nil)
+var _ driver.Operator = (*Store)(nil)
+
+// Operations implements [driver.Operator].
+func (s *Store) Operations() driver.Operations {
+	return driver.Operations{ListLeftovers: s.ListLeftovers, RemoveLeftover: s.RemoveLeftover}
+}
 
 // Persist takes the expiry from the leases that stand on a key, as a person may in a store that lets one: each stays until
 // it is released, whether its holder renews it or not. Such a lease that nobody renews is what [Store.ListLeftovers] finds; no
@@ -29,7 +34,7 @@ func (s *Store) Persist(key string) {
 	}
 }
 
-// ListLeftovers implements [driver.Sweeper].
+// ListLeftovers is of [driver.Operations].
 func (s *Store) ListLeftovers(ctx context.Context, prefix string, held func(driver.Info)) iter.Seq2[driver.Leftover, error] {
 	return func(yield func(driver.Leftover, error) bool) {
 		keys, err := s.keysWith(ctx, prefix)
@@ -76,7 +81,7 @@ func (s *Store) leftovers(ctx context.Context, key string) (info driver.Info, le
 // state differs for each lease, and after each renewal.
 func (p *place) state() string { return fmt.Sprintf("%q %d %d", p.id, p.fence, p.until.UnixNano()) }
 
-// RemoveLeftover implements [driver.Sweeper]. The key goes to the next waiter.
+// RemoveLeftover is of [driver.Operations]. The key goes to the next waiter.
 func (s *Store) RemoveLeftover(ctx context.Context, l driver.Leftover) (stays time.Duration, err error) {
 	if err := s.enter(ctx); err != nil {
 		return 0, err

@@ -74,13 +74,12 @@ func TestClient(t *testing.T) {
 func TestDriverHasAllMethods(t *testing.T) {
 	for url, has := range map[string]func(d driver.Driver) bool{
 		"redis://localhost": func(d driver.Driver) bool {
-			_, sweeps := d.(driver.Sweeper)
-			_, checks := d.(driver.Checker)
-			return sweeps && checks
+			o := driver.OperationsOf(d)
+			return o.ListLeftovers != nil && o.RemoveLeftover != nil
 		},
 		"redis://localhost?max-ttl=1m": func(d driver.Driver) bool { _, ok := d.(driver.Recorded); return ok },
-		"redlock://a,b,c":              func(d driver.Driver) bool { _, ok := d.(driver.Admitter); return ok },
-		"etcd://a":                     func(d driver.Driver) bool { _, ok := d.(driver.Examiner); return ok },
+		"redlock://a,b,c":              func(d driver.Driver) bool { return driver.OperationsOf(d).Admit != nil },
+		"etcd://a":                     func(d driver.Driver) bool { return driver.OperationsOf(d).Examine != nil },
 		"zk://a":                       func(d driver.Driver) bool { _, ok := d.(driver.Teller); return ok },
 	} {
 		d, err := open.Driver(t.Context(), url)

@@ -14,6 +14,9 @@ import (
 	"github.com/hasplock/hasp/internal/admission"
 )
 
+// Operations implements [driver.Operator].
+func (d *Driver) Operations() driver.Operations { return driver.Operations{Admit: d.Admit} }
+
 // Admit declares on behalf of the operator that no locks are active: every node that
 // is held back votes from now on. It is for new deployments, and for a restart of
 // everything after which no work is left. Where that is wrong, there can be two

@@ -26,6 +26,17 @@ const (
 	minTTL      = 4 * minTimeout // less would be over before a slow node is given up
 )
 
+// An Async is a node that can start requests without a goroutine for each. Its
+// methods are Vote and Withdraw, except that they report the outcome to done. It is
+// called once: soon after the answer arrived or the request was abandoned, which may
+// be long after ctx ended, and possibly before the method returned. It must not
+// block.
+type Async interface {
+	driver.Node
+	StartVote(ctx context.Context, r driver.VoteRequest, done func(driver.Result, error))
+	StartWithdraw(ctx context.Context, r driver.WithdrawRequest, done func(error))
+}
+
 // node is one of the stores. While it is in service, everything is sent to it.
 // Once it was silent for a node time-out, or says that it does not vote, nothing
 // is but one probe at a time, until it answers well.
@@ -35,7 +46,7 @@ type node struct {
 	name  string
 	drv   driver.Node
 	rec   driver.Recorded // nil: it keeps no record
-	async driver.Async    // nil: each request has a goroutine
+	async Async           // nil: each request has a goroutine
 
 	heard atomic.Int64 // when it last answered, by Driver.now
 	trip  roundTrip
@@ -61,7 +72,7 @@ type wait struct {
 func newNode(d *Driver, i int, drv driver.Node) *node {
 	n := &node{d: d, index: i, name: nameOf(&d.o, i), drv: drv, cleanups: cleanups{all: map[driver.ID]cleanup{}}}
 	n.rec, _ = drv.(driver.Recorded)
-	n.async, _ = drv.(driver.Async)
+	n.async, _ = drv.(Async)
 	n.heard.Store(never)
 	return n
 }

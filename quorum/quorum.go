@@ -73,8 +73,7 @@ type Driver struct {
 
 var (
 	_ driver.Driver   = (*Driver)(nil)
-	_ driver.Checker  = (*Driver)(nil)
-	_ driver.Admitter = (*Driver)(nil)
+	_ driver.Operator = (*Driver)(nil)
 )
 
 // New makes a Driver of an odd number of nodes, 3 to 7, each a store of its own
@@ -125,10 +124,8 @@ func refuse(nodes []driver.Node, o *Options) error {
 		if d == nil {
 			return fmt.Errorf("redlock: %s is nil", nameOf(o, i))
 		}
-		if c, ok := d.(driver.Checker); ok {
-			if err := c.Check(); err != nil {
-				return fmt.Errorf("redlock: %s: %w", nameOf(o, i), err)
-			}
+		if err := d.Check(); err != nil {
+			return fmt.Errorf("redlock: %s: %w", nameOf(o, i), err)
 		}
 		if j := slices.IndexFunc(nodes[:i], func(o driver.Node) bool { return same(o, d) }); j >= 0 {
 			return fmt.Errorf("redlock: %s and %s are one driver: it would have two votes", nameOf(o, j), nameOf(o, i))

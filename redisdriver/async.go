@@ -11,7 +11,7 @@ import (
 	"github.com/hasplock/hasp/redisdriver/internal/wire"
 )
 
-// StartVote starts a Vote; see [driver.Async].
+// StartVote starts a Vote: a Node is a quorum.Async.
 func (n *Node) StartVote(ctx context.Context, r driver.VoteRequest, done func(driver.Result, error)) {
 	c, hinted, refused, err := n.prepare(r)
 	if c == nil {
@@ -28,7 +28,7 @@ func (n *Node) StartVote(ctx context.Context, r driver.VoteRequest, done func(dr
 	})
 }
 
-// StartWithdraw starts a Withdraw; see [driver.Async].
+// StartWithdraw starts a Withdraw: a Node is a quorum.Async.
 func (n *Node) StartWithdraw(ctx context.Context, r driver.WithdrawRequest, done func(error)) {
 	if err := n.check(r.Claim); err != nil {
 		done(err)

@@ -89,9 +89,8 @@ type Driver struct {
 }
 
 var (
-	_ driver.Driver  = (*Driver)(nil)
-	_ driver.Checker = (*Driver)(nil)
-	_ driver.Teller  = (*Driver)(nil)
+	_ driver.Driver = (*Driver)(nil)
+	_ driver.Teller = (*Driver)(nil)
 )
 
 // New returns a Driver that uses the caller's client, and never closes or changes it.

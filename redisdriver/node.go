@@ -20,7 +20,6 @@ import (
 type Node struct{ *Driver }
 
 var (
-	_ driver.Async    = (*Node)(nil)
 	_ driver.Recorded = (*Node)(nil)
 )
 

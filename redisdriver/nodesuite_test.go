@@ -15,8 +15,11 @@ import (
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/drivertest"
 	"github.com/hasplock/hasp/internal/testserver"
+	"github.com/hasplock/hasp/quorum"
 	"github.com/redis/go-redis/v9"
 )
+
+var _ quorum.Async = (*Node)(nil)
 
 // TestNodeSuite holds a node to the specification.
 func TestNodeSuite(t *testing.T) {

@@ -16,7 +16,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-var _ driver.Sweeper = (*Driver)(nil)
+var _ driver.Operator = (*Driver)(nil)
+
+// Operations implements [driver.Operator].
+func (d *Driver) Operations() driver.Operations {
+	return driver.Operations{ListLeftovers: d.ListLeftovers, RemoveLeftover: d.RemoveLeftover}
+}
 
 // A sweep asks for little at a time, and leaves the server to others for longer than it took: a command of others
 // waits behind one of these requests at most.
@@ -26,7 +31,7 @@ const (
 	sweepPause = 10 * time.Millisecond
 )
 
-// ListLeftovers yields what is left over of keys; see [driver.Sweeper]. It reads the whole database with SCAN, in steps,
+// ListLeftovers yields what is left over of keys; see [driver.Operations]. It reads the whole database with SCAN, in steps,
 // with pauses that are longer than the steps. What a newer hasp wrote is skipped, and the last error says so. With NoPrefix a
 // string without an expiry that hasp did not write is none.
 func (d *Driver) ListLeftovers(ctx context.Context, prefix string, held func(driver.Info)) iter.Seq2[driver.Leftover, error] {
@@ -330,7 +335,7 @@ func (d *Driver) sweepCall(r remnant, seen, place string, stays time.Duration) *
 	}
 }
 
-// RemoveLeftover removes what ListLeftovers found; see [driver.Sweeper]. A lease that nobody renews is gone at once. One of
+// RemoveLeftover removes what ListLeftovers found; see [driver.Operations]. A lease that nobody renews is gone at once. One of
 // which that cannot be known, since its grant is gone or was made permanent as well, and what stood beside a lock get an
 // expiry of a minute instead, or, of a node, its longest TTL.
 func (d *Driver) RemoveLeftover(ctx context.Context, l driver.Leftover) (stays time.Duration, err error) {

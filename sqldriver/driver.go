@@ -34,9 +34,8 @@ type Driver struct {
 }
 
 var (
-	_ driver.Driver  = (*Driver)(nil)
-	_ driver.Checker = (*Driver)(nil)
-	_ driver.Node    = (*Driver)(nil)
+	_ driver.Driver = (*Driver)(nil)
+	_ driver.Node   = (*Driver)(nil)
 )
 
 // maxReads bounds the connections that reads take from the caller's pool. One

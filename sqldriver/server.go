@@ -38,8 +38,7 @@ type Server struct {
 }
 
 var (
-	_ driver.Driver  = (*Server)(nil)
-	_ driver.Checker = (*Server)(nil)
+	_ driver.Driver = (*Server)(nil)
 )
 
 // An engine is what differs between kinds of servers.

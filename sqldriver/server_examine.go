@@ -16,12 +16,15 @@ import (
 	"github.com/hasplock/hasp/driver"
 )
 
-var _ driver.Examiner = (*Server)(nil)
+var _ driver.Operator = (*Server)(nil)
+
+// Operations implements [driver.Operator].
+func (s *Server) Operations() driver.Operations { return driver.Operations{Examine: s.Examine} }
 
 // settings are those of a server, by name, and what it says of its replicas.
 type settings map[string]string
 
-// Examine implements [driver.Examiner]: the settings on which the promises depend, and the clock.
+// Examine is of [driver.Operations]: the settings on which the promises depend, and the clock.
 func (s *Server) Examine(ctx context.Context) ([]driver.Finding, error) {
 	v := settings{}
 	var ahead, trip time.Duration

@@ -53,9 +53,8 @@ type Driver struct {
 }
 
 var (
-	_ driver.Driver  = (*Driver)(nil)
-	_ driver.Checker = (*Driver)(nil)
-	_ driver.Teller  = (*Driver)(nil)
+	_ driver.Driver = (*Driver)(nil)
+	_ driver.Teller = (*Driver)(nil)
 )
 
 // New returns a Driver over a connection, which it never closes. It does no I/O.

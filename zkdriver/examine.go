@@ -17,8 +17,6 @@ import (
 	"github.com/hasplock/hasp/zkdriver/internal/zk"
 )
 
-var _ driver.Examiner = (*Driver)(nil)
-
 // longStop is how long a leader can be stopped and still be the leader afterwards, with ZooKeeper's defaults: its followers leave it after
 // syncLimit ticks, five of two seconds. A session that may end within that, counted from a sign of life that it had, is short.
 const (
@@ -26,7 +24,7 @@ const (
 	shortSession = longStop * 6 / 5
 )
 
-// Examine implements [driver.Examiner]: the session that the servers granted, and what each server says of itself.
+// Examine is of [driver.Operations]: the session that the servers granted, and what each server says of itself.
 func (d *Driver) Examine(ctx context.Context) ([]driver.Finding, error) {
 	if d.bad != nil {
 		return nil, d.bad

@@ -16,7 +16,12 @@ import (
 	"github.com/hasplock/hasp/zkdriver/internal/zk"
 )
 
-var _ driver.Sweeper = (*Driver)(nil)
+var _ driver.Operator = (*Driver)(nil)
+
+// Operations implements [driver.Operator].
+func (d *Driver) Operations() driver.Operations {
+	return driver.Operations{Examine: d.Examine, ListLeftovers: d.ListLeftovers, RemoveLeftover: d.RemoveLeftover}
+}
 
 // A sweep asks for little at a time, and leaves the server to others for longer than it took.
 const (
@@ -28,7 +33,7 @@ const (
 	rest = 10 * time.Minute
 )
 
-// ListLeftovers yields what is left over of keys; see [driver.Sweeper]. It reads the names of all keys at once, and then the
+// ListLeftovers yields what is left over of keys; see [driver.Operations]. It reads the names of all keys at once, and then the
 // keys, some at a time, with pauses that are longer than the reads. A lease that is live is told from one that is not by the clock of the
 // ensemble's leader. Without a prefix it also yields marks of released owners, of which it is not known what their keys are.
 func (d *Driver) ListLeftovers(ctx context.Context, prefix string, held func(driver.Info)) iter.Seq2[driver.Leftover, error] {
@@ -308,7 +313,7 @@ func (d *Driver) now(ctx context.Context, s *zk.Session) (time.Time, error) {
 	return time.UnixMilli(set.Stat.Mtime), nil
 }
 
-// RemoveLeftover removes what ListLeftovers found; see [driver.Sweeper]. All of it is gone at once. Only what no session ends is
+// RemoveLeftover removes what ListLeftovers found; see [driver.Operations]. All of it is gone at once. Only what no session ends is
 // ever deleted, whatever became of its name.
 func (d *Driver) RemoveLeftover(ctx context.Context, l driver.Leftover) (stays time.Duration, err error) {
 	if err := d.valid(nil); err != nil {

@@ -68,8 +68,7 @@ type Driver struct {
 }
 
 var (
-	_ driver.Driver  = (*Driver)(nil)
-	_ driver.Checker = (*Driver)(nil)
+	_ driver.Driver = (*Driver)(nil)
 )
 
 // New returns a Driver that uses the caller's client, and never closes or changes it: a *redis.Client, also of Sentinels, or a

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/quorum"
 	"github.com/hasplock/hasp/verify/broken"
 )
 
@@ -306,4 +307,4 @@ func (l eager) start(ctx context.Context, call func(ctx context.Context)) {
 	}()
 }
 
-var _ driver.Async = eager{}
+var _ quorum.Async = eager{}

@@ -86,7 +86,7 @@ type Plan struct {
 	Nodes     int
 	Lone      bool            // there is one node, which clients use without a quorum
 	Admitted  bool            // an operator admits all nodes at the start, so that nobody has to wait for it
-	Eager     bool            // the drivers of the nodes are driver.Async
+	Eager     bool            // the drivers of the nodes are quorum.Async
 	MaxTTL    time.Duration   // of the nodes
 	TTLs      []time.Duration // of each client
 	Skews     []time.Duration // how far each client's wall clock is ahead

@@ -155,8 +155,8 @@ func (x *examination) unusable(err error) *exit {
 func (x *examination) whole() *exit {
 	ctx, cancel := x.within(askLimit)
 	defer cancel()
-	if examiner, ok := x.l.store.Driver.(driver.Examiner); ok {
-		findings, err := examiner.Examine(ctx)
+	if examine := driver.OperationsOf(x.l.store.Driver).Examine; examine != nil {
+		findings, err := examine(ctx)
 		x.take(findings)
 		if end := x.unusable(err); end != nil {
 			return end

@@ -161,8 +161,8 @@ type leak struct {
 	left     time.Duration // as driver.Info has it
 	usual    time.Duration // of an overdue one, 0: --older said so
 	how      how
-	by       driver.Sweeper   // who removes it
-	leftover *driver.Leftover // nil: a lease that expires
+	by       driver.Operations // of the store that has it
+	leftover *driver.Leftover  // nil: a lease that expires
 
 	result  string        // what became of it
 	removed bool          // or gets an expiry
@@ -245,18 +245,18 @@ func (l *locks) walk(ctx context.Context, c *leaksCommand, ages *leaks.Ages) (fo
 
 // sweeper finds what a store, or one server of several, has left over.
 type sweeper struct {
-	driver.Sweeper
+	driver.Operations
 	server string // of several, its name
 }
 
 // sweepers are those of the store; none where nothing can be left over.
 func (l *locks) sweepers() (all []sweeper) {
-	if s, ok := l.store.Driver.(driver.Sweeper); ok {
-		return []sweeper{{s, ""}}
+	if o := driver.OperationsOf(l.store.Driver); o.ListLeftovers != nil {
+		return []sweeper{{o, ""}}
 	}
 	for _, server := range l.store.Servers {
-		if s, ok := server.Driver.(driver.Sweeper); ok {
-			all = append(all, sweeper{s, server.Name})
+		if o := driver.OperationsOf(server.Driver); o.ListLeftovers != nil {
+			all = append(all, sweeper{o, server.Name})
 		}
 	}
 	return all
@@ -284,7 +284,7 @@ func (c *leaksCommand) names(key string) bool {
 }
 
 func leakOf(l driver.Leftover, by sweeper) *leak {
-	f := &leak{key: l.Key, server: by.server, holder: l.Holder, fence: l.Fence, by: by, leftover: &l}
+	f := &leak{key: l.Key, server: by.server, holder: l.Holder, fence: l.Fence, by: by.Operations, leftover: &l}
 	f.held = sinceOf(l.Holder)
 	if l.Kind == driver.LeftLease {
 		f.left = -1

@@ -29,6 +29,10 @@ type littered struct {
 	remove  error
 }
 
+func (s *littered) Operations() driver.Operations {
+	return driver.Operations{ListLeftovers: s.ListLeftovers, RemoveLeftover: s.RemoveLeftover}
+}
+
 func (s *littered) ListLeftovers(ctx context.Context, _ string, _ func(driver.Info)) iter.Seq2[driver.Leftover, error] {
 	return func(yield func(driver.Leftover, error) bool) {
 		for i := range s.n {
