@@ -35,7 +35,7 @@ func newPostgres(t testing.TB, server *testserver.Server) database {
 	name := fmt.Sprint("s", databases.Add(1))
 	base := fmt.Sprintf("postgres://postgres@%s/postgres?sslmode=disable", server.Addr())
 	d := database{kind: "pgx", dsn: base + "&search_path=" + name, wrap: func(db *sql.DB) *Server { return NewPostgres(db, nil) }}
-	d.create(t, base, "CREATE SCHEMA "+name)
+	d.create(t, d.dsn, "CREATE SCHEMA "+name) // which is searched from then on
 	return d
 }
 
@@ -56,7 +56,10 @@ func (d database) create(t testing.TB, base, statement string) {
 	defer db.Close()
 	_, err = db.ExecContext(t.Context(), statement)
 	must(t, err)
-	must(t, d.open(t).Init(t.Context()))
+	if d.dsn != base {
+		db = d.pool(t)
+	}
+	must(t, d.wrap(db).Init(t.Context()))
 }
 
 // pool opens a separate pool on it, as another process would.
@@ -65,7 +68,9 @@ func (d database) pool(t testing.TB) *sql.DB {
 	db, err := sql.Open(d.kind, d.dsn)
 	must(t, err)
 	db.SetMaxIdleConns(64)
-	db.SetConnMaxIdleTime(time.Second)   // one of MySQL has a goroutine
+	if !d.postgres() {
+		db.SetConnMaxIdleTime(time.Second) // one has a goroutine
+	}
 	t.Cleanup(func() { _ = db.Close() }) // it tells of connections that were cut
 	return db
 }
