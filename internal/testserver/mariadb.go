@@ -28,12 +28,15 @@ func MariaDB(t testing.TB, args ...string) *Server {
 	return MariaDBIn(t, nil, args...)
 }
 
+var mariadbNew template
+
 // MariaDBIn is MariaDB with more in the environment, each "NAME=value", over every
 // Restart.
 func MariaDBIn(t testing.TB, env []string, args ...string) *Server {
 	t.Helper()
 	path := require(t, "mariadb", binaries)
 	install := require(t, "mariadb", map[string]string{"mariadb": "mariadb-install-db"})
+	const small = "--innodb-log-file-size=16M" // of 96, which each server would copy
 	me, err := user.Current()
 	if err != nil {
 		t.Fatalf("testserver: %v", err)
@@ -45,13 +48,15 @@ func MariaDBIn(t testing.TB, env []string, args ...string) *Server {
 			// another one that has the same.
 			data := filepath.Join(s.dir, "data")
 			if _, err := os.Stat(data); errors.Is(err, os.ErrNotExist) {
-				account{}.run(t, s.dir, install, "--no-defaults", "--datadir="+data, "--user="+me.Username,
-					"--auth-root-authentication-method=normal", "--skip-test-db", "--tmpdir="+s.dir)
+				mariadbNew.copy(t, account{}, data, func(dir, data string) {
+					account{}.run(t, dir, install, "--no-defaults", "--datadir="+data, "--user="+me.Username,
+						"--auth-root-authentication-method=normal", "--skip-test-db", "--tmpdir="+dir, small)
+				})
 			}
 			return append([]string{
 				"--no-defaults", "--user=" + me.Username, "--datadir=" + data, "--socket=" + s.Socket(), "--pid-file=" + filepath.Join(s.dir, "pid"),
 				"--bind-address=127.0.0.1", "--port=" + strconv.Itoa(s.port), "--skip-name-resolve",
-				"--tmpdir=" + s.dir, "--debug-no-sync", "--innodb-buffer-pool-size=64M", "--max-connections=500", "--performance-schema=off",
+				"--tmpdir=" + s.dir, "--debug-no-sync", small, "--innodb-buffer-pool-size=64M", "--max-connections=500", "--performance-schema=off",
 			}, args...)
 		},
 		env:   env,

@@ -38,9 +38,16 @@ func Postgres(t testing.TB, settings ...string) *Server {
 func PostgresIn(t testing.TB, env []string, settings ...string) *Server {
 	t.Helper()
 	bin := postgresBin(t)
-	return postgresFrom(t, env, []string{filepath.Join(bin, "initdb"), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C"}, append([]string{
-		"wal_level=minimal", "max_wal_senders=0"}, settings...)...)
+	as := unprivileged(t)
+	return postgresFrom(t, env, as, func(s *Server, data string) {
+		postgresNew.copy(t, as, data, func(dir, data string) {
+			as.run(t, dir, filepath.Join(bin, "initdb"), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C",
+				"-D", data, "--no-sync")
+		})
+	}, append([]string{"wal_level=minimal", "max_wal_senders=0"}, settings...)...)
 }
+
+var postgresNew template
 
 // PostgresReplicates are the settings of a server that may have a standby.
 var PostgresReplicates = []string{"wal_level=replica", "max_wal_senders=8"}
@@ -50,25 +57,28 @@ var PostgresReplicates = []string{"wal_level=replica", "max_wal_senders=8"}
 func PostgresStandby(t testing.TB, primary *Server, settings ...string) *Server {
 	t.Helper()
 	Variant(t, "a standby")
-	copied := []string{filepath.Join(postgresBin(t), "pg_basebackup"), "-U", "postgres", "-h", "127.0.0.1", "-p", strconv.Itoa(primary.port), "-c", "fast", "-R"}
-	return postgresFrom(t, nil, copied, append(PostgresReplicates, settings...)...)
+	as := unprivileged(t)
+	return postgresFrom(t, nil, as, func(s *Server, data string) {
+		as.mkdir(t, s.dir, data)
+		as.run(t, s.dir, filepath.Join(postgresBin(t), "pg_basebackup"), "-U", "postgres", "-h", "127.0.0.1", "-p", strconv.Itoa(primary.port),
+			"-c", "fast", "-R", "-D", data, "--no-sync")
+	}, append(PostgresReplicates, settings...)...)
 }
 
-// postgresFrom starts a server whose data a program makes, which is told where by -D.
-func postgresFrom(t testing.TB, env, initial []string, settings ...string) *Server {
+// postgresFrom starts a server with what fill puts into the folder of its data, which it makes.
+func postgresFrom(t testing.TB, env []string, as account, fill func(s *Server, data string), settings ...string) *Server {
 	t.Helper()
 	bin := postgresBin(t)
-	as := unprivileged(t)
 	s := launch(t, spec{
 		path: filepath.Join(bin, "postgres"),
 		// Not in setpriv's own environment: what libfaketime makes as root, postgres may not open.
 		by: slices.Concat(as.by(), under(env)),
 		args: func(s *Server) []string {
 			data := filepath.Join(s.dir, "data")
-			awaitNobody(data)
 			if _, err := os.Stat(data); errors.Is(err, os.ErrNotExist) {
-				as.mkdir(t, s.dir, data)
-				as.run(t, s.dir, append(slices.Clone(initial), "-D", data, "--no-sync")...)
+				fill(s, data)
+			} else {
+				awaitNobody(data)
 			}
 			args := []string{"-D", data, "-p", strconv.Itoa(s.port)}
 			for _, set := range append([]string{
