@@ -11,11 +11,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/hasplock/hasp"
-	"github.com/hasplock/hasp/driver"
-	"github.com/hasplock/hasp/redisdriver"
-	"github.com/redis/go-redis/v9"
 )
 
 // s4 is many leases that one process holds for a long time.
@@ -27,8 +22,7 @@ var s4 = scenario{
 		"commands, including those within scripts, are the server's. A lease is lost when its release says so. " +
 		"redislock and redsync do not renew: a goroutine for each lock does so every TTL/3, as their users write it. " +
 		"rueidislock's Lock is called again after a second. etcd has one lease for all keys of a session, and renews nothing else. " +
-		"The TTL is shorter where there are fewer leases. hasp sessions has redisdriver.Options.Session, and is measured after another TTL, when all " +
-		"leases are attached; so many as only it holds, for three TTLs, as hasp is.",
+		"The TTL is shorter where there are fewer leases.",
 	metrics: []metric{
 		{name: "memory", head: "memory", unit: bytes, better: lower, main: true},
 		{name: "commands", head: "commands/s", better: lower},
@@ -41,20 +35,12 @@ var s4 = scenario{
 		if quick {
 			return []variant{{"1,000 leases, TTL 3 s", 1_000}}
 		}
-		return []variant{{"1,000 leases, TTL 3 s", 1_000}, {"10,000 leases, TTL 9 s", 10_000}, {"100,000 leases, TTL 30 s", 100_000},
-			{"1,000,000 leases, TTL 90 s", pileMost}}
+		return []variant{{"1,000 leases, TTL 3 s", 1_000}, {"10,000 leases, TTL 9 s", 10_000}, {"100,000 leases, TTL 30 s", 100_000}}
 	},
 	field: func(e *env, all []*peer) []*peer {
-		few := slices.DeleteFunc(waiting(e, all), func(p *peer) bool { return !slices.Contains(holders, p.name) })
-		if i := slices.IndexFunc(few, func(p *peer) bool { return p.name == baseline }); i >= 0 {
-			few = slices.Insert(few, i+1, withSessions)
-		}
-		return few
+		return slices.DeleteFunc(waiting(e, all), func(p *peer) bool { return !slices.Contains(holders, p.name) })
 	},
 	skip: func(_ *env, v variant, p *peer) string {
-		if v.n == pileMost && p != withSessions {
-			return "so many take sessions"
-		}
 		if v.n >= 100_000 && p.name == "redsync 5 nodes" {
 			return "to extend so many on five nodes every 10 s takes 100,000 commands a second; in a trial it had not locked all keys after 4 minutes"
 		}
@@ -66,22 +52,8 @@ var s4 = scenario{
 		under(1024, "100,000 leases: under 1 KiB each", 100_000, "memory"),
 		under(15, "100,000 leases: under 15 % of one core on the client and on the server together", 100_000, "cpu"),
 		under(0, "100,000 leases for three TTLs: none lost", 100_000, "lost"),
-		within(sessions, "100,000 leases with sessions: at most 1 command/s", 100_000, "commands", func(v float64) bool { return v <= 1 }),
-		within(sessions, "1,000,000 leases with sessions for three TTLs: none lost", pileMost, "lost", func(v float64) bool { return v == 0 }),
 	},
 }
-
-// sessions is the name of withSessions, and pileMost how many leases only that one is to hold.
-const (
-	sessions = baseline + " sessions"
-	pileMost = 1_000_000
-)
-
-// withSessions is hasp with one sign of life for all leases.
-var withSessions = haspOver(func(rdb *redis.Client) driver.Driver {
-	return redisdriver.New(rdb, &redisdriver.Options{Session: true})
-},
-	sessions, hasp.LockOptions{}, "as hasp, with redisdriver.Options.Session, so that one sign of life renews all leases")
 
 // holders are one peer of each kind: how it waits does not matter here.
 var holders = []string{baseline, "redislock", "redsync", "redsync 5 nodes", "rueidislock", "etcd"}
@@ -94,10 +66,8 @@ func pileTTL(n int) time.Duration {
 		return 3 * time.Second
 	case n <= 10_000:
 		return 9 * time.Second
-	case n <= 100_000:
-		return defaultTTL
 	}
-	return 3 * defaultTTL
+	return defaultTTL
 }
 
 // extender is a locker without renewal. extend sets the TTL
@@ -172,11 +142,7 @@ type pile struct {
 }
 
 func runPile(ctx context.Context, e *env, v variant, p *peer) (figures, error) {
-	limit := 4 * time.Minute
-	if v.n == pileMost {
-		limit = 15 * time.Minute
-	}
-	ctx, cancel := limited(ctx, limit)
+	ctx, cancel := limited(ctx, 4*time.Minute)
 	defer cancel()
 	to := e.target
 	to.TTL = pileTTL(v.n)
@@ -200,7 +166,7 @@ func runPile(ctx context.Context, e *env, v variant, p *peer) (figures, error) {
 		return nil, err
 	}
 	f := figures{"memory": float64(inUse()-before) / float64(v.n)}
-	if err := pile.hold(ctx, e, v, p, f); err != nil {
+	if err := pile.hold(ctx, e, p, f); err != nil {
 		return nil, err
 	}
 
@@ -232,7 +198,7 @@ func connect(ctx context.Context, l locker) error {
 }
 
 // hold waits for a TTL, of hasp for three, and measures what that used.
-func (p *pile) hold(ctx context.Context, e *env, v variant, who *peer, f figures) error {
+func (p *pile) hold(ctx context.Context, e *env, who *peer, f figures) error {
 	lasts := func(d time.Duration) error {
 		select {
 		case <-time.After(d):
@@ -242,16 +208,8 @@ func (p *pile) hold(ctx context.Context, e *env, v variant, who *peer, f figures
 		}
 	}
 	span := p.ttl
-	if who == withSessions {
-		if err := lasts(p.ttl); err != nil {
-			return err
-		}
-	}
-	switch {
-	case who.name == baseline:
+	if who.name == baseline {
 		span *= 3
-	case v.n == pileMost:
-		span *= 2
 	}
 	server, err := e.serverLoad(ctx, who)
 	if err != nil {

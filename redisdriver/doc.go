@@ -30,8 +30,7 @@
 // holders until they release it, or, where they died, until somebody removes it:
 // [Driver.ListLeftovers] finds such a lock.
 //
-// Everything else begins with "hasp.", lies in the lock key's hash slot (but for the key of a session, see
-// [Options]) and expires: the queue of waiters, who was granted what, owners that were
+// Everything else begins with "hasp.", lies in the lock key's hash slot and expires: the queue of waiters, who was granted what, owners that were
 // released a moment ago, and the largest fence (one for the server, in a
 // cluster one for each hash slot). The files in lua/src of this package say what is in
 // them. Use a server through one kind of client, cluster or not: the two keep
@@ -63,7 +62,7 @@
 //	+zadd +zrem +zscore +zrank +zrange +zcount +zcard +hset +hget +hmget +hdel
 //	+info +select
 //
-// +info is for a node, see below, and for Options.Session, and +select for a database other than 0. In a cluster
+// +info is for a node, see below, and +select for a database other than 0. In a cluster
 // also +ssubscribe +spublish +cluster|slots +command +asking, and Options.Replicas
 // needs +wait. Without the right to subscribe,
 // waiters poll. Without the right to publish, a release frees the key and the first in the

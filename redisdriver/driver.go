@@ -46,19 +46,6 @@ type Options struct {
 	// fewer it may: Sentinel and Cluster may promote one that did not confirm. [NewNode]
 	// takes no Replicas: it treats a promotion as a restart.
 	Replicas int
-	// Session has all leases of one TTL, once each was renewed, depend on one key, so that a process with very many of
-	// them sends one sign of life for all: about one command a second for 100,000. Where the process dies, its leases end
-	// within their TTL, as without. Where it goes on, and renews one no more, that one ends within three TTLs, and within one of
-	// when somebody asks for the key. Whoever asks for a key has its lease renewed by itself again, for which it takes two
-	// round trips more. The first 16 TTLs of a client have a session.
-	//
-	// All programs with this Prefix must use hasp: other clients see an expiry of up to 30 days, and wait for that long
-	// where a process died. If a restart loses data, that is noticed by the second sign of life after it, two thirds of the TTL later at
-	// most. If a person, or an eviction, deletes a lock, it is noticed with the next renewal once another client of hasp has the key, else
-	// within ten minutes (with up to 100,000 leases). Without the right to INFO a restart is noticed like that, too.
-	//
-	// Leases that are shared, that call Wanted, or have LockOptions.Keep are renewed as without. Not for a cluster, and not for a node.
-	Session bool
 }
 
 // Driver keeps locks in Redis. Create one with [New]. All methods may be called
@@ -77,9 +64,8 @@ type Driver struct {
 	delay roundTrip
 	muted atomic.Bool // the server does not let us PUBLISH
 
-	leases   leases
-	sessions *sessions // nil: there are none
-	recent   recent
+	leases leases
+	recent recent
 
 	life    context.Context // ends with Close
 	end     context.CancelFunc
@@ -120,9 +106,6 @@ func newDriver(rdb redis.UniversalClient, o *Options) *Driver {
 		d.renew = wire.NewSender(rdb, o.Replicas, d.life.Done())
 	}
 	d.boxes = &boxes{d: d, open: map[int]*inbox{}}
-	if o.Session {
-		d.sessions = &sessions{d: d, gap: beatGap, all: map[time.Duration]*session{}}
-	}
 	return d
 }
 
@@ -141,9 +124,6 @@ func unusable(rdb redis.UniversalClient, o *Options) error {
 			return &wire.ConfigError{Why: fmt.Sprintf("Replicas needs a *redis.Client or a *redis.ClusterClient, and the client is a %T", rdb)}
 		}
 	}
-	if _, cluster := rdb.(*redis.ClusterClient); cluster && o.Session {
-		return &wire.ConfigError{Why: "Session needs one server for all keys, and the client is a *redis.ClusterClient"}
-	}
 	if o.Replicas < 0 {
 		return &wire.ConfigError{Why: fmt.Sprintf("Options have %d Replicas: use 0 or more", o.Replicas)}
 	}
@@ -160,9 +140,6 @@ func unusableNode(rdb redis.UniversalClient, maxTTL time.Duration, o *Options) e
 	}
 	if o != nil && o.Replicas != 0 {
 		return &wire.ConfigError{Why: "a node waits for no Replicas: it grants nothing for a while after a promotion"}
-	}
-	if o != nil && o.Session {
-		return &wire.ConfigError{Why: "a node has no Session: it counts votes, each for itself"}
 	}
 	if maxTTL < minTTL || maxTTL > longestTTL {
 		return &wire.ConfigError{Why: fmt.Sprintf("the largest TTL of a node is %v: it must be at least %v, and at most %v, which is ten years", maxTTL, minTTL, longestTTL)}
@@ -207,7 +184,6 @@ func (d *Driver) Close() error {
 	ended := make(chan struct{})
 	go func() {
 		d.boxes.close()
-		d.sessions.close()
 		d.running.Wait()
 		close(ended)
 	}()

@@ -9,13 +9,13 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/contend"
 	"github.com/hasplock/hasp/memdriver"
-	"github.com/hasplock/hasp/redisdriver/internal/wire"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -77,8 +77,9 @@ func builds(t *testing.T, f func(t *testing.T, client func(w *world, mixed bool)
 			} else if err != nil {
 				t.Fatal(err)
 			}
-			instead[string(now)] = string(was)
-			instead[redis.NewScript(string(now)).Hash()] = redis.NewScript(string(was)).Hash()
+			then := strings.Replace(string(was), "KEYS[2], 0, 103)", "KEYS[2], 0, 58)", 1) // it showed more of a grant
+			instead[string(now)] = then
+			instead[redis.NewScript(string(now)).Hash()] = redis.NewScript(then).Hash()
 		}
 		t.Run(filepath.Base(dir), func(t *testing.T) {
 			t.Parallel()
@@ -181,46 +182,6 @@ func TestEarlierBuildsShareFairly(t *testing.T) {
 			if x.turns != rounds {
 				t.Errorf("a waiter had %d turns, not %d", x.turns, rounds)
 			}
-		}
-	})
-}
-
-// A lease that one build attached to a session is an ordinary one for the other that asks for it, is handed on, and ends with the
-// session where its holder died.
-func TestEarlierBuildsFollowSessions(t *testing.T) {
-	t.Parallel()
-	builds(t, func(t *testing.T, client func(*world, bool) *redis.Client) {
-		w := newWorld(t)
-		o := &Options{Session: true}
-		now, was := prompt(w.driver(o)), prompt(w.over(client(w, false), o))
-		for name, c := range map[string]struct{ holder, other *Driver }{"today's": {now, was}, "the earlier": {was, now}} {
-			key := name + " holder's"
-			a, b := w.attached(c.holder, key)[0], ask(key)
-			if info := w.inspect(c.other, key); info.Holder.Owner != a.Owner || info.Left > a.TTL {
-				t.Fatalf("%s: Inspect says %+v", key, info)
-			}
-			hints := w.wait(c.other, b)
-			w.renewed(c.holder, a)
-			w.release(c.holder, a)
-			w.hint(hints)
-			w.grant(c.other, queued(b))
-			w.attaches(c.other, b)
-			w.release(c.other, b)
-
-			dead := ask(key)
-			dead.TTL = 400 * time.Millisecond
-			d := prompt(w.driver(o))
-			if c.holder == was {
-				d = prompt(w.over(client(w, false), o))
-			}
-			w.grant(d, dead)
-			contend.Renew(w.ctx, d, []contend.Owner{dead}, func(int, driver.Renewal) {})
-			w.until("it is attached, or over", func() bool {
-				return w.sessionOf(d, dead) != "" || w.pttl(d, dead) == wire.Free
-			})
-			_ = d.Close()
-			w.until("it is over", func() bool { return w.try(c.other, queued(b)).Granted })
-			w.release(c.other, b)
 		}
 	})
 }

@@ -4,21 +4,18 @@
 package redisdriver
 
 import (
-	"crypto/rand"
 	"flag"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/memdriver"
 	"github.com/hasplock/hasp/redisdriver/internal/wire"
-	"github.com/redis/go-redis/v9"
 )
 
 var (
@@ -53,29 +50,6 @@ func TestScriptsEqualMemory(t *testing.T) {
 			})
 		}
 	}
-	t.Run("attached", func(t *testing.T) {
-		t.Parallel()
-		e := newEquality(t, false, false)
-		e.part, e.attach = part, attachInPlace()
-		for n := 1; n <= *equalLength; n++ {
-			e.compare(t, casts(n), n)
-		}
-		for _, d := range e.differences {
-			t.Error(d)
-		}
-		if e.attached.Load() == 0 {
-			t.Error("nothing was attached")
-		}
-	})
-}
-
-// attachInPlace attaches the lease of a key that is held Exclusive to a session of its own, that lasts as long.
-func attachInPlace() *redis.Script {
-	return redis.NewScript(`
-local value, left = redis.pcall('GET', KEYS[2]), redis.call('PTTL', KEYS[2])
-if type(value) ~= 'string' or left <= 0 then return {} end
-local ARGV = {tostring(left), ARGV[1], '1', value}
-` + attachScript.Text())
 }
 
 // casts are the modes of the owners, two of them in the longest sequences: X Exclusive,
@@ -127,37 +101,6 @@ func TestEqualityFindsBrokenScripts(t *testing.T) {
 	}
 }
 
-// So is one that takes no notice of sessions.
-func TestEqualityFindsScriptsWithoutSessions(t *testing.T) {
-	t.Parallel()
-	for name, change := range map[string]func(s *scripts) **wire.Script{
-		"batch":  func(s *scripts) **wire.Script { return &s.batch },
-		"extend": func(s *scripts) **wire.Script { return &s.extend },
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			e := newEquality(t, false, false)
-			e.attach = attachInPlace()
-			all := *e.drivers[0].scripts
-			of := change(&all)
-			broken := wire.NewScript(strings.ReplaceAll((*of).Text(), "== ' @'", "== 'no'"))
-			broken.Batch, broken.Keys = (*of).Batch, (*of).Keys
-			if *of = broken; broken.Text() == plain.batch.Text() || broken.Text() == plain.extend.Text() {
-				t.Fatal("it is the same script")
-			}
-			for _, d := range e.drivers {
-				d.scripts = &all
-			}
-			for n := 1; n <= 3; n++ {
-				e.compare(t, []string{"XX"}, n)
-			}
-			if len(e.differences) == 0 {
-				t.Error("nothing differs")
-			}
-		})
-	}
-}
-
 // equality compares the scripts with the engine in memory, on one frozen clock.
 type equality struct {
 	clock           *frozenClock
@@ -166,28 +109,11 @@ type equality struct {
 	serial          int       // of the keys
 	part            int       // only every so manieth of the longest sequences is run
 	differences     []string
-
-	admin    *redis.Client
-	attach   *redis.Script // runs after each request, nil: none
-	attached atomic.Int64  // how often it attached something
-}
-
-// attaches has the lease of a key depend on a session.
-func (e *equality) attaches(t *testing.T, key string) {
-	t.Helper()
-	n := e.drivers[0].names(key)
-	keys := []string{sessionKey(rand.Text()), n.lock, n.grant, n.queue}
-	out, err := e.attach.Run(t.Context(), e.admin, keys, longest.Milliseconds()).Slice()
-	if err != nil {
-		t.Error(err)
-	} else if len(out) == 2 && out[1] == int64(1) {
-		e.attached.Add(1)
-	}
 }
 
 func newEquality(t *testing.T, node, alone bool) *equality {
 	w, clock := frozen(t)
-	e := &equality{part: 1, admin: w.admin, clock: clock, scripts: contender{node: node}, memory: contender{node: node}}
+	e := &equality{part: 1, clock: clock, scripts: contender{node: node}, memory: contender{node: node}}
 	var o memdriver.NodeOptions
 	if o.Now = clock.now; node {
 		o.MaxTTL = equalMaxTTL
@@ -229,9 +155,6 @@ func (e *equality) compare(t *testing.T, casts []string, n int) (total int) {
 			if e.serial++; n == *equalLength && e.serial%e.part > 0 {
 				continue
 			}
-			if _, after, _ := strings.Cut(string(seq), string(opLong)); e.attach != nil && strings.ContainsRune(after, opRelease) {
-				continue // whose session is over may release the key as long as nobody wants it
-			}
 			total++
 			together[seq.gaps()] = append(together[seq.gaps()], pair{newCourse(seq, modes, key), newCourse(seq, modes, key)})
 		}
@@ -248,9 +171,6 @@ func (e *equality) compare(t *testing.T, casts []string, n int) (total int) {
 			inEach(pairs, func(p pair) {
 				e.memory.step(t, p.memory, i, e.clock.now())
 				e.scripts.step(t, p.scripts, i, e.clock.now())
-				if e.attach != nil {
-					e.attaches(t, p.scripts.owners[0].Key)
-				}
 			})
 		}
 		for _, p := range pairs {

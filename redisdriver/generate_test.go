@@ -31,8 +31,7 @@ func TestScriptsAreGenerated(t *testing.T) {
 		"batch": {"batch", false}, "batch_node": {"batch", true},
 		"extend": {"extend", false}, "extend_node": {"extend", true},
 		"keep": {"keep", false}, "keep_node": {"keep", true},
-		"bear":   {"bear", false},
-		"attach": {"attach", false}, "detach": {"detach", false}, "beat": {"beat", false},
+		"bear":    {"bear", false},
 		"inspect": {"inspect", false},
 		"sweep":   {"sweep", false},
 		"record":  {"record", true}, "admit": {"admit", true},
@@ -79,7 +78,7 @@ func generated(t *testing.T, source string, node bool) string {
 	fmt.Fprintf(&b, "-- Code generated from src/%s.lua by go generate; DO NOT EDIT.\n", source)
 	data := map[string]any{
 		"Node": node, "Batch": source == "batch", "Lone": false, "Shared": layout.Shared, "Linger": layout.Linger, "Keep": layout.Keep, "Day": layout.Day,
-		"Lead": layout.Lead, "Reach": layout.Reach, "Turn": layout.Turn, "Most": layout.Most, "Free": layout.Free, "Askers": layout.Askers, "Named": layout.Named,
+		"Lead": layout.Lead, "Reach": layout.Reach, "Turn": layout.Turn, "Most": layout.Most, "Free": layout.Free, "Askers": layout.Askers,
 	}
 	if err := all.ExecuteTemplate(&b, source, data); err != nil {
 		t.Fatal(err)
@@ -106,9 +105,6 @@ var fields = template.FuncMap{
 	"mark":  cut(60, 60),
 	"most":  cut(61, 76),
 	"asks":  cut(77, 0),
-	// and of one that is attached to a session
-	"attached": func(g string) string { return cut(77, 78)(g) + " == ' @'" },
-	"session":  cut(79, 104),
 	"enters": func(g string) string {
 		return fmt.Sprintf(`string.find(%s, '^%%S+ %%d+ %%d+ %%d+ %%aE', 78) ~= nil`, g)
 	},
@@ -228,8 +224,7 @@ func fieldsOfKind(kind string) []reflect.StructField {
 
 // Every key that a script touches is among those that it is called with: a server may refuse any other. So no script makes a name.
 func TestScriptsMakeNoKeys(t *testing.T) {
-	for _, s := range []*wire.Script{plain.batch, plain.extend, plain.keep, node.batch, node.extend, node.keep, bearScript, inspectScript, sweepScript, attachScript, detachScript, beatScript,
-		recordScript, admitScript, guardScript} {
+	for _, s := range []*wire.Script{plain.batch, plain.extend, plain.keep, node.batch, node.extend, node.keep, bearScript, inspectScript, sweepScript, recordScript, admitScript, guardScript} {
 		if made := regexp.MustCompile(`'hasp\.[^']*'|(KEYS\[[^]]*\]|K\.[a-z]+) *\.\.|\.\. *K(EYS\[|\.(queue|grant|places))`).FindString(s.Text()); made != "" {
 			t.Errorf("a script makes a name: %s", made)
 		}

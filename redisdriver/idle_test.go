@@ -25,16 +25,10 @@ func TestIdleServer(t *testing.T) {
 			w, step := clocked(t)
 			x := &idler{world: w, node: node, step: step}
 			for _, name := range slices.Sorted(maps.Keys(idleStates)) {
-				if node && name == "attached" { // a node has no sessions
-					continue
-				}
 				x.build(idleStates[name])
 				kinds := x.kinds()
 				for _, lost := range append(kinds, "nothing", "all of them") {
 					for _, gap := range []time.Duration{time.Hour, 13 * time.Hour, 25 * time.Hour, 8 * 24 * time.Hour, 60 * 24 * time.Hour} {
-						if name == "attached" && lost == "hasp.grant" && gap <= longest {
-							continue // nothing else names its session: see TestGrantOfAnAttachedLeaseIsLost
-						}
 						x.build(idleStates[name])
 						x.lose(lost)
 						x.ahead += gap
@@ -71,11 +65,6 @@ var idleStates = map[string]func(x *idler){
 		x.wait(x.d, x.ask())
 	},
 	"shared without a limit": func(x *idler) { x.grants(x.shares(0)); x.grants(x.shares(0)) },
-	"attached": func(x *idler) {
-		a := x.ask()
-		x.grants(a)
-		x.attaches(x.d, a)
-	},
 }
 
 // idler is a server that nobody uses for hours or days.
@@ -100,7 +89,7 @@ func (x *idler) build(state func(x *idler)) {
 			x.Fatal(err)
 		}
 	} else {
-		x.d = x.sessions()
+		x.d = x.driver(nil)
 	}
 	state(x)
 	if err := x.d.Close(); err != nil {
@@ -141,7 +130,7 @@ func (x *idler) grants(r contend.Owner) {
 func (x *idler) kinds() (all []string) {
 	for _, key := range x.keys() {
 		kind, of, _ := strings.Cut(key, ":")
-		if key != recordKey && (of == "" || strings.Contains(of, x.key()) || strings.HasPrefix(kind, "hasp.session")) {
+		if key != recordKey && (of == "" || strings.Contains(of, x.key())) {
 			all = append(all, kind)
 		}
 	}
@@ -152,7 +141,7 @@ func (x *idler) kinds() (all []string) {
 func (x *idler) lose(what string) {
 	for _, key := range x.keys() {
 		kind, of, _ := strings.Cut(key, ":")
-		if key != recordKey && (what == "all of them" || kind == what && (of == "" || strings.Contains(of, x.key()) || strings.HasPrefix(kind, "hasp.session"))) {
+		if key != recordKey && (what == "all of them" || kind == what && (of == "" || strings.Contains(of, x.key()))) {
 			x.do("DEL", key)
 		}
 	}

@@ -13,7 +13,6 @@ import (
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/redisdriver/internal/wire"
-	"github.com/redis/go-redis/v9"
 )
 
 // maxLine is how many waiters Inspect names, and how many that share a key.
@@ -53,20 +52,11 @@ func (d *Driver) look(ctx context.Context, key string, n int) (driver.Info, erro
 	if err := newer(names.grant, head); err != nil {
 		return driver.Info{}, err
 	}
-	g, session := parseHead(head, text, left)
+	g := parseGrant(head)
 	info.Waiters = int(wire.Next[int64](r))
 	info.Queue = waiters(wire.NewReply(wire.Next[[]any](r)))
 	info.Holds = int(wire.Next[int64](r))
 	shares := wire.NewReply(wire.Next[[]any](r))
-	if session != "" {
-		rest, err := d.sessionsLeft(ctx, []string{session})
-		if err != nil {
-			return driver.Info{}, err
-		}
-		if left = rest[session]; left == int64(wire.Free) {
-			kind = "none"
-		}
-	}
 	switch {
 	case r.Bad:
 		return driver.Info{}, wire.ErrReply
@@ -152,45 +142,4 @@ func describe(info *driver.Info, text string, left time.Duration, g grant) {
 		info.Fence = g.fence
 	}
 	info.Left = left
-}
-
-// parseHead reads the first 104 bytes of a grant record: what parseGrant does, and the session that says how long the lock
-// lasts, or "" where its own PTTL does.
-func parseHead(s, lock string, pttl int64) (g grant, session string) {
-	const head, asks = 59, 76
-	g = parseGrant(s[:min(len(s), head)])
-	attached := len(s) == asks+len(" @")+driver.OwnerLen && s[asks:asks+2] == " @" && g.owner != "" && g.owner == holderOf(lock).Owner
-	if attached && pttl != int64(wire.Free) && pttl != int64(wire.Forever) {
-		session = s[asks+2:]
-	}
-	return g, session
-}
-
-// sessionsLeft asks how long sessions last, as PTTL says.
-func (d *Driver) sessionsLeft(ctx context.Context, ids []string) (map[string]int64, error) {
-	left := map[string]int64{}
-	if len(ids) == 0 {
-		return left, nil
-	}
-	all, err := wire.Await(ctx, func(ctx context.Context) (map[string]*redis.Cmd, error) {
-		all := map[string]*redis.Cmd{}
-		_, _ = d.rdb.Pipelined(ctx, func(p redis.Pipeliner) error { // each command has its own error
-			for _, id := range ids {
-				if all[id] == nil {
-					all[id] = p.Do(ctx, "PTTL", sessionKey(id))
-				}
-			}
-			return nil
-		})
-		return all, nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	for id, cmd := range all {
-		if left[id], err = cmd.Int64(); err != nil {
-			return nil, err
-		}
-	}
-	return left, nil
 }

@@ -22,7 +22,6 @@ var layout = struct {
 	Most              int64 // Lua does not tell larger numbers from their neighbours
 	Free              int64 // no limit is above a quarter of it
 	Askers            int64 // inboxes besides the latest that a grant has
-	Named             int64 // owners that a session names at once
 }{
 	Shared: sharedValue,
 	Linger: linger.Milliseconds(),
@@ -34,7 +33,6 @@ var layout = struct {
 	Most:   1<<53 - 1,
 	Free:   4 * maxLimit,
 	Askers: 31,
-	Named:  5_000, // Lua unpacks no more than 8,000
 }
 
 // The requests of the batch script, by kind. A request is its kind, and then all of the

@@ -78,7 +78,7 @@ func (d *Driver) describeAll(ctx context.Context, keys []string, looked map[stri
 			for i, key := range keys {
 				n := d.names(key)
 				all[i] = found{
-					value: p.GetRange(ctx, n.lock, 0, 599), grant: p.GetRange(ctx, n.grant, 0, 103),
+					value: p.GetRange(ctx, n.lock, 0, 599), grant: p.GetRange(ctx, n.grant, 0, 58),
 					left: p.Do(ctx, "PTTL", n.lock), queue: p.ZCard(ctx, n.queue),
 				}
 			}
@@ -86,18 +86,6 @@ func (d *Driver) describeAll(ctx context.Context, keys []string, looked map[stri
 		})
 		return all, nil // each command has its own error
 	})
-	if err != nil {
-		return nil, err
-	}
-	var sessions []string
-	grants, of := make([]grant, len(all)), make([]string, len(all))
-	for i, f := range all {
-		pttl, _ := f.left.Int64() // an error is reported below
-		if grants[i], of[i] = parseHead(f.grant.Val(), f.value.Val(), pttl); of[i] != "" {
-			sessions = append(sessions, of[i])
-		}
-	}
-	rest, err := d.sessionsLeft(ctx, sessions)
 	if err != nil {
 		return nil, err
 	}
@@ -111,16 +99,13 @@ func (d *Driver) describeAll(ctx context.Context, keys []string, looked map[stri
 		if err := cmp.Or(f.value.Err(), err); err != nil {
 			return infos, err
 		}
-		if of[i] != "" {
-			pttl = rest[of[i]]
-		}
 		info, left, waits := driver.Info{Key: keys[i]}, wire.Span(pttl), f.queue.Val() > 0
 		switch err := newer("", f.grant.Val()); {
 		case left == wire.Free && !waits:
 		case err != nil:
 			info, _ = listed(keys[i], info, err)
 		case !waits && !strings.HasPrefix(f.value.Val(), sharedValue):
-			describe(&info, f.value.Val(), left, grants[i])
+			describe(&info, f.value.Val(), left, parseGrant(f.grant.Val()))
 		case !looked[keys[i]]:
 			looked[keys[i]] = true
 			closer = append(closer, keys[i])

@@ -5,7 +5,6 @@ package redisdriver
 
 import (
 	"context"
-	"errors"
 	"strconv"
 
 	"github.com/hasplock/hasp/driver"
@@ -21,13 +20,8 @@ func (d *Driver) withdraw(ctx context.Context, r driver.WithdrawRequest) error {
 	if err := d.check(r.Claim); err != nil {
 		return err
 	}
-	err := d.sendRelease(ctx, d.releaseCall(r))
-	d.sessions.released(r.Owner, releaseAnswered(err))
-	return err
+	return d.sendRelease(ctx, d.releaseCall(r))
 }
-
-// releaseAnswered says whether the store has nothing of the lease any more.
-func releaseAnswered(err error) bool { return err == nil || errors.Is(err, driver.ErrNotHeld) }
 
 // What release.lua answers.
 const (
@@ -38,11 +32,11 @@ const (
 )
 
 func (d *Driver) sendRelease(ctx context.Context, c *wire.Call) error {
-	c, err := d.detached(ctx, c)
+	reply, err := d.send.Do(ctx, c)
 	if err != nil {
 		return err
 	}
-	return d.releaseOutcome(c.Reply)
+	return d.releaseOutcome(reply)
 }
 
 // releaseOutcome reads the answer to a release.

@@ -65,28 +65,7 @@ func (d *Driver) Renew(ctx context.Context, rs []driver.RenewRequest, done func(
 	for _, i := range leases {
 		d.leases.renewed(rs[i])
 	}
-	leases, beats := d.join(rs, leases)
-	alone := func(leases, places []int) (left []attachedLease) {
-		d.carry(ctx, append(d.leaseJobs(rs, leases, channel), d.placeJobs(rs, places)...), func(j *job) {
-			left = append(left, d.report(rs, j, func(i int, r driver.Renewal) {
-				if s := d.sessions.of(rs[i]); s != nil && j.lease && r.Err == nil && !r.Wanted {
-					s.attach(rs[i].Claim)
-				}
-				done(i, r)
-			})...)
-		})
-		return left
-	}
-	detached := func(left []attachedLease) {
-		for n := 0; n < maxDetach && len(left) > 0; n++ {
-			left = alone(d.detachAll(ctx, rs, left, done), nil)
-		}
-		for _, l := range left {
-			done(l.i, driver.Renewal{Err: errAttached})
-		}
-	}
-	detached(alone(leases, places))
-	d.await(ctx, rs, beats, done, func(leases []int) { detached(alone(leases, nil)) })
+	d.carry(ctx, append(d.leaseJobs(rs, leases, channel), d.placeJobs(rs, places)...), func(j *job) { d.report(rs, j, done) })
 }
 
 // carry sends jobs, and calls report for each.
@@ -275,8 +254,8 @@ func (j *job) barred(ttl time.Duration) error {
 	return fmt.Errorf("redis: %w", driver.ErrNotVoting)
 }
 
-// report passes on what a job's script answered, and returns the leases that are attached to a session.
-func (d *Driver) report(rs []driver.RenewRequest, j *job, done func(int, driver.Renewal)) (left []attachedLease) {
+// report passes on what a job's script answered.
+func (d *Driver) report(rs []driver.RenewRequest, j *job, done func(int, driver.Renewal)) {
 	err := j.call.Err
 	if err == nil && d.maxTTL != 0 {
 		err = j.barred(rs[j.about[0]].TTL)
@@ -298,10 +277,8 @@ func (d *Driver) report(rs []driver.RenewRequest, j *job, done func(int, driver.
 			r.Fields = r.Fields[1:]
 			if names := d.names(rs[i].Key); !j.lease {
 				done(i, driver.Renewal{Err: strange(names.places, text, strangePlace)})
-			} else if err := newer(names.grant, text); err != nil {
-				done(i, driver.Renewal{Err: err})
 			} else {
-				left = append(left, attachedLease{i, text})
+				done(i, driver.Renewal{Err: cmp.Or(newer(names.grant, text), wire.ErrReply)})
 			}
 			continue
 		}
@@ -320,7 +297,6 @@ func (d *Driver) report(rs []driver.RenewRequest, j *job, done func(int, driver.
 			done(i, driver.Renewal{RetryIn: d.lookIn(rs[i].Claim, n)})
 		}
 	}
-	return left
 }
 
 // lookIn says when a place should try again without a hint.

@@ -22,9 +22,6 @@ var (
 	node  = scripts{loadBatch("batch_node"), load("extend_node"), load("keep_node")}
 
 	bearScript    = load("bear")
-	attachScript  = load("attach")
-	detachScript  = load("detach")
-	beatScript    = load("beat")
 	inspectScript = load("inspect")
 	sweepScript   = load("sweep")
 	recordScript  = load("record")

@@ -32,7 +32,7 @@ func (d *Driver) vote(ctx context.Context, r driver.VoteRequest) (driver.Result,
 		return refused, err
 	}
 	begun := time.Now()
-	if c, err = d.detached(ctx, c); err != nil {
+	if _, err = d.send.Do(ctx, c); err != nil { // c.Reply may still be written then
 		return driver.Result{}, err
 	}
 	return d.tried(ctx, r, c, hinted, begun)
@@ -66,7 +66,6 @@ func (d *Driver) tried(ctx context.Context, r driver.VoteRequest, c *wire.Call, 
 			Handoff: a.waited, Node: c.Life,
 		}
 		d.leases.note(r.ID(), res.Fence, res.TTL, releaseOf(c))
-		d.sessions.granted(r.Owner)
 		if d.renew.Replicas() > 0 {
 			return d.confirm(ctx, driver.RenewRequest{Claim: r.Claim, TTL: r.TTL, Fence: res.Fence}, res)
 		}

@@ -632,7 +632,6 @@ function try(r)
   caller = r.place and string.match(r.place, '%S+$')
   local got = call('MGET', K.lock, K.grant, K.gone)
   if got[2] and not sound(got[2]) then counted('grant', got[2], true) end
-  if got[2] and sub(got[2], 77, 78) == ' @' then return {6, sub(got[2], 79, 104)} end
   r.gone = got[3]
   survey(got[1], got[2], nil, not converts and value) -- only one that entered converts without a claim
   local l = not r.gone and leaseOf(value)
@@ -693,7 +692,6 @@ function release(r)
   local value, result, ends, rank = r.value, 0, nil, nil
   local got = seen or call('MGET', K.lock, K.grant)
   if got[2] and string.find(got[2], '^v[1-9]') then counted('grant', got[2], true) end
-  if got[2] and sub(got[2], 77, 78) == ' @' then return {6, sub(got[2], 79, 104)} end
   local unused = r.ending == 'unused'
   survey(got[1], sound(got[2]), value, unused and value)
   local l = leaseOf(value)

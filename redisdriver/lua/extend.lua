@@ -69,9 +69,6 @@ for i = 1, n do
   local stands = not newer and held[i] == ARGV[i + 1]
   local claimed = stands and state and claims(i)
   if claimed == false and state then stands = false end
-  if stands and grants[i] and sub(grants[i], 77, 78) == ' @' then
-    stands, out[i] = false, sub(grants[i], 79, 104)
-  end
   if stands then
     written = later(KEYS[i], ttl) == 1 or written
     later(KEYS[n + i], keep)

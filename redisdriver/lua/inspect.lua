@@ -45,4 +45,4 @@ if held < 0 and call('HGET', KEYS[6], '!') == sub(value, 28) then
     end
   end
 end
-return {kind, value, left, call('GETRANGE', KEYS[2], 0, 103), places, queue, held, shares}
+return {kind, value, left, call('GETRANGE', KEYS[2], 0, 58), places, queue, held, shares}

@@ -37,12 +37,11 @@ func ClientMain() {
 
 // job is what a client process needs to know besides player.Job.
 type job struct {
-	Store   Store
-	Addrs   []string
-	Skew    time.Duration
-	State   string // the directory for waits, or empty
-	Strict  bool   // go-redis never sends a command twice, and obeys contexts; otherwise its defaults
-	Session bool   // its leases depend on sessions, on one server
+	Store  Store
+	Addrs  []string
+	Skew   time.Duration
+	State  string // the directory for waits, or empty
+	Strict bool   // go-redis never sends a command twice, and obeys contexts; otherwise its defaults
 }
 
 // open connects hasp, or the variant that a job names.
@@ -118,7 +117,7 @@ func (l *haspLocks) connect(j *job, ttl time.Duration, v *variant, o *hasp.Optio
 		o.StateDir = j.State
 		return v.alone(nodesOf(conns, ttl)[0], l.seen), nil
 	}
-	return v.alone(redisdriver.New(conns[0], &redisdriver.Options{Session: j.Session}), l.seen), nil
+	return v.alone(redisdriver.New(conns[0], nil), l.seen), nil
 }
 
 // Attend has the witness report.

@@ -52,7 +52,6 @@ type run struct {
 	ensemble *ensemble // those of another engine
 	stage    *player.Stage
 	records  []record // what the clients said; added to where they are heard
-	started  int      // clients
 	left     []string // that clients ended by themselves, or with a complaint; likewise
 	state    string
 	patience time.Duration // hangLimit, and what may come beside it; but for tests
@@ -242,12 +241,11 @@ func (r *run) admit() error {
 	return errors.Join(c.Admit(ctx), c.Close(), closeAll(conns))
 }
 
-// job is that of the next client, which has a slot.
+// job is that of the client of a slot.
 func (r *run) job(slot int) player.Job {
 	extra, err := json.Marshal(job{Store: r.s.Store, Addrs: r.servers.addrs(slot), Skew: r.s.Skew[slot], State: r.state,
-		Strict: r.s.Strict, Session: r.started%2 == 0}) // leases of some clients depend on sessions, and those of others do not
+		Strict: r.s.Strict})
 	r.t.Must(err)
-	r.started++
 	return player.Job{TTL: r.s.MaxTTL, Broken: r.broken, Extra: extra}
 }
 

@@ -92,7 +92,7 @@ type Schedule struct {
 	Long    int                    // one hold in so many is long
 	Longest time.Duration          // of those; 0: one and a half TTLs
 	Hasty   bool                   // waiters give up within a second
-	Polls   bool                   // nobody waits, so that leases that are renewed depend on sessions
+	Polls   bool                   // no client waits: each asks once, and again later
 	Wired   bool                   // the links are real, between namespaces; otherwise proxies
 	Actions []Action
 	// AfterRecovery is what happens once all nodes that lost data vote again. Its times

@@ -33,7 +33,7 @@ type Case struct {
 	Name  string
 	Kind  Kind
 	About string // what is special in it: the rule that is removed, or the faults
-	Model any    // Fences, Votes, Ballots, Floor, Handover or Session
+	Model any    // Fences, Votes, Ballots, Floor or Handover
 	Long  bool   // too large for the short run, at least under the race detector
 
 	// Search looks for something wrong in at most about limit states.
@@ -46,7 +46,7 @@ type Case struct {
 // runs the real code in the search itself, and replays are of several stores.
 func (c Case) Replays() bool {
 	switch c.Model.(type) {
-	case Ballots, Handover, Session:
+	case Ballots, Handover:
 		return false
 	}
 	return c.Kind == Refuted || c.Kind == Limit
@@ -55,7 +55,7 @@ func (c Case) Replays() bool {
 // Cases returns all searches.
 func Cases() []Case {
 	return slices.Concat(fencesCases(), floorCases(), votesCases(), ballotsCases(),
-		handoverCases(), handoverProgress(), sessionCases(), sessionProgress(), progressCases())
+		handoverCases(), handoverProgress(), progressCases())
 }
 
 // of makes a Case of a model; good says what is to be reached, in place of what is wrong.
@@ -260,44 +260,6 @@ func handoverCases() []Case {
 	}
 }
 
-func sessionCases() []Case {
-	with := func(kind Kind, name, about string, m Session) Case {
-		m.Owners, m.TTL = cmp.Or(m.Owners, 2), cmp.Or(m.TTL, 2)
-		m.Beat = cmp.Or(m.Beat, m.TTL)
-		return of(kind, "session/"+name, about, m)
-	}
-	one, two, each := [2]int8{1}, [2]int8{2}, [2]int8{1, 1}
-	return []Case{
-		with(Safe, "one session", "A's lease is attached to a session, is detached, and again", Session{Sessions: one}),
-		with(Safe, "two sessions", "and its driver begins another", Session{Sessions: two}),
-		with(Safe, "shorter session", "a session is shorter than a lease", Session{Sessions: one, TTL: 3, Beat: 2}),
-		with(Safe, "longer session", "a session is longer than a lease", Session{Sessions: one, TTL: 2, Beat: 3}),
-		with(Safe, "a Try twice, fences", "a Try arrives again after the Release, and what attaches a lease names its fence", Session{Sessions: one, Twins: 1, Fenced: true}),
-		with(Safe, "begun twice, straight", "what begins the session arrives twice, and no lease counts as attached by a message that was sent before it was extended",
-			Session{Sessions: one, Copies: 1, Straight: true}),
-		with(Safe, "begun again, straight", "a beat begins the session again when it is over, and likewise", Session{Sessions: one, Reborn: true, Straight: true}),
-		with(Safe, "longer", "time has smaller steps", Session{Sessions: one, TTL: 4}).long(),
-		with(Safe, "each", "each has a session", Session{Sessions: each}).long(),
-		with(Safe, "three owners", "A's driver has two leases", Session{Owners: 3, Sessions: one}).long(),
-		with(Safe, "three owners, begun twice, straight", "three owners, and what begins the session arrives twice", Session{Owners: 3, Sessions: one, Copies: 1, Straight: true}).long(),
-
-		with(Refuted, "extended blindly", "an attached lease is extended like another", Session{Sessions: one, Blind: true}),
-		with(Refuted, "not heeded", "the answer to a beat is not heeded where it names a lease", Session{Sessions: one, Deaf: true}),
-		with(Refuted, "not prolonged", "attaching does not prolong the session", Session{Sessions: one, Short: true}),
-		with(Refuted, "no end", "a lease that is detached has no end", Session{Sessions: one, Endless: true}),
-		with(Refuted, "early end", "a lease that is detached ends before its session would have", Session{Sessions: one, Early: true}),
-		with(Refuted, "from the answer", "a beat counts from when its answer came", Session{Sessions: one, Receipt: true}),
-		with(Refuted, "begun again", "a beat begins the session again when it is over", Session{Sessions: one, Reborn: true}),
-		with(Refuted, "named once", "a beat tells of a detached lease once", Session{Sessions: one, Once: true}),
-		with(Refuted, "forgotten", "a driver forgets a lease when it sends the Release", Session{Sessions: one, Forgets: true}),
-		with(Refuted, "ended if attached", "what ends a lease for its driver leaves one that is not attached yet", Session{Sessions: one, Marked: true}),
-		with(Refuted, "any session", "a lease counts as attached whatever session its answer names", Session{Sessions: two, Any: true}),
-		with(Refuted, "more left", "a lease is attached although it has more left than the session", Session{Sessions: one, TTL: 3, Beat: 2, Longer: true}),
-		with(Limit, "a Try twice", "a Try arrives again after the Release, and then what attaches the lease", Session{Sessions: one, Twins: 1}),
-		with(Limit, "begun twice", "what begins the session arrives twice, the second time when it is over", Session{Sessions: one, Copies: 1}),
-	}
-}
-
 // handoverProgress shows that owners enter at all.
 func handoverProgress() []Case {
 	once := Handover{Owners: 2, TTL: 2, Claim: 1, Tries: [3]int8{1, 1}}
@@ -317,20 +279,6 @@ func handoverProgress() []Case {
 		of(Reached, "progress/entering later", "A does not claim the key in time, B enters and releases, and A asks again and enters", again, func(s handoverState) bool {
 			return s.o[1].phase == done && s.o[1].entered && s.o[0].phase == holding && s.o[0].entered && s.o[0].fence == 4
 		}),
-	}
-}
-
-// sessionProgress shows that beats keep leases, and that who asks for a key is granted it.
-func sessionProgress() []Case {
-	never := past{Session{Owners: 2, TTL: 2, Beat: 2, Renewed: 1}}
-	once := never
-	once.Sessions = [2]int8{1}
-	kept := func(s sessionPast) bool { return s.o[0].phase == holding && s.at+s.now >= 4 }
-	return []Case{
-		of(Reached, "progress/kept by beats", "A, which extends its lease once, holds when that would have ended", once, kept),
-		of(Blocked, "progress/no session", "without a session it does not", never, kept),
-		of(Reached, "progress/silent, detached", "A does nothing more while its lease is attached, and B, which asks for the key, holds, though the session goes on",
-			once, func(s sessionPast) bool { return s.silent && s.o[1].phase == holding && s.kept[0].until > 0 }),
 	}
 }
 

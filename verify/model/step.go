@@ -40,19 +40,6 @@ const (
 	Enter       Act = "WHO ENTERS (VALUE)" // acts on the message: it holds the key, until the time VALUE
 	GiveBack    Act = "node NODE carries out what gives back the handover to WHO"
 
-	// Of owners whose leases are attached to a session, and of their drivers.
-	Attach     Act = "node NODE carries out what attaches WHO's lease to session VALUE"
-	AttachCopy Act = "node NODE carries out what attaches WHO's lease to session VALUE, which will come again"
-	AttachNot  Act = "node NODE carries out what attaches WHO's lease to session VALUE, which is waited for: only the session is prolonged"
-	Attached   Act = "WHO's driver hears that its lease is ATTACHED to session VALUE"
-	Marked     Act = "WHO hears that its lease is attached, and is not extended"
-	Beating    Act = "WHO's driver sends a beat of session VALUE"
-	Beat       Act = "node NODE carries out a beat of WHO's session VALUE"
-	Beaten     Act = "WHO's driver has the answer to a beat" // VALUE has a bit for each owner that is named
-	Over       Act = "node NODE carries out what ends WHO's lease for its driver"
-	Forgotten  Act = "WHO's driver forgets the lease"
-	Detach     Act = "node NODE detaches the lease from session VALUE"
-
 	// Of no owner.
 	Tick     Act = "time VALUE"
 	Vanish   Act = "node NODE: the key is free" // by expiry, release or a break

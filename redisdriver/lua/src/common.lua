@@ -41,14 +41,6 @@ end
 local run = string.match(call('INFO', 'server'), '\nrun_id:(' .. string.rep('%x', 40) .. ')\r')
 <<end>>
 
-<<define "runs">>
--- run answers which run of the server this is; "" where this user may not ask.
-local function run()
-  local info = redis.pcall('INFO', 'server')
-  return type(info) == 'string' and string.match(info, '\nrun_id:(' .. string.rep('%x', 40) .. ')\r') or ''
-end
-<<end>>
-
 <<define "room">>
 -- The numbered places of those that share a key with a limit. Each number that
 -- was ever given out is a member of room; the two ends of the set are what is asked

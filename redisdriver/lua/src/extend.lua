@@ -8,8 +8,8 @@
 --       then n times the fence held, 16 digits, or ""; then, where the holders ask to be told when
 --       somebody joins the queue, their inbox, or "", see queue.lua; then, where they entered and claim what they were handed, the
 --       state of their grants, and n times the fence of the handover, or ""
--- Answers a list of n: 0 not held, 1 held, 2 held and others wait; or a session: nothing was done, the lease is attached
--- to that one, see detach.lua; or the beginning of a grant of a later layout. Or 0: the node does not vote; or the longest TTL that it allows, ms.
+-- Answers a list of n: 0 not held, 1 held, 2 held and others wait; or the beginning of a grant of a later
+-- layout. Or 0: the node does not vote; or the longest TTL that it allows, ms.
 local call, sub = redis.call, string.sub
 local KEEP = <<.Keep>> -- ms the largest fence of a key is kept after its lease, see fences.lua
 <<template "later" .>>
@@ -102,11 +102,6 @@ for i = 1, n do
 <<if not .Node>>
   local claimed = stands and state and claims(i)
   if claimed == false and state then stands = false end
-<<end>>
-<<if not .Node>>
-  if stands and grants[i] and <<attached "grants[i]">> then
-    stands, out[i] = false, <<session "grants[i]">>
-  end
 <<end>>
   if stands then
     written = later(KEYS[i], ttl) == 1 or written

@@ -5,7 +5,7 @@
 -- KEYS  1 lock  2 grant  3 queue  4 places, see queue.lua
 --       5 shares  6 held, see key.lua
 -- ARGV  1 how many waiters to name  2 how many of those that share the key
--- Answers {type of the lock, its first 600 bytes, PTTL, first 104 bytes
+-- Answers {type of the lock, its first 600 bytes, PTTL, first 59 bytes
 -- of grant, live places among the first 10,000, the first of them, each with its
 -- place, leases that share the key among the first 10,000 (-1: nobody knows),
 -- the first of them, each with its PTTL and lease}
@@ -48,4 +48,4 @@ if held < 0 and call('HGET', KEYS[6], '!') == <<after "value">> then
     end
   end
 end
-return {kind, value, left, call('GETRANGE', KEYS[2], 0, 103), places, queue, held, shares}
+return {kind, value, left, call('GETRANGE', KEYS[2], 0, 58), places, queue, held, shares}

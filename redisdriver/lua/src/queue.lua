@@ -25,7 +25,6 @@
 --         Of h, m, H, M, s and S those 16 digits may be followed by the inboxes of holders that
 --         asked to be told when somebody joins the queue, each after a blank: the last to ask is the first;
 --         with a ~ before it where that one gives the key back then, unless somebody works under it
---         Of h, those 16 digits may be followed by " @" and the session that the lease is attached to, see attach.lua.
 --         A grant that is left behind by a holder means that this one did not finish.
 -- place:  contact(13 digits) patience claim mode inbox
 --         contact is the server's ms of the last sign of life; patience and

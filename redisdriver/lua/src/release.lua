@@ -3,7 +3,7 @@
 
 -- release gives up a lease, which goes to the next live place in the queue, or a
 -- place: see layout.go for its fields. Answers
--- 1 lease, 2 place, 0 neither, 3 lease, but the next could not get a hint; {6, session} as of try.lua.
+-- 1 lease, 2 place, 0 neither, 3 lease, but the next could not get a hint.
 --
 -- The first write takes no memory, and Redis then lets a script finish: a
 -- server that is full still frees a key and hands it over.
@@ -15,9 +15,6 @@ function release(r)
   local got = seen or call('MGET', K.lock, K.grant)
 <<end>>
   if got[2] and <<newer "got[2]">> then counted('grant', got[2], true) end
-<<if not .Node>>
-  if got[2] and <<attached "got[2]">> then return {6, <<session "got[2]">>} end
-<<end>>
   local unused = r.ending == 'unused'
   survey(got[1], sound(got[2]), value, unused and value)
   local l = leaseOf(value)

@@ -137,7 +137,6 @@ end
 --   {2, …} as 0: refused because this owner was released
 --   {3, …} as 0: refused because the proposal is not above that, or too far
 --   {4} the node does not vote  {5, ms} the longest TTL that it allows
---   {6, session} nothing was done: the lease that stands is attached to that one, see detach.lua
 --   {-1, type} the lock key holds something that is not a lock
 function try(r)
   local value, converts = r.value, r.how == 'convert'
@@ -146,9 +145,6 @@ function try(r)
   caller = r.place and string.match(r.place, '%S+$')
   local got = call('MGET', K.lock, K.grant, K.gone)
   if got[2] and not sound(got[2]) then counted('grant', got[2], true) end
-<<if not .Node>>
-  if got[2] and <<attached "got[2]">> then return {6, <<session "got[2]">>} end
-<<end>>
   r.gone = got[3]
   survey(got[1], got[2], nil, not converts and value) -- only one that entered converts without a claim
   local l = not r.gone and leaseOf(value)
