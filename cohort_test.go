@@ -82,6 +82,7 @@ func TestCohortTakesTurns(t *testing.T) {
 			t.Errorf("%v fences asked for, %d released", fences, d.releases.Load())
 		}
 		// In this minute the first lease was renewed, and each place said that it waits. No turn asks to be told of others.
+		synctest.Wait()
 		failIf(t, asksToBeTold, "the store was asked to tell who waits")
 		if next := lock(t, c, "k", nil); next.Fence() <= fence {
 			t.Errorf("the fence %d after %d", next.Fence(), fence)
