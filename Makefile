@@ -77,7 +77,7 @@ bench-check: ## compare the Go benchmarks of this tree with a commit's: make ben
 	@scripts/servers
 	@scripts/benchcheck $(or $(BASE),HEAD~1)
 
-PKG = . ./driver ./internal/backoff ./internal/gate ./internal/keepalive ./internal/lifetime ./memdriver
+PKG = . ./driver ./internal/backoff ./internal/gate ./internal/keepalive ./internal/lifetime ./internal/wait ./memdriver
 
 mutants: ## whether the tests notice wrong conditions; narrow it with PKG=./memdriver or FILES="hold.go lease.go"
 	@cd tools/mutants && GOWORK=off go build -o ../../.bin/mutants .

@@ -222,13 +222,7 @@ func (cs *cohorts) lock(a *attempt) (lease *Lease, err error) {
 // lasted for too long.
 func (a *attempt) inherit(from *waiter) error {
 	a.waiter = *from
-	if !a.patience.failing() {
-		return nil
-	}
-	now := a.c.now()
-	a.patience.wakes(now)
-	a.patience.joins(a.began) // we have not waited for all of it
-	return a.patience.exhausted(now, 0, a.req.TTL)
+	return a.wait.Inherit(a.began, a.c.now())
 }
 
 // await returns what a is given, or why it gave up.
@@ -258,7 +252,7 @@ func (co *cohort) await(a *attempt, t *caller) (g gift, err error) {
 	case <-a.ctx.Done():
 	case <-a.c.calls.Open.Done():
 	}
-	a.patience.why = co.waits(t)
+	a.wait.Blame(co.waits(t))
 	return gift{}, a.fail(a.ended())
 }
 

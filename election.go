@@ -8,6 +8,8 @@ import (
 	"errors"
 	"iter"
 	"time"
+
+	"github.com/hasplock/hasp/internal/wait"
 )
 
 // observeEvery is how often Observe asks the store.
@@ -109,7 +111,7 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 			case ctx.Err() != nil:
 				return
 			case err != nil:
-				again := e.l.err == nil && !errors.Is(err, ErrClosed) && e.l.c.trouble(err) != permanent
+				again := e.l.err == nil && !errors.Is(err, ErrClosed) && e.l.c.trouble(err) != wait.Permanent
 				if !yield(Leader{Key: e.l.key}, e.l.c.fail("observe", e.l.key, err)) || !again {
 					return
 				}

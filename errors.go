@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/clock"
 )
 
 // Sentinel errors; test for them with errors.Is in every error of this package.
@@ -86,7 +87,7 @@ type HeldError struct {
 func (e *HeldError) Error() string {
 	s := "held by " + e.Holder.String()
 	if e.Left > 0 {
-		s += ", " + shortDuration(e.Left) + " left"
+		s += ", " + clock.Short(e.Left) + " left"
 	}
 	if e.Ahead > 0 {
 		s += fmt.Sprintf(", %d waiting ahead of us", e.Ahead)
@@ -111,15 +112,3 @@ func (e *WaitError) Error() string { return fmt.Sprintf("gave up (%v): %v", e.En
 
 // Unwrap returns End and Why.
 func (e *WaitError) Unwrap() []error { return []error{e.End, e.Why} }
-
-// shortDuration rounds a duration to what a person wants to know.
-func shortDuration(d time.Duration) string {
-	switch {
-	case d >= 10*time.Second:
-		return d.Round(time.Second).String()
-	case d >= time.Second:
-		return d.Round(100 * time.Millisecond).String()
-	default:
-		return d.Round(time.Millisecond).String()
-	}
-}

@@ -5,6 +5,7 @@ package hasp_test
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strconv"
 	"sync"
@@ -269,5 +270,20 @@ func TestBusyKeysAreBounded(t *testing.T) {
 		}
 		n := hasp.Busy(c)
 		failIf(t, n != more, "%d keys are remembered, want those %d that came after %d", n, more, hasp.MaxBusy)
+	})
+}
+
+// A key is not likely to be waited for since an error ended its first Try.
+func TestFailedKeyIsNotBusy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		d := &hooked{Driver: newStore()}
+		d.try = func(context.Context, driver.TryRequest, tryFunc) (driver.Result, error) {
+			cancel()
+			return driver.Result{}, errDown
+		}
+		c := newClient(t, d, nil)
+		_, err := c.Mutex("k", nil).Lock(ctx)
+		failIf(t, !errors.Is(err, context.Canceled) || hasp.Busy(c) != 0, "%v, %d keys are remembered", err, hasp.Busy(c))
 	})
 }

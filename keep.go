@@ -6,6 +6,7 @@ package hasp
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/clock"
@@ -307,3 +308,50 @@ func (h *hold) giveBack() {
 		h.c.cohorts.mu.Unlock()
 	}
 }
+
+// keeperTime is what a keeper needs beside the store: see attempt.keeper.
+const keeperTime = 5 * time.Millisecond
+
+// askKeeper joins, which tells the keeper, and waits until it has given the key back, for keeper at most. Whatever goes wrong
+// is as if it was not asked: neither a lease nor an error.
+func (a *attempt) askKeeper() (lease *Lease, err error) {
+	why := a.wait.Why()
+	defer func() {
+		if err != nil && a.ended() == nil {
+			a.wait.Blame(why)
+			err = nil
+		}
+	}()
+	timer := time.NewTimer(a.keeper())
+	defer timer.Stop()
+	if err := a.subscribe(timer.C); a.sub.hints == nil {
+		return nil, err
+	}
+	a.wait.Join()
+	a.briefly = true
+	lease, err = a.ask()
+	for joined := a.c.now(); lease == nil && err == nil; lease, err = a.ask() {
+		timer.Reset(a.keeper() - a.c.now().Sub(joined))
+		select {
+		case h := <-a.sub.hints:
+			a.wait.Hinted(h)
+		case <-timer.C:
+			return nil, nil
+		case <-a.ctx.Done():
+			return nil, a.ended()
+		case <-a.c.calls.Open.Done():
+			return nil, a.ended()
+		}
+		if lease = a.enter(); lease != nil {
+			break
+		}
+	}
+	if lease != nil {
+		a.leaveQueue(a.c)
+	}
+	return lease, err
+}
+
+// keeper is how long a keeper may need: for the message to it, its release, and the message of that. With thousands of keys at
+// once all requests take longer, ours and the keeper's.
+func (a *attempt) keeper() time.Duration { return min(3*a.wait.Slowest()+keeperTime, tryLimit) }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/backoff"
+	"github.com/hasplock/hasp/internal/wait"
 )
 
 // Lease is the right to a key until it is released or lost. It is renewed in the
@@ -242,7 +243,7 @@ func (h *hold) convert(ctx context.Context) error {
 		if err == nil {
 			return nil
 		}
-		if h.c.trouble(err) != permanent && time.Now().Before(bears) {
+		if h.c.trouble(err) != wait.Permanent && time.Now().Before(bears) {
 			timer := time.NewTimer(pause.Next())
 			select {
 			case <-timer.C:

@@ -8,8 +8,10 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/wait"
 )
 
 // Locker is what LockAll takes: a *Mutex, an *RWMutex (its write side), what its
@@ -38,6 +40,8 @@ func (c *core) lock(key string, o *LockOptions, mode Mode, limit int) lock {
 	if l.opts, l.err = o.normal(c.traits); l.err == nil && mode == Shared {
 		l.err = c.unshared(limit)
 	}
+	l.opts.waits = wait.Terms{TTL: l.opts.TTL, Lead: l.opts.Lead, Patience: min(l.opts.TTL, maxPatience), Call: tryLimit,
+		Silence: c.maxSilence, Grace: c.maxRefused}
 	if err := driver.CheckKey(key); err != nil {
 		l.err = err
 	}
@@ -83,20 +87,19 @@ func (l *lock) ready(ctx context.Context) (*Lease, error) {
 }
 
 // ask asks the store. part: the lease is worth nothing until others are held, too.
-func (l *lock) ask(ctx context.Context, op string, wait, part bool) (lease *Lease, err error) {
+func (l *lock) ask(ctx context.Context, op string, waits, part bool) (lease *Lease, err error) {
 	if !l.c.calls.Enter() {
 		return nil, l.c.fail(op, l.key, ErrClosed)
 	}
 	defer l.c.calls.Leave()
-	if lease := l.kept(ctx, wait, part); lease != nil {
+	if lease := l.kept(ctx, waits, part); lease != nil {
 		return lease, nil
 	}
-	a := &attempt{c: l.c, ctx: ctx, op: op, opts: l.opts, part: part, began: l.c.now(), behind: alone{},
-		waiter: waiter{req: l.request(), patience: newPatience(l.c.maxSilence, l.c.maxRefused)}}
+	a := &attempt{c: l.c, ctx: ctx, op: op, opts: l.opts, part: part, began: l.c.now(), behind: alone{}, waiter: l.waiter()}
 	switch {
-	case !wait && l.opts.Keep > 0:
+	case !waits && l.opts.Keep > 0:
 		lease, err = l.c.cohorts.tryLock(a)
-	case !wait:
+	case !waits:
 		lease, err = a.alone(a.tryLock)
 	case l.opts.Cohort > 0 || l.opts.Keep > 0:
 		lease, err = l.c.cohorts.lock(a)
@@ -111,14 +114,24 @@ func (l *lock) ask(ctx context.Context, op string, wait, part bool) (lease *Leas
 	return lease, nil
 }
 
-// request returns what a new acquisition asks for.
-func (l *lock) request() driver.TryRequest {
-	return driver.TryRequest{
+// waiter returns what a new acquisition asks for.
+func (l *lock) waiter() waiter {
+	return waiter{wait: wait.New(&l.opts.waits, l.enters()), req: driver.TryRequest{
 		Claim:    driver.Claim{Key: l.key, Owner: rand.Text(), Label: l.c.labels.label(l.opts.Reason), Mode: l.mode, Limit: l.limit},
 		TTL:      l.opts.TTL,
-		Patience: min(l.opts.TTL, maxPatience),
-		Enters:   l.enters(),
-	}
+		Patience: l.opts.waits.Patience,
+	}}
+}
+
+// mostLead is the largest Lead with which a waiter may enter on a handover: a larger one leaves too little of a claim time.
+const mostLead = 100 * time.Millisecond
+
+// enters says whether to act on a handover: not for a lease that nothing would claim, nor where others
+// take turns on it, which need more fences than a handover has.
+func (l *lock) enters() bool {
+	o := l.opts
+	turns := o.Cohort > 0 || o.Keep > 0
+	return l.c.traits.Enters && l.mode == Exclusive && !o.NoRenew && !turns && o.Lead <= min(mostLead, o.TTL/4)
 }
 
 // do holds the key while f runs. lost: the lease was lost before f returned.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/clock"
 	"github.com/hasplock/hasp/internal/lifetime"
 )
 
@@ -83,7 +84,7 @@ func (c *Client) Adopt(ctx context.Context, key, owner string, o *LockOptions) (
 	h.life.Give(start)
 	h.life.Asks(held.Left)
 	if h.life.Grant(start, now, res.TTL); h.life.Over(now) {
-		return nil, c.fail("adopt", key, fmt.Errorf("%w: the answer to its renewal took %v of a TTL of %v", ErrLost, shortDuration(now.Sub(start)), res.TTL))
+		return nil, c.fail("adopt", key, fmt.Errorf("%w: the answer to its renewal took %v of a TTL of %v", ErrLost, clock.Short(now.Sub(start)), res.TTL))
 	}
 	h.life.Want(res.Wanted)
 	lease := h.lease(r.Mode)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/lifetime"
+	"github.com/hasplock/hasp/internal/wait"
 )
 
 // DefaultTTL is how long a store keeps a lease that nobody renews.
@@ -114,6 +115,7 @@ type LockOptions struct {
 type settings struct {
 	LockOptions
 	terms lifetime.Terms
+	waits wait.Terms
 }
 
 // normal returns the settings of options, and what is wrong with them.

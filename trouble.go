@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/clock"
+	"github.com/hasplock/hasp/internal/wait"
 )
 
 // fail wraps an error once. nil stays nil.
@@ -33,31 +35,21 @@ func (c *core) classify(err error) Class {
 	return c.drv.Classify(err)
 }
 
-// trouble is how a wait takes an error of the store.
-type trouble uint8
-
-const (
-	permanent trouble = iota // it ends what waits
-	away                     // no good answer comes: borne for Options.MaxSilence
-	unclear                  // the engine does not know the error: for the TTL, 5 s at least
-	refuses                  // the store is there, and refuses: for Options.MaxRefused
-)
-
 // troubles is the one rule for errors, by class; docs/command.md has it in words. A store that gave this client
 // a good answer before is not misconfigured: it fails over, its password is rotated, or somebody
 // mends it. Before that, what a person must mend ends a wait at once, and the rest may pass by itself.
-var troubles = map[Class]struct{ first, then trouble }{
-	ClassUnknown:       {unclear, unclear},
-	ClassUnreachable:   {away, away},
-	ClassReadOnly:      {refuses, away},
-	ClassFull:          {refuses, away},
-	ClassLogin:         {refuses, refuses},
-	ClassDenied:        {permanent, refuses},
-	ClassMisconfigured: {permanent, refuses},
-	ClassImpossible:    {permanent, permanent},
+var troubles = map[Class]struct{ first, then wait.Trouble }{
+	ClassUnknown:       {wait.Unclear, wait.Unclear},
+	ClassUnreachable:   {wait.Away, wait.Away},
+	ClassReadOnly:      {wait.Refuses, wait.Away},
+	ClassFull:          {wait.Refuses, wait.Away},
+	ClassLogin:         {wait.Refuses, wait.Refuses},
+	ClassDenied:        {wait.Permanent, wait.Refuses},
+	ClassMisconfigured: {wait.Permanent, wait.Refuses},
+	ClassImpossible:    {wait.Permanent, wait.Permanent},
 }
 
-func (c *core) trouble(err error) trouble {
+func (c *core) trouble(err error) wait.Trouble {
 	t := troubles[c.classify(err)]
 	if c.heard.Load() {
 		return t.then
@@ -75,7 +67,7 @@ func (c *core) hears(err error) {
 // answered says whether an error is the store's answer, if only a refusal.
 func (c *core) answered(err error) bool {
 	t := troubles[c.classify(err)].first
-	return t == permanent || t == refuses
+	return t == wait.Permanent || t == wait.Refuses
 }
 
 // settled says whether what came of a release is the store's answer for good. A store that never gave a good answer, and
@@ -86,7 +78,7 @@ func (c *core) settled(err error, lost bool) bool {
 	case err == nil || errors.Is(err, ErrNotHeld):
 		return true
 	case lost || c.heard.Load():
-		return troubles[c.classify(err)].then == permanent
+		return troubles[c.classify(err)].then == wait.Permanent
 	}
 	return c.answered(err)
 }
@@ -99,9 +91,9 @@ type silentError struct {
 
 func (e *silentError) Error() string {
 	if e.why != nil {
-		return fmt.Sprintf("the store was not asked within %s: %v", shortDuration(e.limit), e.why)
+		return fmt.Sprintf("the store was not asked within %s: %v", clock.Short(e.limit), e.why)
 	}
-	return "the store did not answer within " + shortDuration(e.limit)
+	return "the store did not answer within " + clock.Short(e.limit)
 }
 
 // Timeout tells it from an answer, as errors of package net do.

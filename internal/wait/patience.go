@@ -1,7 +1,7 @@
 // Copyright 2026 The hasp Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package hasp
+package wait
 
 import (
 	"fmt"
@@ -11,39 +11,48 @@ import (
 	"github.com/hasplock/hasp/internal/clock"
 )
 
+// Trouble is how a wait takes an error of the store.
+type Trouble uint8
+
+const (
+	Permanent Trouble = iota // it ends what waits
+	Away                     // no good answer comes: borne for Terms.Silence
+	Unclear                  // the engine does not know the error: for the TTL, or what one Try may take
+	Refuses                  // the store is there, and refuses: for Terms.Grace
+)
+
 // patience is how a wait bears a store that gives no good answer. It only computes.
 type patience struct {
-	most    time.Duration // Options.MaxSilence
-	grace   time.Duration // Options.MaxRefused
+	terms   *Terms
 	silent  clock.Instant // when the first call began that had no good answer
 	puzzled clock.Instant // since when no error was one that the engine knows
 	denied  clock.Instant // since when the store refuses, later by the time for which it was away meanwhile
 	latest  clock.Instant // when the latest error came
 	due     clock.Instant // when the pause, or the call, ends at the latest
-	kind    trouble       // of that
+	kind    Trouble       // of that
 	pause   backoff.Backoff
-	why     error // what keeps us waiting: the latest refusal or error
+	why     error // what keeps it waiting: the latest refusal or error
 }
 
-func newPatience(most, grace time.Duration) patience {
-	return patience{most: most, grace: grace, pause: backoff.Backoff{Least: 20 * time.Millisecond, Most: time.Second}}
+func newPatience(terms *Terms) patience {
+	return patience{terms: terms, pause: backoff.Backoff{Least: 20 * time.Millisecond, Most: time.Second}}
 }
 
 // failing says that the latest call had no good answer.
 func (p *patience) failing() bool { return p.pause.Failing() }
 
-// asks notes that a call begins at start, for a lease of ttl, and returns how long it may take.
-func (p *patience) asks(start clock.Instant, ttl time.Duration) time.Duration {
+// asks notes that a call begins at start, and returns how long it may take.
+func (p *patience) asks(start clock.Instant) time.Duration {
 	if p.failing() {
 		p.wakes(start)
 	} else {
 		p.silent = start
 	}
-	limit := min(ttl, tryLimit)
-	if p.most > 0 {
+	limit := min(p.terms.TTL, p.terms.Call)
+	if p.terms.Silence > 0 {
 		// Half of the silence that a wait bears, so that one dead connection does
 		// not end it; and not more than is left of it.
-		limit = min(limit, p.most/2, max(p.most-start.Sub(p.silent), 0))
+		limit = min(limit, p.terms.Silence/2, max(p.terms.Silence-start.Sub(p.silent), 0))
 	}
 	p.due = start.Add(limit)
 	return limit
@@ -51,30 +60,29 @@ func (p *patience) asks(start clock.Instant, ttl time.Duration) time.Duration {
 
 // wakes leaves out how late it is: this process stood still meanwhile, or was busy, which was not the store's trouble.
 func (p *patience) wakes(now clock.Instant) {
-	if late := now.Sub(p.due); late > 0 {
-		for _, since := range []*clock.Instant{&p.silent, &p.puzzled, &p.denied, &p.latest, &p.due} {
-			*since = since.Add(late)
-		}
+	late := max(now.Sub(p.due), 0)
+	for _, since := range []*clock.Instant{&p.silent, &p.puzzled, &p.denied, &p.latest, &p.due} {
+		*since = since.Add(late)
 	}
 }
 
-// refused notes a good answer: somebody has the key.
-func (p *patience) refused(held *HeldError) {
-	p.why = held
+// refused notes a good answer: another owner has the key, as why says.
+func (p *patience) refused(why error) {
+	p.why = why
 	p.pause.Reset()
 }
 
 // failed notes an error that may go away by itself, and returns the pause before
 // asking again.
-func (p *patience) failed(now clock.Instant, kind trouble) time.Duration {
+func (p *patience) failed(now clock.Instant, kind Trouble) time.Duration {
 	p.wakes(now)
-	if !p.failing() || kind != unclear {
+	if !p.failing() || kind != Unclear {
 		p.puzzled = now
 	}
 	switch {
 	case !p.failing():
 		p.denied = now
-	case kind != refuses:
+	case kind != Refuses:
 		p.denied = p.denied.Add(now.Sub(p.latest))
 	}
 	pause := p.pause.Next()
@@ -82,8 +90,7 @@ func (p *patience) failed(now clock.Instant, kind trouble) time.Duration {
 	return pause
 }
 
-// joins notes that somebody goes on with the wait of another, who began to bear
-// it earlier than from.
+// joins notes that a caller goes on with the wait of another, which began earlier than from.
 func (p *patience) joins(from clock.Instant) {
 	for _, since := range []*clock.Instant{&p.silent, &p.puzzled, &p.denied} {
 		if from.Sub(*since) > 0 {
@@ -101,13 +108,13 @@ type bound struct {
 func (b bound) left() time.Duration { return b.most - b.borne }
 
 // bound returns what ends the wait first, when the errors go on as the latest.
-func (p *patience) bound(now clock.Instant, ttl time.Duration) bound {
-	all, own := bound{p.most, now.Sub(p.silent), "no good answer from the store for %v: %w"}, bound{}
+func (p *patience) bound(now clock.Instant) bound {
+	all, own := bound{p.terms.Silence, now.Sub(p.silent), "no good answer from the store for %v: %w"}, bound{}
 	switch p.kind {
-	case unclear:
-		own = bound{max(ttl, tryLimit), now.Sub(p.puzzled), "the store has failed for %v, and not for being away: %w"}
-	case refuses:
-		own = bound{p.grace, now.Sub(p.denied), "the store has refused for %v: %w"}
+	case Unclear:
+		own = bound{max(p.terms.TTL, p.terms.Call), now.Sub(p.puzzled), "the store has failed for %v, and not for being away: %w"}
+	case Refuses:
+		own = bound{p.terms.Grace, now.Sub(p.denied), "the store has refused for %v: %w"}
 	}
 	if own.most > 0 && (all.most == 0 || own.left() < all.left()) {
 		return own
@@ -116,9 +123,9 @@ func (p *patience) bound(now clock.Instant, ttl time.Duration) bound {
 }
 
 // exhausted returns what ends a wait without a good answer, once pause has passed.
-func (p *patience) exhausted(now clock.Instant, pause, ttl time.Duration) error {
-	if b := p.bound(now, ttl); b.most > 0 && b.left() <= pause {
-		return fmt.Errorf(b.said, shortDuration(b.borne), p.why)
+func (p *patience) exhausted(now clock.Instant, pause time.Duration) error {
+	if b := p.bound(now); b.most > 0 && b.left() <= pause {
+		return fmt.Errorf(b.said, clock.Short(b.borne), p.why)
 	}
 	return nil
 }
