@@ -4,13 +4,20 @@
 package hasp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"iter"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/admission"
+	"github.com/hasplock/hasp/internal/clock"
+	"github.com/hasplock/hasp/internal/gate"
+	"github.com/hasplock/hasp/internal/keepalive"
 	"github.com/hasplock/hasp/internal/lifetime"
 )
 
@@ -131,4 +138,84 @@ func (c *Client) Close() error {
 		err = errors.Join(err, h.leftover())
 	}
 	return errors.Join(err, c.fail("close", "", c.drv.Close()))
+}
+
+// core is what all parts of a client share: its store, and what is under way.
+type core struct {
+	drv         driver.Driver
+	traits      driver.Traits
+	observe     func(Event)
+	recordTaken bool
+	maxSilence  time.Duration
+	maxRefused  time.Duration
+	heard       atomic.Bool // the store has given a good answer
+	now         clock.Clock
+	waits       *admission.Waits
+	labels      labels
+	calls       *gate.Gate
+	renewer     *keepalive.Loop
+	cleanups    *cleanups
+	cohorts     cohorts
+	busy        busy
+}
+
+func newCore(d driver.Driver, o *Options) *core {
+	c := &core{drv: d, traits: d.Traits(), observe: o.Observe, recordTaken: o.RecordTaken, maxSilence: o.MaxSilence,
+		maxRefused: cmp.Or(o.MaxRefused, defaultRefused), now: clock.Cheap(), waits: admission.New(o.StateDir, o.StateFailed), calls: gate.New()}
+	c.renewer = keepalive.New(d.Renew, func() clock.Instant { return c.now() }, c.calls)
+	c.cleanups = &cleanups{c: c}
+	return c
+}
+
+func (c *core) emit(e Event) {
+	if c.observe != nil {
+		e.Engine = c.traits.Engine
+		if e.Context == nil {
+			e.Context = context.Background()
+		}
+		c.observe(e)
+	}
+}
+
+// ended takes from the engine which leases the store has ended, see
+// [driver.Teller]: the end of a session may end thousands at once.
+type ended struct {
+	c *core
+
+	mu    sync.Mutex
+	heard map[driver.ID]uint64 // the largest fence of each; nil: nobody is at work on them
+}
+
+// hear notes a lease that is over. It does not block.
+func (e *ended) hear(id driver.ID, fence uint64) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.heard == nil {
+		if !e.c.calls.Enter() {
+			return // Close ends all leases
+		}
+		e.heard = make(map[driver.ID]uint64)
+		go e.declare()
+	}
+	e.heard[id] = max(e.heard[id], fence)
+}
+
+// declare declares lost what was heard of. A lease that its caller does not have
+// yet is missed, and lost at its first renewal.
+func (e *ended) declare() {
+	defer e.c.calls.Leave()
+	e.mu.Lock()
+	heard := e.heard
+	e.heard = nil
+	e.mu.Unlock()
+	for _, m := range e.c.renewer.Members() {
+		h, ok := m.(*hold)
+		if !ok {
+			continue
+		}
+		// An owner that was released may have asked again, with a larger fence.
+		if fence, over := heard[h.req.ID()]; over && h.req.Fence <= fence {
+			h.lose(fmt.Errorf("%w: it ended the lease", ErrNotHeld))
+		}
+	}
 }

@@ -145,7 +145,7 @@ func TestWalkIsThere(t *testing.T) {
 // An alias hides the fields of its type from the documentation of this package,
 // so its comment lists them: all, in order, with their types.
 func TestAliasesListTheirFields(t *testing.T) {
-	file, err := parser.ParseFile(token.NewFileSet(), "mode.go", nil, parser.ParseComments)
+	file, err := parser.ParseFile(token.NewFileSet(), "options.go", nil, parser.ParseComments)
 	need(t, err)
 	listed := map[string][]string{}
 	for _, d := range file.Decls {
