@@ -6,6 +6,7 @@ package driver
 import (
 	"errors"
 	"fmt"
+	"time"
 )
 
 // MaxKey and MaxLabel are the largest key and label, in bytes.
@@ -26,17 +27,8 @@ const (
 	Shared                // any number of holders, or Claim.Limit
 )
 
-// Claim identifies one acquisition. It is part of every request about it.
-type Claim struct {
-	Key   string // what is locked: 1 to MaxKey bytes of any value
-	Owner string // the random id of this acquisition, fresh for each: OwnerLen base32 characters
-	Label string // describes the owner for people, at most MaxLabel bytes; to an engine an opaque text
-	// Mode and Limit: Shared allows Limit holders at most, 0 for any number. They
-	// change with TryRequest.Convert only. Where owners name different limits for a
-	// key, the smallest among the holders' and the requester's counts.
-	Mode  Mode
-	Limit int
-}
+// LateRequest is how long a request may be under way at most.
+const LateRequest = 10 * time.Second
 
 // ID names an owner on a key. Engines compare all of it.
 type ID struct{ Key, Owner, Label string }

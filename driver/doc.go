@@ -4,8 +4,9 @@
 // Package driver is the interface between hasp and the stores that keep its locks.
 //
 // Programs use package hasp; only engines implement [Driver]. The contract is in
-// driver.go; [Claim], [Traits] and [Info] define the terms it uses, and node.go is
-// for engines whose stores can be nodes of a quorum. Package drivertest is the
+// driver.go; [Traits] and [Info] define the terms it uses. What an engine may do besides
+// stands apart: told.go has what a store tells before it is asked, operator.go what
+// is for the person who runs it, node.go what a quorum asks of its nodes. Package drivertest is the
 // specification: a table of cases, each with its rule as a sentence, that every
 // engine must pass.
 //
