@@ -33,7 +33,8 @@ type store struct {
 	admit    func(ctx context.Context, r driver.Record, maxTTL time.Duration) error
 }
 
-// New returns a driver with faults. It is a node, even if d is none: then no fence is proposed to it, and it has no record. It is neither a driver.Teller nor a quorum.Async.
+// New returns a driver with faults. It is a node, even if d is none: then no fence is proposed to it, and it has no record. It is
+// neither a driver.Teller nor a quorum.Async.
 func New(d driver.Driver, faults ...Fault) Node {
 	s := &store{
 		Driver: d, renew: d.Renew, watch: d.Watch, inspect: d.Inspect,
