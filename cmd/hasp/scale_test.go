@@ -17,7 +17,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/creack/pty"
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/internal/testserver"
 	"github.com/hasplock/hasp/redisdriver"
@@ -142,8 +141,8 @@ func (s *sandbox) bigTop(t *testing.T) (sc *screen, pid string) {
 	t.Helper()
 	_ = os.Remove(filepath.Join(s.dir, "pid"))
 	sc = s.top(t, `sh -c 'echo $$ >pid; exec hasp top'`)
-	must(t, pty.Setsize(sc.tty, &pty.Winsize{Rows: 50, Cols: 120}))
-	sc.expect(`\d{5} keys`)
+	sc.resize(50, 120)
+	sc.shows(`\d{5} keys`)
 	return sc, s.read("pid")
 }
 
@@ -152,7 +151,7 @@ func (sc *screen) figures(t *testing.T, c *hasp.Client, pid string) {
 	t.Helper()
 	until := func(pattern string) time.Duration {
 		began, re := time.Now(), regexp.MustCompile(pattern)
-		for !re.MatchString(sc.text.String()[sc.seen:]) {
+		for !re.MatchString(sc.shown()) {
 			if time.Since(began) > limit {
 				t.Fatalf("%q is not shown", pattern)
 			}
@@ -163,13 +162,11 @@ func (sc *screen) figures(t *testing.T, c *hasp.Client, pid string) {
 	var pressed []time.Duration
 	for range 10 {
 		for _, column := range []string{"holder", "held", "left", "wait", "key"} {
-			sc.seen = len(sc.text.String())
 			sc.send("s")
 			pressed = append(pressed, until("sorted by "+column))
 		}
 	}
 	p := percentiles(pressed)
-	sc.seen = len(sc.text.String())
 	lease, err := c.Mutex("a new key", nil).TryLock(t.Context())
 	must(t, err)
 	sc.send("g")

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/charmbracelet/x/vt"
 	"github.com/creack/pty"
 	"github.com/hasplock/hasp/internal/testserver"
 	"github.com/redis/go-redis/v9"
@@ -28,6 +29,9 @@ type screen struct {
 	text buffer
 	pid  int
 	seen int // how much of text earlier expects have used up
+
+	emulator *vt.Emulator // what hasp top draws on
+	fed      int          // how much of text it has had
 }
 
 // atTerminal starts a program at a terminal, with hasp in its PATH.

@@ -7,6 +7,7 @@ package main
 
 import (
 	"encoding/json"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -14,24 +15,58 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/charmbracelet/x/vt"
 	"github.com/creack/pty"
 	"github.com/hasplock/hasp/internal/testserver"
 )
 
 const (
-	topEntered = `\x1b\[\?1049h\x1b\[\?25l\x1b\[\?2004h`
-	topLeft    = `\x1b\[\?2004l\x1b\[\?7h\x1b\[\?25h\x1b\[\?1049l`
+	topEntered = `\x1b\[\?1049h`
+	topLeft    = `\x1b\[\?1049l`
 )
 
 // top starts hasp top at a shell's terminal, and waits for its first list.
 func (s *sandbox) top(t *testing.T, command string) *screen {
 	t.Helper()
 	sc := s.atTerminal(t, "bash", "--norc", "--noediting", "-i")
-	must(t, pty.Setsize(sc.tty, &pty.Winsize{Rows: 24, Cols: 80}))
+	sc.resize(24, 80)
 	sc.expect("PROMPT>")
 	sc.run("TERM=xterm " + command)
 	sc.expect(topEntered)
 	return sc
+}
+
+// resize changes the size of the terminal.
+func (sc *screen) resize(rows, columns uint16) {
+	sc.t.Helper()
+	if sc.emulator == nil {
+		e := vt.NewEmulator(int(columns), int(rows))
+		go func() { _, _ = io.Copy(io.Discard, e) }() // what it answers
+		sc.t.Cleanup(func() { _ = e.Close() })
+		sc.emulator = e
+	}
+	sc.shown() // of before
+	sc.emulator.Resize(int(columns), int(rows))
+	must(sc.t, pty.Setsize(sc.tty, &pty.Winsize{Rows: rows, Cols: columns}))
+}
+
+// shown is what the terminal shows, each style as its sequence.
+func (sc *screen) shown() string {
+	text := sc.text.String()
+	_, _ = sc.emulator.WriteString(text[sc.fed:])
+	sc.fed = len(text)
+	return sc.emulator.Render()
+}
+
+// shows waits until the terminal shows a pattern, and returns what it shows.
+func (sc *screen) shows(pattern string) (text string) {
+	sc.t.Helper()
+	re := regexp.MustCompile("(?m)" + pattern)
+	if err := eventually(func() bool { text = sc.shown(); return re.MatchString(text) }); err != nil {
+		sc.t.Fatalf("waiting for %q: %v; the terminal shows:\n%s\n%q", pattern, err, text, sc.text.String())
+	}
+	sc.seen = len(sc.text.String())
+	return text
 }
 
 // restored expects the shell's prompt on a terminal as it was: bash, without its own editing,
@@ -61,32 +96,32 @@ func TestTop(t *testing.T) {
 		waiter := s.hasp("run", "orders/1", "--", "sh", "-c", "echo >mine; exec sleep 1000")
 		waiter.says("waiting for")
 		sc := s.top(t, "hasp top --every 0.2 --audit audit")
-		sc.expect(`\x1b\[7m> orders/1 +excl +\S+ \(pid \d+\) +\S+ +\S+ +1 +\d\S+ *\x1b\[m`)
+		sc.shows(`\x1b\[7m> orders/1 +excl +\S+ \(pid \d+\) +\S+ +\S+ +1 +\d\S+ *\x1b\[m`)
 		sc.send("/the")
-		sc.expect(`1 of 2 like the`)
-		sc.expect(`> the key +excl`)
+		sc.shows(`1 of 2 like the`)
+		sc.shows(`> the key +excl`)
 		sc.send("\r\x1b")
-		sc.expect(`sorted by key`)
+		sc.shows(`sorted by key`)
 		sc.send("s")
-		sc.expect(`sorted by holder`)
+		sc.shows(`sorted by holder`)
 		sc.send("/ord*\r\r")
-		sc.expect(`owner ` + owner)
-		sc.expect(`reason "why not"`)
-		sc.expect(`1 waiter, first come, first served`)
+		sc.shows(`owner ` + owner)
+		sc.shows(`reason "why not"`)
+		sc.shows(`1 waiter, first come, first served`)
 		sc.send("\x1b[B") // the waiter
-		sc.expect(`\x1b\[7m>\x20 1\. waits|\x1b\[7m> 1\. waits`)
+		sc.shows(`\x1b\[7m>\x20 1\. waits|\x1b\[7m> 1\. waits`)
 		sc.send("\x1b[A")
 		sc.send("b")
-		sc.expect(`this takes "orders/1" from .*`)
-		sc.expect(`reason \(may be empty\): `)
+		sc.shows(`this takes "orders/1" from .*`)
+		sc.shows(`reason \(may be empty\): `)
 		sc.send("stuck\rn")
-		sc.expect(`nothing was broken`)
+		sc.shows(`nothing was broken`)
 		sc.send("b")
-		sc.expect(`reason \(may be empty\): `)
+		sc.shows(`reason \(may be empty\): `)
 		sc.send("stuck since noon\r")
-		sc.expect(`Break it\? y/N`)
+		sc.shows(`Break it\? y/N`)
 		sc.send("y")
-		sc.expect(`broke "orders/1": taken from`)
+		sc.shows(`broke "orders/1": taken from`)
 		p.ends(124)
 		s.read("mine")
 		sc.send("q")
@@ -101,15 +136,15 @@ func TestTop(t *testing.T) {
 	onTerminal(t, "what cannot be recorded is not broken", func(t *testing.T, s *sandbox) {
 		_, owner := s.hold("owner", "k")
 		sc := s.top(t, "hasp top --audit audit")
-		sc.expect(`> k +excl`)
+		sc.shows(`> k +excl`)
 		must(t, os.Remove(filepath.Join(s.dir, "audit")))
 		must(t, os.Mkdir(filepath.Join(s.dir, "audit"), 0o700))
 		sc.send("b")
-		sc.expect(`reason`)
+		sc.shows(`reason`)
 		sc.send("\r")
-		sc.expect(`Break it`)
+		sc.shows(`Break it`)
 		sc.send("y")
-		sc.expect(`nothing was done: the audit record cannot be written`)
+		sc.shows(`nothing was done: the audit record cannot be written`)
 		sc.send(" q")
 		sc.restored("0")
 		s.exits(0, "break", "k", "--owner", owner, "--yes") // it still has the key
@@ -117,9 +152,9 @@ func TestTop(t *testing.T) {
 	onTerminal(t, "read-only, without colours", func(t *testing.T, s *sandbox) {
 		s.hold("owner", "k")
 		sc := s.top(t, "NO_COLOR=1 hasp top --read-only")
-		sc.expect(`^\x1b\[K> k +excl`)
+		sc.shows(`^> k +excl`)
 		sc.send("b")
-		sc.expect("nothing can be broken: --read-only")
+		sc.shows("nothing can be broken: --read-only")
 		sc.send("q")
 		sc.restored("0")
 		if m := regexp.MustCompile(`\x1b\[\d*m`).FindString(sc.text.String()); m != "" {
@@ -131,34 +166,32 @@ func TestTop(t *testing.T) {
 			s.hold("owner."+key, key)
 		}
 		sc := s.top(t, "hasp top")
-		sc.expect(`^\x1b\[K  c +excl`)
-		must(t, pty.Setsize(sc.tty, &pty.Winsize{Rows: 4, Cols: 30}))
-		sc.expect(`> a [^\n]*\r+\n\x1b\[K  b [^\n]*\r+\n\x1b\[K\? help`)
+		sc.shows(`^  c +excl`)
+		sc.resize(4, 30)
+		sc.shows(`> a [^\n]*\n  b [^\n]*\n\? help`)
 		sc.send("G")
-		sc.expect(`  b [^\n]*\r+\n\x1b\[K\x1b\[7m> c `)
-		must(t, pty.Setsize(sc.tty, &pty.Winsize{Rows: 1, Cols: 1}))
-		sc.expect(`\x1b\[H\x1b\[K\x1b\[7m(…|~)\x1b\[m\x1b\[\?7h`)
-		if err := pty.Setsize(sc.tty, &pty.Winsize{Rows: 24, Cols: 80}); err != nil { // stty's lines depend on it
-			t.Fatal(err)
-		}
+		sc.shows(`  b [^\n]*\n\x1b\[7m> c `)
+		sc.resize(1, 1)
+		sc.shows(`\A\x1b\[7m(…|~)\x1b\[m\z`)
+		sc.resize(24, 80) // stty's lines depend on it
 		sc.send("q")
 		sc.restored("0")
 	})
 	onTerminal(t, "hostile text", func(t *testing.T, s *sandbox) {
 		s.hold("owner", "k\x1b]0;t\a\u009b31m\x7f\u202e\u2066\U000e0041丛e\u0301\n\xff", "--reason", hostileText)
 		sc := s.top(t, "hasp top")
-		sc.expect(`> k\\x1b\]0;t`)
+		sc.shows(`> k\\x1b\]0;t`)
 		sc.send("\r")
-		sc.expect(`reason "ERR`)
+		sc.shows(`reason "ERR`)
 		sc.send("b")
-		sc.expect(`this takes`)
+		sc.shows(`this takes`)
 		sc.send("\x1b[200~by\rq\x1b[201~") // is text for the reason
-		sc.expect(`: byq_`)
+		sc.shows(`: byq_`)
 		sc.send("\x1b")
-		sc.expect(`nothing was broken`)
+		sc.shows(`nothing was broken`)
 		sc.send("q")
 		sc.expect(topLeft)
-		text := regexp.MustCompile(`\x1b\[(\d*m|H|J|K|\?\d+[hl])|\r`).ReplaceAllString(sc.text.String(), "")
+		text := regexp.MustCompile(`\x1b\[[\d;?><=$]*[A-Za-z]|[\r\x08\t]|\x1bM`).ReplaceAllString(sc.text.String(), "")
 		harmless(t, "hasp top", text)
 	})
 }
@@ -203,7 +236,7 @@ func TestTopLeavesTheTerminal(t *testing.T) {
 	onTerminal(t, "by Ctrl-Z, until fg", func(t *testing.T, s *sandbox) {
 		s.hold("owner", "k")
 		sc := s.top(t, "hasp top")
-		sc.expect(`> k `)
+		sc.shows(`> k `)
 		sc.send(ctrlZ)
 		sc.expect(topLeft)
 		sc.expect("Stopped")
@@ -214,7 +247,7 @@ func TestTopLeavesTheTerminal(t *testing.T) {
 		sc.run("fg")
 		sc.expect(topEntered)
 		sc.send("\r")
-		sc.expect(`owner`)
+		sc.shows(`owner`)
 		sc.send("q")
 		sc.expect(topLeft)
 		sc.restored("0")
@@ -226,6 +259,16 @@ func TestTopLeavesTheTerminal(t *testing.T) {
 		sc.run("kill %1; while jobs | grep -q Stopped; do sleep 0.05; done")
 		sc.expect("Terminated")
 		sc.restored(`\d+`)
+	})
+	onTerminal(t, "when that is gone, and HUP is ignored", func(t *testing.T, s *sandbox) {
+		sc := s.top(t, `sh -c 'trap "" HUP; echo $$ >pid; exec hasp top'`)
+		sc.shows(`sorted by key`)
+		pid := number(t, s.read("pid"))
+		must(t, syscall.Kill(sc.pid, syscall.SIGKILL)) // the shell would end it
+		_ = sc.tty.Close()
+		if err := eventually(func() bool { return !alive(pid) }); err != nil {
+			t.Error(err)
+		}
 	})
 	onTerminal(t, "in the background until fg", func(t *testing.T, s *sandbox) {
 		sc := s.shell(t)
@@ -247,16 +290,16 @@ func TestTopWithoutItsStore(t *testing.T) {
 	s := newSandbox(t, "redis://"+server.Addr())
 	s.hold("owner", "k")
 	sc := s.top(t, "hasp top --every 0.2")
-	sc.expect(`> k +excl`)
+	sc.shows(`> k +excl`)
 	server.Kill()
-	sc.expect(`no answer for \d.*: the store redis:.* cannot be reached`)
-	sc.expect(`> k +excl`)
+	sc.shows(`no answer for \d.*: the store redis:.* cannot be reached`)
+	sc.shows(`> k +excl`)
 	sc.send("b")
-	sc.expect(`^\x1b\[Kthe store redis:.* cannot be reached`)
-	sc.expect(`any key: back`) // until then no key is read for it
+	sc.shows(`^the store redis:.* cannot be reached`)
+	sc.shows(`any key: back`) // until then no key is read for it
 	sc.send(" ")
 	server.Restart()
-	sc.expect(`sorted by key`)
+	sc.shows(`sorted by key`)
 	sc.send("q")
 	sc.restored("0")
 }

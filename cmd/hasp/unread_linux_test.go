@@ -165,6 +165,19 @@ func TestUnreadAtTheTerminal(t *testing.T) {
 // full waits until nothing more can be written to the terminal.
 func (sc *screen) full() {
 	sc.t.Helper()
+	tty := sc.open()
+	defer unix.Close(tty)
+	if err := eventually(func() bool {
+		_, err := unix.Write(tty, []byte("."))
+		return errors.Is(err, unix.EAGAIN)
+	}); err != nil {
+		sc.t.Fatalf("waiting for Ctrl-S to be heard: %v", err)
+	}
+}
+
+// open opens the terminal, as a program at it has it.
+func (sc *screen) open() int {
+	sc.t.Helper()
 	n, err := unix.IoctlGetInt(int(sc.tty.Fd()), unix.TIOCGPTN)
 	if err != nil {
 		sc.t.Fatal(err)
@@ -173,11 +186,25 @@ func (sc *screen) full() {
 	if err != nil {
 		sc.t.Fatal(err)
 	}
-	defer unix.Close(tty)
-	if err := eventually(func() bool {
-		_, err := unix.Write(tty, []byte("."))
-		return errors.Is(err, unix.EAGAIN)
-	}); err != nil {
-		sc.t.Fatalf("waiting for Ctrl-S to be heard: %v", err)
-	}
+	return tty
+}
+
+// A terminal that takes no text keeps hasp top from nothing: a signal ends it, and the terminal is as it was.
+func TestUnreadTop(t *testing.T) {
+	t.Parallel()
+	onTerminal(t, "held up", func(t *testing.T, s *sandbox) {
+		sc := s.top(t, `sh -c 'echo $$ >pid; exec hasp top --every 0.1'`)
+		sc.shows(`sorted by key`)
+		pid := number(t, s.read("pid"))
+		tty := sc.open()
+		defer unix.Close(tty)
+		must(t, unix.IoctlSetInt(tty, unix.TCXONC, unix.TCOOFF))
+		blocked(t, pid, 1)
+		must(t, syscall.Kill(pid, syscall.SIGTERM))
+		if err := eventually(func() bool { return !alive(pid) }); err != nil {
+			t.Error(err)
+		}
+		must(t, unix.IoctlSetInt(tty, unix.TCXONC, unix.TCOON))
+		sc.restored("143")
+	})
 }

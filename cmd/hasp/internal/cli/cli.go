@@ -11,7 +11,7 @@ import (
 	"runtime"
 
 	"github.com/hasplock/hasp/cmd/hasp/internal/child"
-	"github.com/hasplock/hasp/cmd/hasp/internal/screen"
+	"github.com/hasplock/hasp/cmd/hasp/internal/top"
 	"github.com/hasplock/hasp/internal/plain"
 	"github.com/spf13/cobra"
 )
@@ -21,7 +21,7 @@ func Main() int {
 	seen := child.IsTerminal(os.Stdout) || child.IsTerminal(os.Stderr)
 	plain.ASCII = seen && runtime.GOOS != "windows" && !plain.UTF8(os.Getenv)
 	if plain.ASCII {
-		screen.Ellipsis = "~"
+		top.Ellipsis = "~"
 	}
 	err := newRoot(os.Args[1:]).Execute()
 	end := stdout.failed()

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"time"
 
+	tea "charm.land/bubbletea/v2"
+	"github.com/charmbracelet/x/term"
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/cmd/hasp/internal/child"
 	"github.com/hasplock/hasp/cmd/hasp/internal/screen"
@@ -70,75 +72,64 @@ func newTop() *cobra.Command {
 // watchTop shows the model until its reader, or a signal, ends it. However it ends, the
 // terminal is as it was.
 func watchTop(locks *topLocks, m *top.Model) error {
-	signals, changes := catchEnds(), screen.Changes()
-	t := &display{ends: signals, styled: os.Getenv("NO_COLOR") == ""}
-	t.out.w, t.out.most = stdout, 1 // whoever reads too slowly sees the latest
+	signals := catchEnds()
 	if !screen.Foreground(os.Stdout) {
 		signals.stop()
 	}
-	defer t.leave()
-	if err := t.enter(); err != nil {
+	was, err := term.GetState(os.Stdin.Fd())
+	if err != nil {
 		return &exit{code: exitFailed, verdict: "failed", message: fmt.Sprintf("the terminal cannot be used: %v", err)}
 	}
-	loop := &top.Loop{Model: m, Locks: locks, Term: t, Keys: screen.Keys(os.Stdin)}
-	switch sig, err := loop.Run(signals, changes); {
-	case errors.Is(err, top.ErrGone):
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	app := &top.App{Model: m, Locks: locks, Context: ctx, Styled: os.Getenv("NO_COLOR") == ""}
+	p := tea.NewProgram(app, tea.WithInput(os.Stdin), tea.WithOutput(os.Stdout), tea.WithoutSignalHandler())
+	app.Stop = func() {
+		_ = p.ReleaseTerminal()
+		signals.stop()
+		_ = p.RestoreTerminal() // without a terminal the keys end, too
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, err = p.Run()
+	}()
+	stops, look := screen.Stops(), time.NewTicker(time.Second)
+	defer look.Stop()
+	for {
+		select {
+		case <-done:
+			return endOfTop(app, err)
+		case <-look.C: // HUP may be ignored, and a reader need not be told
+			if _, err := term.GetState(os.Stdin.Fd()); err != nil {
+				return endedBy(syscall.SIGHUP)
+			}
+		case <-stops:
+			go p.Send(top.Stopped{})
+		case sig := <-signals:
+			go p.Send(&top.Ended{Signal: sig})
+			select {
+			case <-done:
+			case <-time.After(flushLimit): // the terminal takes no more text
+				_ = term.Restore(os.Stdin.Fd(), was) // it may be gone
+			}
+			return endedBy(sig)
+		}
+	}
+}
+
+// endOfTop is the end of a run that ended with err.
+func endOfTop(app *top.App, err error) error {
+	var ended *top.Ended
+	switch {
+	case errors.As(app.Err, &ended):
+		return endedBy(ended.Signal)
+	case errors.Is(err, tea.ErrProgramPanic):
+		return err
+	case err != nil && app.Err == nil: // nothing can be read from the terminal any more
 		return endedBy(syscall.SIGHUP)
-	case sig != nil:
-		return endedBy(sig)
-	default:
-		return err
 	}
-}
-
-// display is a terminal that is drawn on, and read key by key.
-type display struct {
-	ends    ends
-	styled  bool
-	out     outbox
-	restore func() // nil: it is as it was
-}
-
-func (t *display) enter() (err error) {
-	if t.restore, err = screen.Raw(os.Stdin); err != nil {
-		return err
-	}
-	t.out.put([]byte(screen.Show + screen.Pastes))
-	t.out.flush(flushLimit) // no frame takes its place
-	return nil
-}
-
-// leave brings the terminal back as it was, also one that takes no more text.
-func (t *display) leave() {
-	if t.restore == nil {
-		return
-	}
-	t.out.flush(flushLimit)
-	t.out.put([]byte(screen.NoPastes + screen.Leave))
-	t.out.flush(flushLimit)
-	t.restore()
-	t.restore = nil
-}
-
-func (t *display) Size() (width, height int) {
-	width, height, ok := screen.Size(os.Stdout)
-	if !ok {
-		return 80, 24
-	}
-	return width, height
-}
-
-func (t *display) Draw(lines []screen.Line) {
-	width, height := t.Size()
-	t.out.put([]byte(screen.Draw(lines, width, height, t.styled)))
-}
-
-func (t *display) Changed(sig os.Signal) {
-	if screen.Stops(sig) {
-		t.leave()
-		t.ends.stop()
-		_ = t.enter() // without a terminal the keys end, too
-	}
+	return app.Err
 }
 
 // topLocks are the locks as hasp top asks for them.

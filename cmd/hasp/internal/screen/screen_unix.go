@@ -3,6 +3,7 @@
 
 //go:build unix
 
+// Package screen says how large a terminal is, and whose, and stops the process as Ctrl-Z does.
 package screen
 
 import (
@@ -27,16 +28,12 @@ func Size(f *os.File) (width, height int, ok bool) {
 	return int(ws.Col), int(ws.Row), true
 }
 
-// Changes delivers SIGWINCH, after which a terminal may have another size, and
-// SIGTSTP, after which Stop has to be called.
-func Changes() <-chan os.Signal {
-	c := make(chan os.Signal, 4)
-	signal.Notify(c, syscall.SIGWINCH, syscall.SIGTSTP)
+// Stops delivers SIGTSTP, after which Stop has to be called.
+func Stops() <-chan os.Signal {
+	c := make(chan os.Signal, 1)
+	signal.Notify(c, syscall.SIGTSTP)
 	return c
 }
-
-// Stops says whether a signal of Changes asks for a stop.
-func Stops(sig os.Signal) bool { return sig == syscall.SIGTSTP }
 
 // patience is after what time we conclude that nobody stopped us: the kernel stops no
 // process of an orphaned process group.

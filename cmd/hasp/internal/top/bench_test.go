@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp"
-	"github.com/hasplock/hasp/cmd/hasp/internal/screen"
 )
 
 func tenThousand() []hasp.Info {
@@ -36,7 +35,7 @@ func BenchmarkPress(b *testing.B) {
 	for b.Loop() {
 		for _, k := range keys("s", "down") {
 			m.Press(k, 120, 50)
-			screen.Draw(m.View(120, 50, start), 120, 50, true)
+			Draw(m.View(120, 50, start), 120, 50, true)
 		}
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/hasplock/hasp"
-	"github.com/hasplock/hasp/cmd/hasp/internal/screen"
 	"github.com/hasplock/hasp/internal/people"
 	"github.com/hasplock/hasp/internal/plain"
 )
@@ -27,7 +26,7 @@ const (
 const mostText = 500
 
 // Press is a key that was pressed while the terminal had this size.
-func (m *Model) Press(k screen.Key, width, height int) Act {
+func (m *Model) Press(k Key, width, height int) Act {
 	if m.field != none {
 		return m.edit(k)
 	}
@@ -38,7 +37,7 @@ func (m *Model) Press(k screen.Key, width, height int) Act {
 	if m.page == confirm {
 		return m.answer(k)
 	}
-	if k.Code == screen.Char {
+	if k.Code == Char {
 		switch k.Text {
 		case "q":
 			return Quit
@@ -62,16 +61,16 @@ func (m *Model) Press(k screen.Key, width, height int) Act {
 	return Nothing
 }
 
-func (m *Model) pressList(k screen.Key, height int) {
+func (m *Model) pressList(k Key, height int) {
 	switch k.Code {
-	case screen.Enter:
+	case Enter:
 		if m.chosen != "" {
 			m.page, m.person, m.scroll = one, 0, 0
 		}
-	case screen.Escape:
+	case Escape:
 		m.filter = ""
 		m.arrange()
-	case screen.Char:
+	case Char:
 		switch k.Text {
 		case "/":
 			m.field = filter
@@ -90,9 +89,9 @@ func (m *Model) pressList(k screen.Key, height int) {
 	}
 }
 
-func (m *Model) pressOne(k screen.Key) {
+func (m *Model) pressOne(k Key) {
 	switch {
-	case k.Code == screen.Escape || k.Code == screen.Enter || k.Code == screen.Backspace:
+	case k.Code == Escape || k.Code == Enter || k.Code == Backspace:
 		m.page = list
 		m.arrange()
 	default:
@@ -103,50 +102,50 @@ func (m *Model) pressOne(k screen.Key) {
 }
 
 // steps returns where a key moves a cursor to.
-func steps(k screen.Key, at, page, n int) (to int, ok bool) {
+func steps(k Key, at, page, n int) (to int, ok bool) {
 	switch {
-	case k.Code == screen.Up || k.Text == "k":
+	case k.Code == Up || k.Text == "k":
 		return at - 1, true
-	case k.Code == screen.Down || k.Text == "j":
+	case k.Code == Down || k.Text == "j":
 		return at + 1, true
-	case k.Code == screen.PageUp:
+	case k.Code == PageUp:
 		return at - page, true
-	case k.Code == screen.PageDown || k.Text == " ":
+	case k.Code == PageDown || k.Text == " ":
 		return at + page, true
-	case k.Code == screen.Home || k.Text == "g":
+	case k.Code == Home || k.Text == "g":
 		return 0, true
-	case k.Code == screen.End || k.Text == "G":
+	case k.Code == End || k.Text == "G":
 		return n - 1, true
 	}
 	return at, false
 }
 
 // edit takes typed text.
-func (m *Model) edit(k screen.Key) Act {
+func (m *Model) edit(k Key) Act {
 	text := &m.filter
 	if m.field == reason {
 		text = &m.target.Reason
 	}
 	switch k.Code {
-	case screen.Char, screen.Paste:
+	case Char, Paste:
 		if len(*text)+len(k.Text) <= mostText {
 			*text += k.Text
 		}
-	case screen.Backspace:
+	case Backspace:
 		_, n := utf8.DecodeLastRuneInString(*text)
 		*text = (*text)[:len(*text)-n]
-	case screen.Clear:
+	case Clear:
 		*text = ""
-	case screen.Enter:
+	case Enter:
 		m.field = none
 		return Nothing
-	case screen.Escape:
+	case Escape:
 		if m.field == reason {
 			m.call("nothing was broken")
 			return Nothing
 		}
 		m.field, m.filter = none, ""
-	case screen.Up, screen.Down, screen.PageUp, screen.PageDown:
+	case Up, Down, PageUp, PageDown:
 		if m.field == filter {
 			m.field = none
 		}
@@ -210,14 +209,14 @@ func (m *Model) Planned(t *Target, plan, trouble string) {
 }
 
 // answer takes the last word before a break.
-func (m *Model) answer(k screen.Key) Act {
+func (m *Model) answer(k Key) Act {
 	switch {
 	case m.target.Plan == "": // it comes
-		if k.Code == screen.Escape || k.Text == "q" {
+		if k.Code == Escape || k.Text == "q" {
 			m.call("nothing was broken")
 		}
 		return Nothing
-	case k.Code == screen.Char && (k.Text == "y" || k.Text == "Y"):
+	case k.Code == Char && (k.Text == "y" || k.Text == "Y"):
 		m.page, m.breaking, m.status = m.back, m.target, "breaking "+Shown(m.target.Key)+" …"
 		m.target = nil
 		return Break

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp"
-	"github.com/hasplock/hasp/cmd/hasp/internal/screen"
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/people"
 	"github.com/hasplock/hasp/internal/plain"
@@ -38,12 +37,12 @@ func layout(height int) parts {
 }
 
 // View is what a terminal of this size shows now: at most height lines.
-func (m *Model) View(width, height int, now time.Time) []screen.Line {
+func (m *Model) View(width, height int, now time.Time) []Line {
 	p := layout(height)
-	var lines []screen.Line
-	add := func(style screen.Style, text string) { lines = append(lines, screen.Line{Text: text, Style: style}) }
+	var lines []Line
+	add := func(style Style, text string) { lines = append(lines, Line{Text: text, Style: style}) }
 	if p.head {
-		add(screen.Bold, m.head(width, now))
+		add(Bold, m.head(width, now))
 	}
 	if p.sub {
 		lines = append(lines, m.sub(now))
@@ -54,7 +53,7 @@ func (m *Model) View(width, height int, now time.Time) []screen.Line {
 	}
 	texts := func(all []string) {
 		for _, text := range all[:min(len(all), body)] {
-			add(screen.Normal, text)
+			add(Normal, text)
 		}
 	}
 	switch {
@@ -71,7 +70,7 @@ func (m *Model) View(width, height int, now time.Time) []screen.Line {
 	}
 	if p.foot {
 		for len(lines) < height-1 {
-			add(screen.Normal, "")
+			add(Normal, "")
 		}
 		lines = append(lines, m.foot(width))
 	}
@@ -80,7 +79,7 @@ func (m *Model) View(width, height int, now time.Time) []screen.Line {
 
 // notice says that the status is too long for the last line, and covers the list.
 func (m *Model) notice(width int) bool {
-	return m.field == none && m.page != confirm && screen.Width(m.status) > width
+	return m.field == none && m.page != confirm && Width(m.status) > width
 }
 
 // head is the first line: what it is, and as of when.
@@ -99,14 +98,14 @@ func (m *Model) head(width int, now time.Time) string {
 	if m.page != list {
 		left = Shown(m.chosen)
 	}
-	if long := "hasp top  " + m.Store + "  " + left; screen.Width(long)+2+screen.Width(right) <= width {
+	if long := "hasp top  " + m.Store + "  " + left; Width(long)+2+Width(right) <= width {
 		left = long
 	}
-	room := width - screen.Width(right) - 1
+	room := width - Width(right) - 1
 	if room < 8 {
-		return screen.Cut(left, width)
+		return Cut(left, width)
 	}
-	return screen.Pad(left, room) + " " + right
+	return Pad(left, room) + " " + right
 }
 
 // age says as of when the list is, and how old when that is more than usual.
@@ -122,12 +121,12 @@ func (m *Model) age(now time.Time) string {
 }
 
 // sub is the second line: what is wrong, or which part of the list is shown.
-func (m *Model) sub(now time.Time) screen.Line {
+func (m *Model) sub(now time.Time) Line {
 	switch {
 	case m.trouble != "":
-		return screen.Line{Style: screen.Alarm, Text: fmt.Sprintf("no answer for %s: %s", people.Short(now.Sub(m.since)), m.trouble)}
+		return Line{Style: Alarm, Text: fmt.Sprintf("no answer for %s: %s", people.Short(now.Sub(m.since)), m.trouble)}
 	case m.page != list:
-		return screen.Line{}
+		return Line{}
 	}
 	s := "sorted by " + strings.ToLower(columns[m.sort].title)
 	if m.reversed {
@@ -139,17 +138,17 @@ func (m *Model) sub(now time.Time) screen.Line {
 	if m.Prefix != "" {
 		s += ", starting with " + Shown(m.Prefix)
 	}
-	return screen.Line{Text: s}
+	return Line{Text: s}
 }
 
 // foot is the last line: what is asked, what became of it, or what can be pressed.
-func (m *Model) foot(width int) screen.Line {
-	tail := func(prompt, text string) screen.Line { // the end of what is typed is seen
-		room := width - screen.Width(prompt) - 1
-		for screen.Width(text) > max(room, 0) {
+func (m *Model) foot(width int) Line {
+	tail := func(prompt, text string) Line { // the end of what is typed is seen
+		room := width - Width(prompt) - 1
+		for Width(text) > max(room, 0) {
 			text = text[len(string([]rune(text)[0])):]
 		}
-		return screen.Line{Style: screen.Bold, Text: prompt + text + "_"}
+		return Line{Style: Bold, Text: prompt + text + "_"}
 	}
 	switch {
 	case m.field == filter:
@@ -157,13 +156,13 @@ func (m *Model) foot(width int) screen.Line {
 	case m.field == reason:
 		return tail("reason (may be empty): ", m.target.Reason)
 	case m.page == confirm && m.target.Plan != "":
-		return screen.Line{Style: screen.Alarm, Text: "Break it? y/N"}
+		return Line{Style: Alarm, Text: "Break it? y/N"}
 	case m.page == confirm:
-		return screen.Line{Text: "asking the store …"}
+		return Line{Text: "asking the store …"}
 	case m.notice(width):
-		return screen.Line{Text: "any key: back"}
+		return Line{Text: "any key: back"}
 	case m.status != "":
-		return screen.Line{Style: screen.Bold, Text: m.status}
+		return Line{Style: Bold, Text: m.status}
 	}
 	brk := "b break  "
 	if m.ReadOnly {
@@ -171,11 +170,11 @@ func (m *Model) foot(width int) screen.Line {
 	}
 	switch m.page {
 	case one:
-		return screen.Line{Text: "Esc back  " + brk + "j k move  q quit"}
+		return Line{Text: "Esc back  " + brk + "j k move  q quit"}
 	case help:
-		return screen.Line{Text: "any key: back"}
+		return Line{Text: "any key: back"}
 	}
-	return screen.Line{Text: "? help  q quit  Enter look  " + brk + "/ filter  s sort  r reverse"}
+	return Line{Text: "? help  q quit  Enter look  " + brk + "/ filter  s sort  r reverse"}
 }
 
 const helpText = `Enter  one key with its queue
@@ -187,29 +186,29 @@ s r    sort by the next column; reverse
 arrows j k g G PgUp PgDn move, q quits`
 
 // viewList is the list.
-func (m *Model) viewList(width int, p parts, now time.Time) (lines []screen.Line) {
+func (m *Model) viewList(width int, p parts, now time.Time) (lines []Line) {
 	fit, widths := fitting(width)
 	line := func(mark string, cell func(c int) string) string {
 		cells := make([]string, len(fit))
 		for n, c := range fit {
 			if text := cell(c); columns[c].right {
-				text = screen.Cut(text, widths[n])
-				cells[n] = strings.Repeat(" ", widths[n]-screen.Width(text)) + text
+				text = Cut(text, widths[n])
+				cells[n] = strings.Repeat(" ", widths[n]-Width(text)) + text
 			} else {
-				cells[n] = screen.Pad(text, widths[n])
+				cells[n] = Pad(text, widths[n])
 			}
 		}
 		return mark + strings.Join(cells, " ")
 	}
 	if p.titles {
-		lines = append(lines, screen.Line{Style: screen.Bold, Text: line(beside, func(c int) string { return columns[c].title })})
+		lines = append(lines, Line{Style: Bold, Text: line(beside, func(c int) string { return columns[c].title })})
 	}
 	rows := m.visible(p.rows)
 	for _, e := range rows {
-		l := screen.Line{}
+		l := Line{}
 		mark := beside
 		if e.Key == m.chosen {
-			mark, l.Style = cursor, screen.Inverse
+			mark, l.Style = cursor, Inverse
 		}
 		l.Text = line(mark, func(c int) string { return columns[c].text(m, e, now) })
 		lines = append(lines, l)
@@ -219,17 +218,17 @@ func (m *Model) viewList(width int, p parts, now time.Time) (lines []screen.Line
 		if len(m.all) > 0 {
 			text = "no key is like that; Esc shows all"
 		}
-		lines = append(lines, screen.Line{Text: beside + text})
+		lines = append(lines, Line{Text: beside + text})
 	}
 	return lines
 }
 
 // viewOne is a key with its holders and its queue.
-func (m *Model) viewOne(width, height int, now time.Time) []screen.Line {
+func (m *Model) viewOne(width, height int, now time.Time) []Line {
 	look, known := m.looks[m.chosen]
-	var lines []screen.Line
+	var lines []Line
 	add := func(format string, args ...any) {
-		lines = append(lines, screen.Line{Text: plain.Line(fmt.Sprintf(format, args...))})
+		lines = append(lines, Line{Text: plain.Line(fmt.Sprintf(format, args...))})
 	}
 	from, to := 0, 0 // the lines of the person that the cursor is on
 	person := func(n int, say func(mark string)) {
@@ -241,8 +240,8 @@ func (m *Model) viewOne(width, height int, now time.Time) []screen.Line {
 		say(mark)
 		if n == m.person {
 			to = len(lines)
-			lines[at].Style = screen.Inverse
-			lines[at].Text = screen.Pad(lines[at].Text, width)
+			lines[at].Style = Inverse
+			lines[at].Text = Pad(lines[at].Text, width)
 		}
 	}
 	i := look.Info
@@ -345,7 +344,7 @@ func wrap(text string, width int) (lines []string) {
 			if line != "" {
 				joined = line + " " + word
 			}
-			if screen.Width(joined) <= width {
+			if Width(joined) <= width {
 				line = joined
 				break
 			}
@@ -363,7 +362,7 @@ func wrap(text string, width int) (lines []string) {
 // head is how many bytes of a word have room; at least one character.
 func head(word string, width int) int {
 	for i, r := range word {
-		if i > 0 && screen.Width(word[:i+len(string(r))]) > width {
+		if i > 0 && Width(word[:i+len(string(r))]) > width {
 			return i
 		}
 	}

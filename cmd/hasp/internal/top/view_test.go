@@ -17,7 +17,6 @@ import (
 	"unicode"
 
 	"github.com/hasplock/hasp"
-	"github.com/hasplock/hasp/cmd/hasp/internal/screen"
 	"github.com/hasplock/hasp/driver"
 )
 
@@ -77,7 +76,7 @@ func model() *Model {
 	return m
 }
 
-// inspect is what a loop does for the keys on the screen.
+// inspect is what a loop does for the keys on the
 func inspect(m *Model, width, height int) {
 	looks := map[string]Look{}
 	for _, key := range m.Wanted(width, height) {
@@ -87,15 +86,15 @@ func inspect(m *Model, width, height int) {
 }
 
 // keys are keys by their names, or text.
-func keys(words ...string) (all []screen.Key) {
-	named := map[string]screen.Code{"enter": screen.Enter, "esc": screen.Escape, "up": screen.Up, "down": screen.Down, "end": screen.End, "pgdn": screen.PageDown, "bs": screen.Backspace}
+func keys(words ...string) (all []Key) {
+	named := map[string]Code{"enter": Enter, "esc": Escape, "up": Up, "down": Down, "end": End, "pgdn": PageDown, "bs": Backspace}
 	for _, w := range words {
 		if code, ok := named[w]; ok {
-			all = append(all, screen.Key{Code: code})
+			all = append(all, Key{Code: code})
 			continue
 		}
 		for _, r := range w {
-			all = append(all, screen.Key{Text: string(r)})
+			all = append(all, Key{Text: string(r)})
 		}
 	}
 	return all
@@ -115,7 +114,7 @@ func golden(t *testing.T, name string, m *Model, width, height int, now time.Tim
 	t.Helper()
 	var b strings.Builder
 	for _, l := range m.View(width, height, now) {
-		b.WriteString(map[screen.Style]string{screen.Inverse: "#", screen.Alarm: "!", screen.Bold: "*"}[l.Style] + "|" + strings.TrimRight(screen.Cut(l.Text, width), " ") + "\n")
+		b.WriteString(map[Style]string{Inverse: "#", Alarm: "!", Bold: "*"}[l.Style] + "|" + strings.TrimRight(Cut(l.Text, width), " ") + "\n")
 	}
 	same(t, name+".txt", b.String())
 }
@@ -184,11 +183,11 @@ func TestFrames(t *testing.T) {
 	for name, styled := range map[string]bool{"colours": true, "no-color": false} {
 		m := model()
 		m.SetTrouble("no answer within 5s", start)
-		frame := screen.Draw(m.View(60, 8, start), 60, 8, styled)
+		frame := Draw(m.View(60, 8, start), 60, 8, styled)
 		if got := regexp.MustCompile(`\x1b\[\d*m`).MatchString(frame); got != styled {
 			t.Errorf("%s: it has colours: %v", name, got)
 		}
-		same(t, "frame-"+name+".txt", strings.ReplaceAll(fmt.Sprintf("%q\n", frame), `\r\n`, "\\r\\n\n"))
+		same(t, "frame-"+name+".txt", strings.ReplaceAll(fmt.Sprintf("%q\n", frame), `\n`, "\\n\n"))
 	}
 }
 
@@ -203,8 +202,8 @@ func fits(t *testing.T, m *Model, width, height int) {
 		if i := strings.IndexFunc(l.Text, func(r rune) bool { return !unicode.IsPrint(r) }); i >= 0 {
 			t.Fatalf("%d by %d: %q", width, height, l.Text)
 		}
-		if got := screen.Cut(l.Text, width); screen.Width(got) > width {
-			t.Fatalf("%d by %d: %d columns: %q", width, height, screen.Width(got), got)
+		if got := Cut(l.Text, width); Width(got) > width {
+			t.Fatalf("%d by %d: %d columns: %q", width, height, Width(got), got)
 		}
 	}
 }
@@ -235,7 +234,7 @@ func TestAnyKeys(t *testing.T) {
 				m.Broke(strings.Repeat("long ", r.IntN(40)))
 			default:
 				const typed = "qbs?/rjkgGyn o*"
-				m.Press(screen.Key{Code: screen.Code(r.IntN(int(screen.End) + 1)), Text: string(typed[r.IntN(len(typed))])}, width, height)
+				m.Press(Key{Code: Code(r.IntN(int(End) + 1)), Text: string(typed[r.IntN(len(typed))])}, width, height)
 			}
 			fits(t, m, width, height)
 		}
@@ -301,7 +300,7 @@ func TestMatch(t *testing.T) {
 // Nothing is broken by what was pasted, by Enter, in a read-only top, or of another program.
 func TestNoBreak(t *testing.T) {
 	m := model()
-	for _, k := range []screen.Key{{Code: screen.Paste, Text: "b"}, {Code: screen.Paste, Text: "by"}} {
+	for _, k := range []Key{{Code: Paste, Text: "b"}, {Code: Paste, Text: "by"}} {
 		if act := m.Press(k, 80, 24); act != Nothing || m.Target() != nil {
 			t.Errorf("a paste is act %d", act)
 		}
@@ -317,7 +316,7 @@ func TestNoBreak(t *testing.T) {
 		m.Planned(m.Target(), "plan", "")
 		press(m, 80, 24, "enter")
 	}
-	if act := m.Press(screen.Key{Code: screen.Paste, Text: "y"}, 80, 24); act != Nothing {
+	if act := m.Press(Key{Code: Paste, Text: "y"}, 80, 24); act != Nothing {
 		t.Errorf("a pasted y is act %d", act)
 	}
 	late := m.Target()

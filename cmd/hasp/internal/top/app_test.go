@@ -6,7 +6,7 @@ package top
 import (
 	"context"
 	"errors"
-	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strings"
@@ -16,8 +16,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	tea "charm.land/bubbletea/v2"
 	"github.com/hasplock/hasp"
-	"github.com/hasplock/hasp/cmd/hasp/internal/screen"
 )
 
 // store is a store whose answers take a while.
@@ -101,33 +101,10 @@ func (s *store) asked() (lists []time.Time, keys []string) {
 	return lists, keys
 }
 
-// paper is a terminal that remembers the latest screen.
+// paper is a terminal that shows the latest screen.
 type paper struct {
-	mu            *sync.Mutex
-	width, height int
-	text          string
-}
-
-func (p *paper) Size() (width, height int) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.width, p.height
-}
-
-func (p *paper) Draw(lines []screen.Line) {
-	var b strings.Builder
-	for _, l := range lines {
-		b.WriteString(l.Text + "\n")
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.text = b.String()
-}
-
-func (p *paper) Changed(os.Signal) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.height += 10
+	mu   *sync.Mutex
+	text string
 }
 
 func (p *paper) shows(t *testing.T, words ...string) {
@@ -142,14 +119,48 @@ func (p *paper) shows(t *testing.T, words ...string) {
 	}
 }
 
-// running is a loop in a bubble, in which nothing takes time but the store.
+// running is an App in a bubble, in which nothing takes time but the store. Its loop is that of Bubble Tea, in short.
 type running struct {
 	*store
 	*paper
-	keys    chan screen.Key
-	signals chan os.Signal
-	changes chan os.Signal
-	done    chan error
+	msgs chan tea.Msg
+	done chan error
+}
+
+// do carries out a command.
+func (r *running) do(ctx context.Context, cmd tea.Cmd) {
+	if cmd == nil {
+		return
+	}
+	go func() {
+		msg := cmd()
+		if all, ok := msg.(tea.BatchMsg); ok {
+			for _, one := range all {
+				r.do(ctx, one)
+			}
+		} else if msg != nil {
+			select {
+			case r.msgs <- msg:
+			case <-ctx.Done():
+			}
+		}
+	}()
+}
+
+func (r *running) loop(ctx context.Context, a *App) error {
+	r.do(ctx, a.Init())
+	for msg := range r.msgs {
+		if _, ok := msg.(tea.QuitMsg); ok {
+			return a.Err
+		}
+		_, cmd := a.Update(msg)
+		r.do(ctx, cmd)
+		text := a.View().Content
+		r.store.mu.Lock()
+		r.text = text
+		r.store.mu.Unlock()
+	}
+	return nil
 }
 
 func run(t *testing.T, test func(r *running)) {
@@ -157,30 +168,25 @@ func run(t *testing.T, test func(r *running)) {
 	synctest.Test(t, func(t *testing.T) {
 		mu, was := new(sync.Mutex), start
 		defer func() { start = was }()
-		r := &running{&store{t: t, mu: mu}, &paper{mu: mu, width: 80, height: 24}, make(chan screen.Key), make(chan os.Signal), make(chan os.Signal), make(chan error, 1)}
+		r := &running{&store{t: t, mu: mu}, &paper{mu: mu}, make(chan tea.Msg), make(chan error, 1)}
 		start = time.Now()
 		r.infos = infos()
-		l := &Loop{Model: &Model{Store: "memory", Every: 2 * time.Second}, Locks: r.store, Term: r.paper, Keys: r.keys}
+		ctx, cancel := context.WithCancel(t.Context())
+		a := &App{Model: &Model{Store: "memory", Every: 2 * time.Second}, Locks: r.store, Context: ctx}
 		go func() {
-			defer func() {
-				if p := recover(); p != nil {
-					r.done <- fmt.Errorf("panic: %v", p)
-				}
-			}()
-			sig, err := l.Run(r.signals, r.changes)
-			if sig != nil {
-				err = fmt.Errorf("signal %v", sig)
-			}
-			r.done <- err
+			r.done <- r.loop(ctx, a)
+			cancel()
 		}()
+		r.msgs <- tea.WindowSizeMsg{Width: 80, Height: 24}
 		test(r)
-		synctest.Wait() // for the looks that the loop had begun: they read start
+		time.Sleep(time.Hour) // for timers of which nobody hears any more
+		synctest.Wait()       // for the looks that the loop had begun: they read start
 	})
 }
 
 func (r *running) press(words ...string) {
-	for _, k := range keys(words...) {
-		r.keys <- k
+	for _, k := range typed(words...) {
+		r.msgs <- k
 		synctest.Wait()
 	}
 }
@@ -205,7 +211,7 @@ func TestRounds(t *testing.T) {
 		if len(lists) != 3 || lists[2].Sub(lists[0]) != 4*time.Second {
 			t.Errorf("it asked at %v", lists)
 		}
-		r.set(func() { r.height = 4 })
+		r.msgs <- tea.WindowSizeMsg{Width: 80, Height: 4}
 		time.Sleep(2 * time.Second)
 		if _, keys := r.asked(); !slices.Equal(keys, []string{"gpu"}) {
 			t.Errorf("with room for two keys it asked for %q", keys)
@@ -277,15 +283,15 @@ func TestEnds(t *testing.T) {
 		do   func(r *running)
 		want string
 	}{
-		"by a signal":              {func(r *running) { r.signals <- syscall.SIGTERM }, "signal terminated"},
-		"without its terminal":     {func(r *running) { close(r.keys) }, ErrGone.Error()},
-		"when it has no rights":    {func(r *running) { r.set(func() { r.err = os.ErrPermission }); time.Sleep(3 * time.Second) }, os.ErrPermission.Error()},
-		"by a panic in a question": {func(r *running) { r.set(func() { r.infos = nil }); time.Sleep(3 * time.Second) }, "panic: a bug"},
+		"by a signal":           {func(r *running) { r.msgs <- &Ended{syscall.SIGTERM} }, "ended by terminated"},
+		"by Ctrl-C":             {func(r *running) { r.msgs <- tea.KeyPressMsg{Code: 'c', Mod: tea.ModCtrl} }, "ended by interrupt"},
+		"by Ctrl-\\":            {func(r *running) { r.msgs <- tea.KeyPressMsg{Code: '\\', Mod: tea.ModCtrl} }, "ended by quit"},
+		"when it has no rights": {func(r *running) { r.set(func() { r.err = os.ErrPermission }); time.Sleep(3 * time.Second) }, os.ErrPermission.Error()},
 		"while the store hangs": {func(r *running) {
 			r.set(func() { r.delay = time.Hour })
 			time.Sleep(3 * time.Second)
-			r.signals <- syscall.SIGINT
-		}, "signal interrupt"},
+			r.msgs <- &Ended{os.Interrupt}
+		}, "ended by interrupt"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			run(t, func(r *running) {
@@ -301,10 +307,47 @@ func TestEnds(t *testing.T) {
 // A terminal that grew shows more.
 func TestResize(t *testing.T) {
 	run(t, func(r *running) {
-		r.set(func() { r.height = 3 })
+		r.msgs <- tea.WindowSizeMsg{Width: 80, Height: 3}
 		r.press("down")
-		r.changes <- os.Interrupt // whichever
+		r.msgs <- tea.WindowSizeMsg{Width: 80, Height: 13}
 		r.shows(t, "orders/1", "waited", "q quit")
 		r.quit(t)
 	})
+}
+
+// typed are the messages of keys by their names, or of text.
+func typed(words ...string) (all []tea.Msg) {
+	named := map[Code]rune{Enter: tea.KeyEnter, Escape: tea.KeyEscape, Up: tea.KeyUp, Down: tea.KeyDown, End: tea.KeyEnd, PageDown: tea.KeyPgDown, Backspace: tea.KeyBackspace}
+	for _, k := range keys(words...) {
+		if code, ok := named[k.Code]; ok {
+			all = append(all, tea.KeyPressMsg{Code: code})
+		} else {
+			all = append(all, tea.KeyPressMsg{Code: []rune(k.Text)[0], Text: k.Text})
+		}
+	}
+	return all
+}
+
+// A bug in a question ends the program, and the terminal is as it was.
+func TestPanic(t *testing.T) {
+	a := &App{Model: &Model{}, Locks: &store{t: t, mu: new(sync.Mutex)}, Context: t.Context()}
+	_, err := tea.NewProgram(a, tea.WithInput(nil), tea.WithOutput(io.Discard), tea.WithoutSignalHandler(), tea.WithWindowSize(80, 24)).Run()
+	if !errors.Is(err, tea.ErrProgramPanic) {
+		t.Errorf("it ended with %v", err)
+	}
+}
+
+// The list may come before the terminal has said how large it is, and keys, too.
+func TestBeforeItsSize(t *testing.T) {
+	a := &App{Model: model(), Locks: &store{t: t, mu: new(sync.Mutex), infos: infos()}, Context: t.Context()}
+	for _, msg := range append(typed("b", "enter"), a.list()()) {
+		a.Update(msg)
+		if text := a.View().Content; text != "" {
+			t.Errorf("it shows %q", text)
+		}
+	}
+	a.Update(tea.WindowSizeMsg{Width: 80, Height: 24})
+	if text := a.View().Content; !strings.Contains(text, "sorted by key") {
+		t.Errorf("then it shows %q", text)
+	}
 }

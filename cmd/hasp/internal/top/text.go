@@ -1,0 +1,62 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package top
+
+import (
+	"strings"
+
+	"github.com/charmbracelet/x/ansi"
+)
+
+// Line is a line of a frame. Its text must be safe to print.
+type Line struct {
+	Text  string
+	Style Style
+}
+
+// Style is how a line looks.
+type Style uint8
+
+// The styles.
+const (
+	Normal Style = iota
+	Bold
+	Inverse
+	Alarm
+)
+
+var styles = [...]ansi.Style{Bold: ansi.NewStyle().Bold(), Inverse: ansi.NewStyle().Reverse(true), Alarm: ansi.NewStyle().ForegroundColor(ansi.Red)}
+
+// Draw is what shows the lines, cut to so many columns and rows; without their styles
+// when they are not wanted.
+func Draw(lines []Line, width, height int, styled bool) string {
+	lines = lines[:min(len(lines), height)]
+	all := make([]string, len(lines))
+	for i, line := range lines {
+		if all[i] = Cut(line.Text, width); styled && line.Style != Normal {
+			all[i] = styles[line.Style].Styled(all[i])
+		}
+	}
+	return strings.Join(all, "\n")
+}
+
+// Width is how many columns a text takes.
+func Width(text string) int { return ansi.StringWidth(text) }
+
+// Ellipsis stands for what has no room, in one column. It is set before anything is shown.
+var Ellipsis = "…"
+
+// Cut returns as much of a text as has room.
+func Cut(text string, width int) string {
+	if width <= 0 {
+		return ""
+	}
+	return ansi.Truncate(text, width, Ellipsis)
+}
+
+// Pad returns a text of exactly so many columns.
+func Pad(text string, width int) string {
+	text = Cut(text, width)
+	return text + strings.Repeat(" ", max(0, width-Width(text)))
+}
