@@ -32,7 +32,7 @@
 //
 // Everything else begins with "hasp.", lies in the lock key's hash slot and expires: the queue of waiters, who was granted what, owners that were
 // released a moment ago, and the largest fence (one for the server, in a
-// cluster one for each hash slot). The files in lua/src of this package say what is in
+// cluster one for each hash slot). The files in lua of this package say what is in
 // them. Use a server through one kind of client, cluster or not: the two keep
 // the largest fence in different keys. A node, see below, also has a record that
 // does not expire, and remembers the last fence of each key for a while: a

@@ -16,7 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-var guardScript = load("guard")
+var guardScript = load("guard", false)
 
 // Guard is the storage's side of fences for data in Redis: it carries out commands in one step with the
 // comparison of their fence, see package fence. The newest fence of a resource stands in the key

@@ -11,10 +11,7 @@ import (
 	"github.com/hasplock/hasp/redisdriver/internal/wire"
 )
 
-//go:generate go test -run TestScriptsAreGenerated -generate
-
-// layout is what the scripts and this package must agree on. The scripts are generated
-// with it, from lua/src.
+// layout is what the scripts and this package must agree on: F.Keep in Lua is its Keep.
 var layout = struct {
 	Shared            string
 	Linger, Keep, Day int64 // ms
@@ -36,7 +33,7 @@ var layout = struct {
 }
 
 // The requests of the batch script, by kind. A request is its kind, and then all of the
-// kind's fields in their order here. The scripts are generated with their places, and
+// kind's fields in their order here. The scripts are built with their places, and
 // know a field by its name; one that may be missing is nil there, and "" on the way.
 type (
 	// tryArgs: Exclusive, and with neither a place in the queue nor a proposal.

@@ -4,41 +4,29 @@
 package redisdriver
 
 import (
-	"embed"
-
 	"github.com/hasplock/hasp/redisdriver/internal/wire"
 )
-
-// The scripts are generated from lua/src: see layout.go.
-//
-//go:embed lua/*.lua
-var sources embed.FS
 
 // scripts are those that differ where a node record is kept.
 type scripts struct{ batch, extend, keep *wire.Script }
 
 var (
-	plain = scripts{loadBatch("batch"), load("extend"), load("keep")}
-	node  = scripts{loadBatch("batch_node"), load("extend_node"), load("keep_node")}
+	plain = scripts{load("batch", false), load("extend", false), load("keep", false)}
+	node  = scripts{load("batch", true), load("extend", true), load("keep", true)}
 
-	bearScript    = load("bear")
-	inspectScript = load("inspect")
-	sweepScript   = load("sweep")
-	recordScript  = load("record")
-	admitScript   = load("admit")
+	bearScript    = load("bear", false)
+	inspectScript = load("inspect", false)
+	sweepScript   = load("sweep", false)
+	recordScript  = load("record", true)
+	admitScript   = load("admit", true)
 )
 
-func loadBatch(name string) *wire.Script {
-	s := load(name)
-	s.Batch = true
-	if name == "batch_node" {
+// load returns a script, which is built when it is first used.
+func load(name string, node bool) *wire.Script {
+	s := wire.NewScript(func() string { return build(name, node) })
+	s.Fault = dataError
+	if s.Batch = name == "batch"; s.Batch && node {
 		s.Keys = []any{recordKey, proposedKey}
 	}
-	return s
-}
-
-func load(name string) *wire.Script {
-	s := wire.Load(sources, name)
-	s.Fault = dataError
 	return s
 }

@@ -1,13 +1,16 @@
 -- Copyright 2026 The hasp Authors
 -- SPDX-License-Identifier: Apache-2.0
--- Code generated from src/inspect.lua by go generate; DO NOT EDIT.
+--
+-- Looks at a key and changes nothing.
+-- KEYS  1 lock  2 grant  3 queue  4 places, see queue.lua
+--       5 shares  6 held, see key.lua
+-- ARGV  1 how many waiters to name  2 how many of those that share the key
+-- Answers {type of the lock, its first 600 bytes, PTTL, first 59 bytes
+-- of grant, live places among the first 10,000, the first of them, each with its
+-- place, leases that share the key among the first 10,000 (-1: nobody knows),
+-- the first of them, each with its PTTL and lease}
 local call, sub = redis.call, string.sub
-local stamp, ms -- the server's clock, for the whole script: us, 16 digits until 2286; ms
-local function look()
-  local clock = call('TIME')
-  stamp = clock[1] .. sub('000000' .. clock[2], -6)
-  ms = tonumber(sub(stamp, 1, 13))
-end
+--# include clock
 look()
 local kind = call('TYPE', KEYS[1]).ok
 local value = kind == 'string' and call('GETRANGE', KEYS[1], 0, 599) or ''
@@ -16,9 +19,9 @@ for at = 0, 9900, 100 do
   local ids = call('ZRANGE', KEYS[3], at, at + 99)
   if #ids == 0 then break end
   local owners = {}
-  for i, id in ipairs(ids) do owners[i] = sub(id, 1, 26) end
+  for i, id in ipairs(ids) do owners[i] = F.owner(id) end
   for i, place in ipairs(call('HMGET', KEYS[4], unpack(owners))) do
-    if place and string.find(place, '^v[1-9]') then error('HASPDATA places ' .. sub(place, 1, 40), 0) end
+    if place and F.newer(place) then error('HASPDATA places ' .. sub(place, 1, 40), 0) end
     local contact, patience = string.match(place or '', '^(%d+) (%d+) ')
     if contact and contact + patience > ms then
       places = places + 1
@@ -27,8 +30,8 @@ for at = 0, 9900, 100 do
   end
 end
 local left = call('PTTL', KEYS[1])
-if sub(value, 1, 27) == 'SHAREDLEASESAREINHASPSHARE ' then held = -1 end
-if held < 0 and call('HGET', KEYS[6], '!') == sub(value, 28) then
+if F.shared(value) then held = -1 end
+if held < 0 and call('HGET', KEYS[6], '!') == F.after(value) then
   for at = 0, 9900, 100 do
     local ids, owners = call('ZRANGE', KEYS[5], at, at + 99, 'WITHSCORES'), {}
     if #ids == 0 then break end

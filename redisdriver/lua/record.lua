@@ -1,11 +1,18 @@
 -- Copyright 2026 The hasp Authors
 -- SPDX-License-Identifier: Apache-2.0
--- Code generated from src/record.lua by go generate; DO NOT EDIT.
+--
+-- Looks at the node record, and has the node wait where there is none of this
+-- run of the server.
+-- KEYS  1 record, see node.lua
+-- ARGV  1 a nonce that was never used
+-- Answers the record and which run of the server this is; empty texts of a server
+-- that does not say which.
 local call, sub = redis.call, string.sub
-local run = string.match(call('INFO', 'server'), '\nrun_id:(' .. string.rep('%x', 40) .. ')\r')
+--# include run
 if not run then return {'', ''} end
 local record = call('GET', KEYS[1]) or ''
-if not (string.find(record, '^v[1-9]')) and not string.find(record, '^ok ' .. run .. ' %d+$') and not string.find(record, '^wait ' .. run .. ' %S+$') then
+local known = string.find(record, '^ok ' .. run .. ' %d+$') or string.find(record, '^wait ' .. run .. ' %S+$')
+if not known and not F.newer(record) then
   record = 'wait ' .. run .. ' ' .. ARGV[1]
   call('SET', KEYS[1], record)
 end

@@ -14,22 +14,19 @@ type luaMutant struct {
 	text string
 }
 
-// luaToken is a token of a Lua file. <<...>> is an operand, or controls the generation of
-// the scripts, and then counts as a space.
+// luaToken is a token of a Lua file. A comment, which may say how the scripts are built, counts as a space.
 type luaToken struct {
 	at, end int
 	text    string
 }
 
-var luaTokens = regexp.MustCompile(`(?s)--[^\n]*|<<.*?>>|'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|[A-Za-z_]\w*|\d[\w.]*|\.\.\.?|[=~<>]=|.`)
-
-var luaSteers = regexp.MustCompile(`^<<(if|else|end|template|define)\b`)
+var luaTokens = regexp.MustCompile(`(?s)--[^\n]*|'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|[A-Za-z_]\w*|\d[\w.]*|\.\.\.?|[=~<>]=|.`)
 
 func tokenize(source string) []luaToken {
 	var all []luaToken
 	for _, at := range luaTokens.FindAllStringIndex(source, -1) {
 		text := source[at[0]:at[1]]
-		if strings.TrimSpace(text) == "" || strings.HasPrefix(text, "--") || luaSteers.MatchString(text) {
+		if strings.TrimSpace(text) == "" || strings.HasPrefix(text, "--") {
 			continue
 		}
 		all = append(all, luaToken{at[0], at[1], text})
@@ -44,7 +41,7 @@ var (
 	luaCloses   = map[string]bool{")": true, "]": true, "}": true}
 	// luaEnds end an expression on either side.
 	luaEnds = wordSet("if elseif while until return = , ; then do end else repeat for local break in function")
-	luaWord = regexp.MustCompile(`^(\w|<<|'|"|\.\.\.)`)
+	luaWord = regexp.MustCompile(`^(\w|'|"|\.\.\.)`)
 )
 
 func wordSet(words string) map[string]bool {

@@ -11,21 +11,21 @@ import (
 func TestMutateLua(t *testing.T) {
 	source := `-- a comment with if x == y then
 local function fits(limit)
-  if n == 0 or 'and' == <<owner "a or b">> then return true end
-<<if .Node>>
+  if n == 0 or 'and' == F.owner(a) then return true end
+--# if node
   local low = limit and limit < f(a, b < c) or false
   other = not low
-<<end>>
+--# end
   return limit ~= nil and (limit == 0 or n < limit)
 end
 `
 	want := []string{
-		`3 fits: n == 0 or 'and' == <<owner "a or b">> -> not (n == 0 or 'and' == <<owner "a or b">>)`,
+		`3 fits: n == 0 or 'and' == F.owner(a) -> not (n == 0 or 'and' == F.owner(a))`,
 		`3 fits: n == 0 -> n ~= 0`,
-		`3 fits: n == 0 or 'and' == <<owner "a or b">> -> n == 0 and 'and' == <<owner "a or b">>`,
-		`3 fits: n == 0 or 'and' == <<owner "a or b">> -> 'and' == <<owner "a or b">>`,
-		`3 fits: n == 0 or 'and' == <<owner "a or b">> -> n == 0`,
-		`3 fits: 'and' == <<owner "a or b">> -> 'and' ~= <<owner "a or b">>`,
+		`3 fits: n == 0 or 'and' == F.owner(a) -> n == 0 and 'and' == F.owner(a)`,
+		`3 fits: n == 0 or 'and' == F.owner(a) -> 'and' == F.owner(a)`,
+		`3 fits: n == 0 or 'and' == F.owner(a) -> n == 0`,
+		`3 fits: 'and' == F.owner(a) -> 'and' ~= F.owner(a)`,
 		`5 fits: limit and limit < f(a, b < c) -> limit or limit < f(a, b < c)`,
 		`5 fits: limit and limit < f(a, b < c) -> limit < f(a, b < c)`,
 		`5 fits: limit and limit < f(a, b < c) -> limit`,

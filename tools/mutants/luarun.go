@@ -23,7 +23,7 @@ import (
 
 const (
 	luaDriver = "redisdriver"
-	luaDir    = luaDriver + "/lua/src"
+	luaDir    = luaDriver + "/lua"
 )
 
 // embedded is how the driver embeds its scripts; it is replaced, so that the tests read
@@ -37,12 +37,15 @@ var sources mutantFiles
 type mutantFiles struct{}
 
 func (mutantFiles) ReadFile(name string) ([]byte, error) { return mutantOS.ReadFile(name) }
+
+func (mutantFiles) ReadDir(name string) ([]mutantOS.DirEntry, error) { return mutantOS.ReadDir(name) }
 `
 
 // luaKiller runs the driver's tests on mutated scripts.
 type luaKiller struct {
 	file   string            // the tests
 	text   map[string][]byte // of every source of the scripts
+	plain  string            // the folder of those without a mutant
 	rounds []luaRound
 }
 
@@ -52,7 +55,7 @@ type luaRound struct {
 	took time.Duration
 }
 
-// lua judges the mutants of the sources of the Redis scripts. A mutant is generated into
+// lua judges the mutants of the sources of the Redis scripts. A mutant is built into
 // every script; the comparison with the engine in memory and the tests judge it, whatever
 // is quick first. One that Redis does not compile does not count. The order is random, so
 // that those of the first hour are a sample of all.
@@ -111,7 +114,7 @@ func (k *luaKiller) build(ctx context.Context, dir string) error {
 	if err != nil {
 		return err
 	}
-	name := filepath.Join(top, luaDriver, "script.go")
+	name := filepath.Join(top, luaDriver, "lua.go")
 	text, err := os.ReadFile(name)
 	if err != nil {
 		return err
@@ -121,7 +124,7 @@ func (k *luaKiller) build(ctx context.Context, dir string) error {
 	}
 	text = embedded.ReplaceAllLiteral(text, []byte(instead))
 	text = bytes.Replace(text, []byte("import ("), []byte("import (\n\tmutantOS \"os\""), 1)
-	put := filepath.Join(dir, "script.go")
+	put := filepath.Join(dir, "lua.go")
 	config, err := json.Marshal(map[string]any{"Replace": map[string]string{name: put}})
 	if err != nil {
 		return err
@@ -134,36 +137,29 @@ func (k *luaKiller) build(ctx context.Context, dir string) error {
 	return err
 }
 
-// scripts makes a folder with the scripts of a mutant. It returns false if they cannot be
-// generated.
+// scripts makes a folder with the sources of a mutant, and what is built of them in "built". It returns false if nothing can be.
 func (k *luaKiller) scripts(ctx context.Context, dir string, m luaMutant) (string, bool, error) {
 	work, err := os.MkdirTemp(dir, "scripts-")
 	if err != nil {
 		return "", false, err
 	}
-	at := filepath.Join(work, "lua", "src")
-	err = os.MkdirAll(at, 0o755)
+	err = errors.Join(os.Mkdir(filepath.Join(work, "lua"), 0o755), os.Mkdir(filepath.Join(work, "built"), 0o755))
 	for name, text := range k.text {
 		if name == m.file {
 			text = []byte(m.text)
 		}
-		err = errors.Join(err, os.WriteFile(filepath.Join(at, path.Base(name)), text, 0o600))
+		err = errors.Join(err, os.WriteFile(filepath.Join(work, "lua", path.Base(name)), text, 0o600))
 	}
-	old, globErr := filepath.Glob(luaDriver + "/lua/*.lua")
-	others, globErr2 := filepath.Glob(luaDriver + "/*.*")
-	err = errors.Join(err, globErr, globErr2)
-	for _, name := range others { // other files that the tests read
+	others, globErr := filepath.Glob(luaDriver + "/*.*")
+	err = errors.Join(err, globErr)
+	for _, name := range append(others, luaDriver+"/testdata") { // what else the tests read
 		whole, absErr := filepath.Abs(name)
 		err = errors.Join(err, absErr, os.Symlink(whole, filepath.Join(work, filepath.Base(name))))
-	}
-	for _, name := range old { // those that are to be written
-		text, readErr := os.ReadFile(name)
-		err = errors.Join(err, readErr, os.WriteFile(filepath.Join(work, "lua", filepath.Base(name)), text, 0o600))
 	}
 	if err != nil {
 		return "", false, err
 	}
-	_, err = output(ctx, work, k.file, "-test.run=^TestScriptsAreGenerated$", "-generate")
+	_, err = output(ctx, work, k.file, "-test.run=^TestScriptsAreBuilt$", "-built=built")
 	return work, err == nil, ctx.Err()
 }
 
@@ -172,8 +168,9 @@ func (k *luaKiller) scripts(ctx context.Context, dir string, m luaMutant) (strin
 func (k *luaKiller) measure(ctx context.Context, dir string, most time.Duration) error {
 	work, ok, err := k.scripts(ctx, dir, luaMutant{})
 	if err != nil || !ok {
-		return fmt.Errorf("the scripts cannot be generated: %w", err)
+		return fmt.Errorf("the scripts cannot be built: %w", err)
 	}
+	k.plain = work
 	out, err := output(ctx, work, k.file, "-test.v", "-test.skip=Equal|Suite|^Fuzz", "-test.parallel=6")
 	if err != nil {
 		return fmt.Errorf("%w\n%s", err, out)
@@ -235,12 +232,12 @@ func within(tests []test, least, most time.Duration) string {
 }
 
 // changed tells which variants of the comparison run a script that a mutant changed.
-func changed(work string) (variants string, err error) {
-	names, err := filepath.Glob(luaDriver + "/lua/*.lua")
+func (k *luaKiller) changed(work string) (variants string, err error) {
+	names, err := filepath.Glob(filepath.Join(k.plain, "built", "*.lua"))
 	node, plain := false, false
 	for _, name := range names {
 		was, oldErr := os.ReadFile(name)
-		is, newErr := os.ReadFile(filepath.Join(work, "lua", filepath.Base(name)))
+		is, newErr := os.ReadFile(filepath.Join(work, "built", filepath.Base(name)))
 		if err = errors.Join(err, oldErr, newErr); bytes.Equal(was, is) {
 			continue
 		}
@@ -271,7 +268,7 @@ func (k *luaKiller) judge(ctx context.Context, dir string, m luaMutant, excused 
 		return v, false, err
 	}
 	defer os.RemoveAll(work)
-	variants, err := changed(work)
+	variants, err := k.changed(work)
 	if err != nil {
 		return v, false, err
 	}

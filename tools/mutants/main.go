@@ -7,7 +7,7 @@
 //
 //	mutants [flags] PACKAGE|FILE...
 //
-// The folder redisdriver/lua/src stands for the scripts that are generated from it.
+// The folder redisdriver/lua stands for the scripts that are built of it.
 //
 // A mutant that survives needs a reason in the list of survivors, which is in this folder.
 // The exit code is 1 if one has none, or less than 95 % of those of whole packages were

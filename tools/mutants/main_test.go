@@ -185,7 +185,7 @@ func TestTargets(t *testing.T) {
 		{"./internal/gate internal/gate/", "./internal/gate=[]"},
 		{"a.go ./b.go", ".=[a.go b.go]"},
 		{"a.go . b.go", ".=[]"},
-		{"redisdriver/lua/src/try.lua", "./redisdriver/lua/src=[redisdriver/lua/src/try.lua]"},
+		{"redisdriver/lua/try.lua", "./redisdriver/lua=[redisdriver/lua/try.lua]"},
 		{"quorum/a.go .", "./quorum=[quorum/a.go] .=[]"},
 	} {
 		packages, files := targets(strings.Fields(c.args))

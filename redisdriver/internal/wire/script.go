@@ -19,15 +19,21 @@ type Script struct {
 	whole func() (text string, sha any) // sha is a string; as any once, since each call needs it so
 }
 
-// NewScript returns a script with the name that Redis gives it.
-func NewScript(text string) *Script { return newScript(func() string { return text }) }
+// NewScript returns a script whose text is built when it is first used.
+func NewScript(build func() string) *Script {
+	return &Script{whole: sync.OnceValues(func() (string, any) {
+		text := build()
+		sum := sha1.Sum([]byte(text)) // not a safeguard
+		return text, hex.EncodeToString(sum[:])
+	})}
+}
 
 // Load returns a script of some parts, in the folder lua of files. They are read when it is
 // first sent: a program that runs other scripts, or none, begins without.
 func Load(files interface {
 	ReadFile(name string) ([]byte, error)
 }, parts ...string) *Script {
-	return newScript(func() (text string) {
+	return NewScript(func() (text string) {
 		for _, part := range parts {
 			b, err := files.ReadFile("lua/" + part + ".lua")
 			if err != nil {
@@ -37,14 +43,6 @@ func Load(files interface {
 		}
 		return text
 	})
-}
-
-func newScript(text func() string) *Script {
-	return &Script{whole: sync.OnceValues(func() (string, any) {
-		text := text()
-		sum := sha1.Sum([]byte(text)) // not a safeguard
-		return text, hex.EncodeToString(sum[:])
-	})}
 }
 
 // Text is what Redis runs.

@@ -31,7 +31,7 @@ func eachAlone(rdb redis.UniversalClient) *Sender {
 }
 
 func batch() *Script {
-	s := NewScript("return {}")
+	s := NewScript(func() string { return "return {}" })
 	s.Batch = true
 	return s
 }

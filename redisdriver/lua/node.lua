@@ -14,23 +14,23 @@ local life -- names this run of the server; nil until somebody asked
 local longest -- ms, the longest lease; false: the node does not vote
 local stored -- the record, and behind it the marks that fences.lua reads
 
-<<define "vote">>
-stored = call('MGET', <<if .Batch>>KEYS[2], KEYS[3], KEYS[1]<<else>>KEYS[#KEYS]<<end>>)
+--# part vote
+stored = F.batch(call('MGET', KEYS[2], KEYS[3], KEYS[1]), call('MGET', KEYS[#KEYS]))
 local record, info = stored[1], call('INFO', 'server')
-longest = record and <<recordWord "record">> == 'ok ' and
-  string.find(info, '\nrun_id:' .. <<recordRun "record">> .. '\r', 1, true) and
-  tonumber(<<recordMost "record">>) or false
-if not longest and record and <<newer "record">> then error('HASPDATA node ' .. sub(record, 1, 40), 0) end
-life = longest and <<recordLife "record">> or string.match(info, '\nrun_id:(' .. string.rep('%x', 16) .. ')')
+longest = record and F.recordWord(record) == 'ok ' and
+  string.find(info, '\nrun_id:' .. F.recordRun(record) .. '\r', 1, true) and
+  tonumber(F.recordMost(record)) or false
+if not longest and record and F.newer(record) then error('HASPDATA node ' .. sub(record, 1, 40), 0) end
+life = longest and F.recordLife(record) or string.match(info, '\nrun_id:(' .. string.rep('%x', 16) .. ')')
 if longest and longest > KEEP then KEEP = longest end
-<<end>>
+--# end part
 
-<<define "votes">>
+--# part votes
 -- votes reads what is stored for the whole node, once for the whole script.
 local function votes()
   if longest == nil then
-<<template "vote" .>>
+--# include vote
   end
   return longest
 end
-<<end>>
+--# end part

@@ -20,14 +20,14 @@ local function restore(leases)
     local number, place = string.match(l.place, '^(%S+) (.*)$')
     local e = entry(l.value, number, place)
     queue[#queue + 1], queue[#queue + 2] = number, l.value
-    places[#places + 1], places[#places + 2] = <<owner "l.value">>, string.gsub(place, '^(%d+ %d+ %d+ %a[PE]?%x*S?%d*) ', '%1! ')
+    places[#places + 1], places[#places + 2] = F.owner(l.value), string.gsub(place, '^(%d+ %d+ %d+ %a[PE]?%x*S?%d*) ', '%1! ')
     strikes = strike(strikes, e.inbox, l.since)
     patience = math.max(patience, e.patience)
   end
   call('ZADD', K.queue, unpack(queue))
   call('HSET', K.places, '!', strikes, unpack(places))
-  outlast(K.queue, patience + <<.Linger>>)
-  outlast(K.places, patience + <<.Linger>>)
+  outlast(K.queue, patience + F.Linger)
+  outlast(K.places, patience + F.Linger)
 end
 
 -- reap ends the leases that are over, or all of them. It is false when there are more than
@@ -63,16 +63,16 @@ end
 -- expire ends what is over of the key, as survey says.
 function expire(leaving, declines)
   local grant = known.grant
-  if not known.shared and string.find(<<state "grant">>, '[cC]') then
+  if not known.shared and string.find(F.state(grant), '[cC]') then
     -- takes no memory, and after it nothing is refused for that
-    later(K.grant, <<lasting "KEEP" "known.newest">>)
+    later(K.grant, F.lasting(KEEP, known.newest))
     local place, label = string.match(grant, '^(%S+ %d+ %d+ %d+ %a[PE]?%x*S?%d* %S+) (.*)$', 78)
     if not label then counted('grant', grant, true) end
-    local value = <<owner "grant">> .. ' ' .. label
+    local value = F.owner(grant) .. ' ' .. label
     known.left, known.stale = value == leaving, true
-    known.entered = <<enters "grant">> and value ~= declines
+    known.entered = F.enters(grant) and value ~= declines
     known.mark = known.mark or known.entered -- it may have begun to work
-    if not known.left then restore({{value = value, since = <<since "grant">>, place = place}}) end
+    if not known.left then restore({{value = value, since = F.since(grant), place = place}}) end
     return
   end
   known.cut = not reap(not known.shared)

@@ -3,27 +3,27 @@
 --
 -- What several scripts have: each part is a template of its own.
 
-<<define "clock">>
+--# part clock
 local stamp, ms -- the server's clock, for the whole script: us, 16 digits until 2286; ms
 local function look()
   local clock = call('TIME')
   stamp = clock[1] .. sub('000000' .. clock[2], -6)
-  ms = tonumber(<<millis "stamp">>)
+  ms = tonumber(F.millis(stamp))
 end
-<<end>>
+--# end part
 
-<<define "counted">>
+--# part counted
 -- counted reads one of ours, and goes no further with what we cannot have
 -- written, or when it is used up. See DataError for where.
 local function counted(where, text, over)
-  if over or text == '' or #text > 16 or string.find(text, '%D') or tonumber(text) >= <<.Most>> then
+  if over or text == '' or #text > 16 or string.find(text, '%D') or tonumber(text) >= F.Most then
     error('HASPDATA ' .. where .. ' ' .. string.gsub(sub(text, 1, 40), '[^%w%p ]', '?'), 0)
   end
   return tonumber(text)
 end
-<<end>>
+--# end part
 
-<<define "later">>
+--# part later
 -- later moves an expiry, but never to an earlier moment. What never expires
 -- stays so: only a person can have made it so.
 local function later(key, px)
@@ -33,15 +33,15 @@ local function later(key, px)
   local left = call('PTTL', key)
   return left >= 0 and left < tonumber(px) and call('PEXPIRE', key, px) or 0
 end
-<<end>>
+--# end part
 
-<<define "run">>
+--# part run
 -- The run id of this server, as a node record has it; nil where INFO has none, or
 -- one of another form.
 local run = string.match(call('INFO', 'server'), '\nrun_id:(' .. string.rep('%x', 40) .. ')\r')
-<<end>>
+--# end part
 
-<<define "room">>
+--# part room
 -- The numbered places of those that share a key with a limit. Each number that
 -- was ever given out is a member of room; the two ends of the set are what is asked
 -- for: at the front the smallest limit, at the back the smallest free number.
@@ -50,8 +50,8 @@ local run = string.match(call('INFO', 'server'), '\nrun_id:(' .. string.rep('%x'
 -- are numbers.
 function smallest()
   local front = call('ZRANGE', K.room, 0, 0, 'WITHSCORES')
-  local limit = tonumber(front[2] or <<.Free>>)
-  return limit < <<.Free>> / 2 and limit or math.huge, #front > 0
+  local limit = tonumber(front[2] or F.Free)
+  return limit < F.Free / 2 and limit or math.huge, #front > 0
 end
 
 -- opens answers whose lease must end before one of that limit (nil: Exclusive) can
@@ -63,4 +63,4 @@ function opens(limit, n, least)
   local last = call('ZRANGE', K.shares, at, at, 'WITHSCORES')
   return last[1], tonumber(last[2])
 end
-<<end>>
+--# end part

@@ -30,7 +30,7 @@
 -- unqueue takes a place out of the queue.
 local function unqueue(value)
   call('ZREM', K.queue, value)
-  call('HDEL', K.places, <<owner "value">>)
+  call('HDEL', K.places, F.owner(value))
 end
 
 -- sound answers a grant, or nothing where it is not one.
@@ -58,9 +58,9 @@ local function leaseOf(value)
     return l
   elseif known.lock == value then
     local grant = known.grant
-    local state = grant and <<owner "grant">> == <<owner "value">> and <<state "grant">>
+    local state = grant and F.owner(grant) == F.owner(value) and F.state(grant)
     return {fence = known.newest, state = state, mark = known.mark, place = '', pending = state == 'c' or state == 'C',
-      enters = state == 'c' and <<enters "grant">>, unknown = not state or state == 'F' or state == 'f'}
+      enters = state == 'c' and F.enters(grant), unknown = not state or state == 'F' or state == 'f'}
   end
 end
 
@@ -71,37 +71,37 @@ local function write(value, l, px)
     local limit, mark = string.format('%.0f', l.limit), l.mark and 1 or 0
     local place = l.place ~= '' and ' ' .. l.place or ''
     call('HSET', K.held, value,
-      <<lease "l.fence" "l.since" "l.state" "limit" "l.slot" "mark">> .. place)
-    known.mute, known.stale = known.mute or <<mute "l.state">>, true
+      F.lease(l.fence, l.since, l.state, limit, l.slot, mark) .. place)
+    known.mute, known.stale = known.mute or F.mute(l.state), true
   else
     local state = l.state .. (l.mark and '!' or '')
     if l.place ~= '' then
       local most = l.state == 'c' and l.fence or known.wrote or '0000000000000000'
-      state = l.state .. (l.mark and '!' or ' ') .. most .. ' ' .. l.place .. ' ' .. <<after "value">>
+      state = l.state .. (l.mark and '!' or ' ') .. most .. ' ' .. l.place .. ' ' .. F.after(value)
     end
-    local since = l.since or <<since "known.grant">>
-    known.grant = <<grant "value" "l.fence" "since" "state">>
+    local since = l.since or F.since(known.grant)
+    known.grant = F.grant(value, l.fence, since, state)
     known.stale = false
-    call('SET', K.grant, known.grant, 'PX', <<lasting "px + KEEP" "l.fence">>)
+    call('SET', K.grant, known.grant, 'PX', F.lasting(px + KEEP, l.fence))
   end
 end
 
 -- give gives an owner a lease, for px ms, that begins where it fits; since and place may be nil.
 local function give(value, fence, state, limit, px, place, since)
-  local l = {fence = fence, since = since or <<millis "stamp">>, state = state, limit = limit, mark = known.mark, place = place or ''}
+  local l = {fence = fence, since = since or F.millis(stamp), state = state, limit = limit, mark = known.mark, place = place or ''}
   if not known.lock then
     known.asks = ''
-    known.lock, known.shared = limit and '<<.Shared>>' .. stamp or value, limit ~= nil
+    known.lock, known.shared = limit and 'F.Shared' .. stamp or value, limit ~= nil
     call('SET', K.lock, known.lock, 'PX', px)
     if limit then call('DEL', K.shares, K.held, K.room) end
   end
   if limit then
     sharing()
-    if known.n == 0 then call('HSET', K.held, '!', <<after "known.lock">>) end
+    if known.n == 0 then call('HSET', K.held, '!', F.after(known.lock)) end
     l.slot = 0
     if limit > 0 then -- the smallest free one
       local back = call('ZRANGE', K.room, -1, -1, 'WITHSCORES')
-      if back[2] then l.slot = tonumber(back[2]) > <<.Free>> / 2 and tonumber(back[1]) or call('ZCARD', K.room) end
+      if back[2] then l.slot = tonumber(back[2]) > F.Free / 2 and tonumber(back[1]) or call('ZCARD', K.room) end
       call('ZADD', K.room, string.format('%.0f', limit), l.slot)
       known.mark, known.room = false, true
     end
@@ -126,7 +126,7 @@ local function leave(l, ending)
   if not l.limit then
     known.mark = left
   elseif l.limit > 0 then
-    call('ZADD', K.room, <<.Free>> - l.slot, l.slot)
+    call('ZADD', K.room, F.Free - l.slot, l.slot)
     known.mark, known.stale = known.mark or left, known.stale or left
   end
 end
@@ -134,15 +134,15 @@ end
 -- survey finds out what is known of the key, and ends what is over. The place of one that
 -- is leaving does not come back. One that declines says that it did not enter.
 local function survey(lock, grant, leaving, declines)
-  local state = grant and <<state "grant">> or ''
-  local most = grant and <<most "grant">>
-  known = {lock = lock, grant = grant, shared = lock and <<shared "lock">>, n = 0, least = math.huge,
-    newest = grant and <<fence "grant">>, wrote = most == '' and <<fence "grant">> or most,
-    mark = grant and <<mark "grant">> == '!', mute = state == 'S', px = 0, stale = false, asks = ''}
-  if lock and (known.shared and string.find(state, '[sS]') or string.find(state, '[hmHM]') and <<owner "lock">> == <<owner "grant">>) then
-    known.asks = <<asks "grant">>
+  local state = grant and F.state(grant) or ''
+  local most = grant and F.most(grant)
+  known = {lock = lock, grant = grant, shared = lock and F.shared(lock), n = 0, least = math.huge,
+    newest = grant and F.fence(grant), wrote = most == '' and F.fence(grant) or most,
+    mark = grant and F.mark(grant) == '!', mute = state == 'S', px = 0, stale = false, asks = ''}
+  if lock and (known.shared and string.find(state, '[sS]') or string.find(state, '[hmHM]') and F.owner(lock) == F.owner(grant)) then
+    known.asks = F.asks(grant)
   end
-  if known.shared and call('HGET', K.held, '!') ~= <<after "lock">> then
+  if known.shared and call('HGET', K.held, '!') ~= F.after(lock) then
     known.n = math.huge
     return
   elseif not lock then
@@ -150,7 +150,7 @@ local function survey(lock, grant, leaving, declines)
     known.type = kind ~= 'none' and kind
   end
   -- It was handed on, and is not the claimer's: its time is over, or somebody else took the lock.
-  local unclaimed = string.find(state, '[cC]') and (not lock or <<owner "lock">> ~= <<owner "grant">>)
+  local unclaimed = string.find(state, '[cC]') and (not lock or F.owner(lock) ~= F.owner(grant))
   if known.type and not unclaimed then return end
   if known.shared or string.find(state, '[sS]') or unclaimed then
     sharing()
@@ -168,8 +168,8 @@ local function save()
   local among = known.shared or known.cut
   local state = known.mute and 'S' or 's'
   if not among then state = (known.mark or most ~= newest) and 'f' or 'F' end
-  local text = among and '<<.Shared>>' or sub(known.grant or '', 1, 27)
-  text = text .. newest .. ' ' .. <<millis "stamp">> .. ' ' .. state
+  local text = among and 'F.Shared' or sub(known.grant or '', 1, 27)
+  text = text .. newest .. ' ' .. F.millis(stamp) .. ' ' .. state
   if state ~= 'F' then text = text .. (known.mark and '!' or ' ') .. most end
   if known.shared then text = text .. known.asks end
   if known.shared then
@@ -178,15 +178,15 @@ local function save()
     if known.stale and known.grant then
       call('SET', K.grant, text, 'KEEPTTL')
     elseif known.stale then
-      call('SET', K.grant, text, 'PX', <<lasting "px + KEEP" "newest">>)
+      call('SET', K.grant, text, 'PX', F.lasting(px + KEEP, newest))
     end
     if px > 0 then
-      later(K.grant, <<lasting "px + KEEP" "newest">>)
+      later(K.grant, F.lasting(px + KEEP, newest))
       outlast(K.shares, px + KEEP)
       outlast(K.held, px + KEEP)
       if known.room then outlast(K.room, px + KEEP) end
     end
-  elseif known.grant and (known.cut or <<if .Node>>true<<else>>known.mark<<end>>) then
+  elseif known.grant and (known.cut or F.node(true, known.mark)) then
     call('SET', K.grant, text, 'KEEPTTL')
   elseif known.grant then
     call('DEL', K.grant)
@@ -197,7 +197,7 @@ end
 -- and the first 59 bytes of the grant, with " <limit> <slot>" of one that shares the key.
 local function holder(limit)
   local left = call('PTTL', K.lock)
-  if not known.shared then return known.lock or '', left, known.grant and <<head "known.grant">> or '' end
+  if not known.shared then return known.lock or '', left, known.grant and F.head(known.grant) or '' end
   sharing()
   local last, at = opens(limit, known.n, known.least)
   local text = known.n < math.huge and last and call('HGET', K.held, last)

@@ -43,7 +43,7 @@
 --
 -- This is layout 1. A text of a later one begins with v and its number, and stays as it is: see docs/design.md.
 
-<<template "later" .>>
+--# include later
 -- outlast does the same for a sidecar, which may be new and have no expiry.
 local function outlast(key, px)
   if later(key, px) == 0 and call('PTTL', key) == -1 then call('PEXPIRE', key, px) end

@@ -21,48 +21,48 @@ local markOld, markMid, markCur, markAt
 local minted -- no minted fence is larger; '' when nothing is known
 local turned -- the mark is not stored as it is here: it was turned, or had gone
 
-<<define "marks">>
+--# part marks
 -- reads the two marks as they are stored
-local mark, mints = <<if .Batch>>stored[2], stored[3]<<else>>call('GET', KEYS[3]), call('GET', KEYS[1])<<end>>
+local mark, mints = F.batch(stored[2], call('GET', KEYS[3])), F.batch(stored[3], call('GET', KEYS[1]))
 if not stamp then look() end
 minted = mints and string.format('%016.0f', counted('mark', mints)) or ''
 if mark and (#mark ~= 67 or string.find(mark, '[^%d ]')) then counted('proposed', mark, true) end
 if mark then
-  markOld, markMid, markCur, markAt = <<markOld "mark">>, <<markMid "mark">>, <<markCur "mark">>, <<markAt "mark">>
+  markOld, markMid, markCur, markAt = F.markOld(mark), F.markMid(mark), F.markCur(mark), F.markAt(mark)
 else
   markOld, markMid, markCur, markAt, turned = stamp, stamp, stamp, stamp, true
 end
 local age = stamp - markAt
-if age < 0 or age >= <<.Turn>> then
-  markOld, markMid, markAt, turned = age >= 2 * <<.Turn>> and markCur or markMid, markCur, stamp, true
+if age < 0 or age >= F.Turn then
+  markOld, markMid, markAt, turned = age >= 2 * F.Turn and markCur or markMid, markCur, stamp, true
 end
-<<end>>
+--# end part
 
-<<define "cover">>
+--# part cover
 -- cover moves the mark, to a second ahead, for a fence before it is granted, and stores
 -- it for a refusal. It may fail: then nothing is granted.
 local function cover(fence)
   if not turned and fence <= markCur then return end
   local to = markCur
-  if fence > to then to = string.format('%016.0f', fence + <<.Reach>>) end
+  if fence > to then to = string.format('%016.0f', fence + F.Reach) end
   call('SET', KEYS[3], markOld .. ' ' .. markMid .. ' ' .. to .. ' ' .. markAt,
-    'PX', string.format('%.0f', <<.Day>> / 2 + math.max(0, math.floor((to - stamp) / 1000))))
+    'PX', string.format('%.0f', F.Day / 2 + math.max(0, math.floor((to - stamp) / 1000))))
   markCur, turned = to, false
 end
-<<end>>
+--# end part
 
-<<define "floor">>
+--# part floor
 -- least is no smaller than any fence of the key, and near says that a proposal is not
 -- too far ahead, and one that Lua can count with.
 if not least or least < markOld then least = markOld end
 if minted > least then least = minted end
-local near = tonumber(fence) <= math.min(<<.Most>> - <<.Reach>>, math.max(stamp + <<.Lead>>, least + <<.Reach>>))
-<<end>>
+local near = tonumber(fence) <= math.min(F.Most - F.Reach, math.max(stamp + F.Lead, least + F.Reach))
+--# end part
 
-<<define "allow">>
+--# part allow
 local function recall()
   if markCur then return end
-<<template "marks" .>>
+--# include marks
 end
 
 -- allow says how many fences, of n up to the proposed one, may be granted now, or nil;
@@ -72,7 +72,7 @@ end
 local function allow(fence, had, n, how, newest)
   recall()
   local least = had
-<<template "floor" .>>
+--# include floor
   local low = fence <= least
   if how == 'restore' then
     low, n = had and fence < had, 1
@@ -83,4 +83,4 @@ local function allow(fence, had, n, how, newest)
   local above = newest and newest > least and newest or least
   return n == 1 and 1 or math.max(1, math.min(n, fence - above)), least
 end
-<<end>>
+--# end part

@@ -58,7 +58,7 @@ end
 local function placesAt(from, to)
   local ids, owners = call('ZRANGE', K.queue, from, to), {}
   if #ids == 0 then return ids, ids end
-  for i = 1, #ids do owners[i] = <<owner "ids[i]">> end
+  for i = 1, #ids do owners[i] = F.owner(ids[i]) end
   return ids, call('HMGET', K.places, unpack(owners))
 end
 
@@ -68,7 +68,7 @@ function hintLast()
   local ids, places = placesAt(-100, -1)
   local last
   for i = 1, #ids do
-    if places[i] and not (<<newer "places[i]">>) and (not last or places[i] > places[last]) then last = i end
+    if places[i] and not (F.newer(places[i])) and (not last or places[i] > places[last]) then last = i end
   end
   local e = last and entry(ids[last], nil, places[last])
   if e and e.mode and e.mode ~= 'p' then notify(e) end
@@ -91,7 +91,7 @@ function hintLater(px)
       end
     end
   end
-  if e and e.mode ~= 'p' then notify(e, '+' .. string.format('%d', math.min(px, <<.Day>>)) .. ' ') end
+  if e and e.mode ~= 'p' then notify(e, '+' .. string.format('%d', math.min(px, F.Day)) .. ' ') end
 end
 
 -- hintFirst has whoever is first in the queue now look after the holder, or to take the key.

@@ -9,12 +9,12 @@
 -- server that is full still frees a key and hands it over.
 function release(r)
   local value, result, ends, rank = r.value, 0, nil, nil
-<<if .Node>>
+--# if node
   local got = call('MGET', K.lock, K.grant) -- nothing where it is no string: not ours
-<<else>>
+--# else
   local got = seen or call('MGET', K.lock, K.grant)
-<<end>>
-  if got[2] and <<newer "got[2]">> then counted('grant', got[2], true) end
+--# end
+  if got[2] and F.newer(got[2]) then counted('grant', got[2], true) end
   local unused = r.ending == 'unused'
   survey(got[1], sound(got[2]), value, unused and value)
   local l = leaseOf(value)
@@ -36,10 +36,10 @@ function release(r)
     known.n, known.least = known.n - 1, known.room and smallest() or math.huge
     if known.n == 0 then vacate() end
     -- Without the right to publish, its holder learns it by a renewal.
-    if r.tell then redis.pcall('PUBLISH', r.tell, (l.fence or '') .. <<about "value">>) end
+    if r.tell then redis.pcall('PUBLISH', r.tell, (l.fence or '') .. F.about(value)) end
   else
     rank = call('ZRANK', K.queue, value)
-    local place = rank and not unused and call('HGET', K.places, <<owner "value">>)
+    local place = rank and not unused and call('HGET', K.places, F.owner(value))
     local late = place and string.find(place, '^%d+ %d+ %d+ %aE%x*!') -- it entered, and its lease was over: that is its place from before
     if rank then unqueue(value) end
     if rank and not late or known.left and not known.entered then result = 2 end
@@ -51,12 +51,12 @@ function release(r)
 
   local e, why
   local alone = known.lock and not known.shared or known.type
-<<if not .Node>>
+--# if not node
   local may = not known.cut and (inWay == 1 or call('EXISTS', K.queue) == 1)
-<<else>>
+--# else
   local may = not known.cut and call('EXISTS', K.queue) == 1
   may = may and votes()
-<<end>>
+--# end
   if may then serving() end
   if known.cut then
     hintLast()

@@ -9,7 +9,7 @@ function entry(value, number, place)
   local strange = false
   if not contact then
     local at, lasts = string.match(place, '^(%d+) (%d+) ')
-    strange = <<newer "place">> or at and at + lasts > ms
+    strange = F.newer(place) or at and at + lasts > ms
   end
   return {value = value, number = number, contact = tonumber(contact), patience = tonumber(patience), claim = claim,
     mode = mode, inbox = inbox, place = place, how = how, limit = tonumber(limit), missed = missed, strange = strange}
@@ -28,7 +28,7 @@ end
 -- "+<ms> ", to look then; or as offer in serve.lua says. Answers the number of receivers, or nil when this user may
 -- not publish there.
 function notify(e, says)
-  local text = (says or '') .. <<about "e.value">>
+  local text = (says or '') .. F.about(e.value)
   local command = (e.mode == 'N' or e.mode == 'C') and 'SPUBLISH' or 'PUBLISH'
   local n = redis.pcall(command, e.inbox, text)
   if type(n) == 'table' then return nil end
@@ -87,7 +87,7 @@ local function first(me, offer, from)
       return nil
     end
     local owners = {}
-    for i = 1, #ids, 2 do owners[#owners + 1] = <<owner "ids[i]">> end
+    for i = 1, #ids, 2 do owners[#owners + 1] = F.owner(ids[i]) end
     local places = call('HMGET', K.places, '!', '?', unpack(owners))
     local strikes, expired, owned, found, why, behind = unstrike(places[1] or ''), {}, {}, nil, nil, nil
     for i = 1, #owners do

@@ -15,44 +15,44 @@ local function join(r)
       end
     end
   end
-  call('HSET', K.places, <<owner "r.value">>, <<millis "stamp">> .. ' ' .. r.place)
-  outlast(K.queue, r.patience + <<.Linger>>)
-  outlast(K.places, r.patience + <<.Linger>>)
+  call('HSET', K.places, F.owner(r.value), F.millis(stamp) .. ' ' .. r.place)
+  outlast(K.queue, r.patience + F.Linger)
+  outlast(K.places, r.patience + F.Linger)
 end
 
 local function refuse(r, why, cut, least)
   local ahead = call('ZRANK', K.queue, r.value) or call('ZCARD', K.queue)
   local value, left, head = holder(r.limit)
-<<if .Node>>
+--# if node
   if r.fence and not least then
     local _
     _, least = allow(r.fence, r.limit and known.wrote or known.newest, 1)
   end
-<<end>>
+--# end
   cut = cut or handed and 3 or 0
-<<if not .Node>>
+--# if not node
   if r.place then
-    return <<refusal "r.gone and 2 or why" "sub(value, 1, 600)" "left" "ahead" "head" "cut" "known.newest or ''" "stamp">>
+    return {r.gone and 2 or why, sub(value, 1, 600), left, ahead, head, cut, known.newest or '', stamp}
   end
   if string.find(known.asks, '~', 1, true) then least = 'keeps' end
-<<end>>
-  return <<refusal "r.gone and 2 or why" "sub(value, 1, 600)" "left" "ahead" "head" "cut" "least or ''">>
+--# end
+  return {r.gone and 2 or why, sub(value, 1, 600), left, ahead, head, cut, least or ''}
 end
 
 -- granted answers one that has the lease l for so many ms; 0: as long as was asked.
 -- waited: ms since it was handed over, which now is claimed.
 local function granted(l, left, n, waited)
-<<if .Node>>
+--# if node
   if left > longest then left = longest end
-<<end>>
+--# end
   return {1, l.fence, l.mark and 1 or 0, left, n, waited or 0, l.slot}
 end
 
 -- choose answers the fence of a grant, and how many in a row it is the last of: the
 -- proposed one, or one that is minted; or nil, and what a proposal must be above.
 -- l is the lease that stands, if there is one.
-local function choose(r, l<<if .Node>>, how<<end>>)
-<<if .Node>>
+local function choose(r, l, how)
+--# if node
   local n, floor = r.fences
   if r.fence then
     local above = r.limit and known.wrote or known.newest
@@ -63,14 +63,14 @@ local function choose(r, l<<if .Node>>, how<<end>>)
       return nil, floor
     end
   end
-<<end>>
+--# end
   if l then later(K.lock, r.ttl) end -- takes no memory, and after it nothing is refused for that
-<<if .Node>>
+--# if node
   if r.fence then
     cover(r.fence)
     return r.fence, n
   end
-<<end>>
+--# end
   return mint(r.fences, known.newest), r.fences
 end
 
@@ -78,7 +78,7 @@ end
 local function standing(r, l)
   local value, ttl, n, left = r.value, r.ttl, 1
   local claims = l.pending or l.unknown
-  local waited = l.pending and math.max(ms - tonumber(l.since or <<since "known.grant">>), 1)
+  local waited = l.pending and math.max(ms - tonumber(l.since or F.since(known.grant)), 1)
   local raises = r.how == 'raise' and not claims and r.fence ~= l.fence
   if raises or claims and (r.fence or r.fences > 1 or l.state ~= 'c') then
     local fence
@@ -89,7 +89,7 @@ local function standing(r, l)
     later(K.lock, ttl)
   end
   if claims or raises then l.state, l.place = r.state, '' end
-  if claims then l.since = <<millis "stamp">> end
+  if claims then l.since = F.millis(stamp) end
   if l.pending and l.limit == 0 then l.mark = known.mark end -- one beside it may not have finished since
   if l.limit then
     left = math.max(l.ends - ms, ttl)
@@ -112,11 +112,11 @@ local function convert(r, l)
   later(K.lock, r.ttl) -- takes no memory, and after it nothing is refused for that
   local left = call('PTTL', K.lock)
   if left < 0 then left = r.ttl end
-  known.lock, known.shared, known.n, known.least, known.mark = '<<.Shared>>' .. stamp, true, 0, math.huge, false
+  known.lock, known.shared, known.n, known.least, known.mark = 'F.Shared' .. stamp, true, 0, math.huge, false
   call('SET', K.lock, known.lock, 'KEEPTTL')
   call('DEL', K.shares, K.held, K.room)
   known.asks = string.gsub(known.asks, '~', '') -- what is shared is not kept
-  l = give(r.value, l.fence, l.pending and r.state or l.state, r.limit, left, nil, <<since "known.grant">>)
+  l = give(r.value, l.fence, l.pending and r.state or l.state, r.limit, left, nil, F.since(known.grant))
   serving()
   serveMore()
   return granted(l, left, 1)
