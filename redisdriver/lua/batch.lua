@@ -89,52 +89,31 @@ local caller -- the inbox of the one that asks, if it is known
 local handed, hintLater -- ms after which the next in the queue is to look, see queue.lua; nil: it knows by itself
 local follower -- who that is, where it was seen, see first.lua
 
--- slow makes what a request needs when others are in its way, part by part as it is needed.
+-- slow makes what a request needs when others are in its way.
 local function slow()
   if not stamp then look() end
-  local try, release
-  local serving, entry, strike, notify, serve, serveMore, hintFirst, hintLast
-  local sharing, lease, smallest, opens, expire
+  local lease, expire -- see expire.lua
   local K, known -- the keys of the request at hand, see queue.lua, and what is known of them, see key.lua
 --# include queue
---# include key
-
--- serving makes what looks for the next in the queue.
-function serving()
-  if serve then return end
---# include first
---# include serve
-end
-
--- sharing makes what a key needs that is shared, or where something expired.
-function sharing()
-  if lease then return end
-  serving()
 --# include room
+--# include first
+--# include key
+--# include serve
 --# include expire
-end
-
-local function trying()
 --# include try
-end
-
-local function releasing()
 --# include release
-end
 
 -- contended carries out the request at hand.
 function contended(kind, at)
   K = {lock = KEYS[keysAt], grant = KEYS[keysAt + 1], queue = KEYS[keysAt + 2], places = KEYS[keysAt + 3],
     shares = KEYS[keysAt + 4], held = KEYS[keysAt + 5], room = KEYS[keysAt + 6], gone = KEYS[keysAt + 7]}
   if kind == 'try' or kind == 'tryAny' or kind == 'propose' then
-    if not try then trying() end
     if kind == 'try' then return try(F.fields('try')) end
 --# if node
     if kind == 'propose' then return try(F.fields('propose')) end
 --# end
     return try(F.fields('tryAny'))
   end
-  if not release then releasing() end
   if kind == 'release' then return release(F.fields('release')) end
 --# if node
   if kind == 'withdraw' then return release(F.fields('withdraw')) end

@@ -48,7 +48,7 @@ local run = string.match(call('INFO', 'server'), '\nrun_id:(' .. string.rep('%x'
 
 -- smallest answers the smallest limit, math.huge for none, and whether there
 -- are numbers.
-function smallest()
+local function smallest()
   local front = call('ZRANGE', K.room, 0, 0, 'WITHSCORES')
   local limit = tonumber(front[2] or F.Free)
   return limit < F.Free / 2 and limit or math.huge, #front > 0
@@ -57,7 +57,7 @@ end
 -- opens answers whose lease must end before one of that limit (nil: Exclusive) can
 -- have the key beside n others, the smallest limit among which is least, and when it
 -- does; or, when it can now, who will be the last to end.
-function opens(limit, n, least)
+local function opens(limit, n, least)
   local room = limit and math.min(least, limit > 0 and limit or math.huge)
   local at = room and n < math.huge and n >= room and n - room or -1
   local last = call('ZRANGE', K.shares, at, at, 'WITHSCORES')

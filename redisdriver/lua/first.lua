@@ -3,7 +3,7 @@
 --
 -- Who is first in the queue: included after queue.lua.
 
-function entry(value, number, place)
+local function entry(value, number, place)
   local contact, patience, claim, mode, how, limit, missed, inbox =
     string.match(place, '^(%d+) (%d+) (%d+) (%a)([PE]?%x*)S?(%d*)(!?) (%S+)$')
   local strange = false
@@ -16,7 +16,7 @@ function entry(value, number, place)
 end
 
 -- strike adds to the strikes that an inbox did not answer at that time.
-function strike(strikes, inbox, at)
+local function strike(strikes, inbox, at)
   local others = {}
   for name, when in string.gmatch(strikes, '(%S+) (%d+);') do
     if name ~= inbox and #others < 50 then others[#others + 1] = name .. ' ' .. when .. ';' end
@@ -27,7 +27,7 @@ end
 -- notify sends a hint to an inbox about a place in the queue, which says so much before that:
 -- "+<ms> ", to look then; or as offer in serve.lua says. Answers the number of receivers, or nil when this user may
 -- not publish there.
-function notify(e, says)
+local function notify(e, says)
   local text = (says or '') .. F.about(e.value)
   local command = (e.mode == 'N' or e.mode == 'C') and 'SPUBLISH' or 'PUBLISH'
   local n = redis.pcall(command, e.inbox, text)

@@ -16,9 +16,7 @@ local call, sub = redis.call, string.sub
 local caller -- nobody in particular, see batch.lua
 local K -- the keys of the queue at hand, see queue.lua
 --# include queue
-local entry, strike, notify
 --# include first
-local smallest, opens
 --# include room
 
 --# if node

@@ -96,7 +96,6 @@ local function give(value, fence, state, limit, px, place, since)
     if limit then call('DEL', K.shares, K.held, K.room) end
   end
   if limit then
-    sharing()
     if known.n == 0 then call('HSET', K.held, '!', F.after(known.lock)) end
     l.slot = 0
     if limit > 0 then -- the smallest free one
@@ -153,7 +152,6 @@ local function survey(lock, grant, leaving, declines)
   local unclaimed = string.find(state, '[cC]') and (not lock or F.owner(lock) ~= F.owner(grant))
   if known.type and not unclaimed then return end
   if known.shared or string.find(state, '[sS]') or unclaimed then
-    sharing()
     expire(leaving, declines)
   elseif not lock and string.find(state, '[hmHM]') then
     known.mark = true
@@ -198,7 +196,6 @@ end
 local function holder(limit)
   local left = call('PTTL', K.lock)
   if not known.shared then return known.lock or '', left, known.grant and F.head(known.grant) or '' end
-  sharing()
   local last, at = opens(limit, known.n, known.least)
   local text = known.n < math.huge and last and call('HGET', K.held, last)
   if not text then return known.lock, left, '' end

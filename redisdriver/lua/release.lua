@@ -7,7 +7,7 @@
 --
 -- The first write takes no memory, and Redis then lets a script finish: a
 -- server that is full still frees a key and hands it over.
-function release(r)
+local function release(r)
   local value, result, ends, rank = r.value, 0, nil, nil
 --# if node
   local got = call('MGET', K.lock, K.grant) -- nothing where it is no string: not ours
@@ -57,7 +57,6 @@ function release(r)
   local may = not known.cut and call('EXISTS', K.queue) == 1
   may = may and votes()
 --# end
-  if may then serving() end
   if known.cut then
     hintLast()
   elseif may and alone then

@@ -38,7 +38,7 @@ end
 -- serve hands the key to those at the front of the queue that can have it, up to me.
 -- Answers what it stopped at and why: nil, nobody is left; me; a place and
 -- 'shut', it does not fit; 'poor', there is no fence for it; 'mute' and 'more' as of first.
-function serve(me)
+local function serve(me)
   local at
   for _ = 1, 32 do
     local e, why, behind
@@ -64,7 +64,7 @@ end
 
 -- hintLast asks for the next in the queue where a search was cut short: a hint goes to the one
 -- with the latest sign of life among the last in the queue, which goes on with it.
-function hintLast()
+local function hintLast()
   local ids, places = placesAt(-100, -1)
   local last
   for i = 1, #ids do
@@ -95,14 +95,14 @@ function hintLater(px)
 end
 
 -- hintFirst has whoever is first in the queue now look after the holder, or to take the key.
-function hintFirst()
+local function hintFirst()
   local e, why = first(false)
   if e and e.mode ~= 'p' then notify(e) end
   if why == 'more' then hintLast() end
 end
 
 -- serveMore is serve for those behind one that is served.
-function serveMore()
+local function serveMore()
   local e, why = serve(false)
   if why == 'more' and not handed then hintLast() end
   return e, why

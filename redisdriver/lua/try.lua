@@ -97,7 +97,6 @@ local function standing(r, l)
     if claims or raises then write(value, l) end
     known.px = math.max(known.px, ttl)
     if call('EXISTS', K.queue) == 1 then
-      serving()
       serveMore()
     end
   else
@@ -117,7 +116,6 @@ local function convert(r, l)
   call('DEL', K.shares, K.held, K.room)
   known.asks = string.gsub(known.asks, '~', '') -- what is shared is not kept
   l = give(r.value, l.fence, l.pending and r.state or l.state, r.limit, left, nil, F.since(known.grant))
-  serving()
   serveMore()
   return granted(l, left, 1)
 end
@@ -138,7 +136,7 @@ end
 --   {3, …} as 0: refused because the proposal is not above that, or too far
 --   {4} the node does not vote  {5, ms} the longest TTL that it allows
 --   {-1, type} the lock key holds something that is not a lock
-function try(r)
+local function try(r)
   local value, converts = r.value, r.how == 'convert'
   r.limit, r.fences = tonumber(r.limit), tonumber(r.fences or 1)
   if r.limit then r.ttl = tonumber(r.ttl) end
@@ -171,7 +169,6 @@ function try(r)
   end
 
   local mine, why, cut, fence, n = call('ZSCORE', K.queue, value), 'more'
-  serving()
   if not known.cut then why = select(2, serve(value)) end
   if not why and fits(r.limit) then
     local ok
