@@ -108,11 +108,16 @@ func TestNextLeaderAsksWithThePlace(t *testing.T) {
 			got := queueUp(t, c, 1, inCohort)
 			hears := begin(t.Context(), c.Mutex("other", nil).Lock) // the latest Watch of the client is a good one
 			synctest.Wait()
+			d.mu.Lock() // a Watch that failed is tried again
 			d.calls = nil
+			d.mu.Unlock()
 			cancel()
 			wantIs(t, <-failed, context.Canceled)
 			synctest.Wait()
-			failIf(t, len(d.calls) == 0 || slices.Contains(d.calls, "try"), "the next leader asked %q", d.calls)
+			d.mu.Lock()
+			asked := slices.Clone(d.calls)
+			d.mu.Unlock()
+			failIf(t, len(asked) == 0 || slices.Contains(asked, "try"), "the next leader asked %q", asked)
 			release(t, blocker)
 			release(t, <-got)
 			release(t, other)
