@@ -42,7 +42,12 @@ func (sc *screen) resize(rows, columns uint16) {
 	if sc.emulator == nil {
 		e := vt.NewEmulator(int(columns), int(rows))
 		go func() { _, _ = io.Copy(io.Discard, e) }() // what it answers
-		sc.t.Cleanup(func() { _ = e.Close() })
+		sc.t.Cleanup(func() {
+			// Close races with what reads the answers.
+			if answers, ok := e.InputPipe().(io.Closer); ok {
+				_ = answers.Close()
+			}
+		})
 		sc.emulator = e
 	}
 	sc.shown() // of before
