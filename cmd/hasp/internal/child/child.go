@@ -76,8 +76,8 @@ type Status struct {
 	Ordered bool
 	// Killed: SIGKILL was needed.
 	Killed bool
-	// Keyboard: the terminal sent Signal to the command's group, and to nobody
-	// else, since the command had the terminal.
+	// Keyboard: the terminal sent Signal to the command's group, and to no other
+	// process, since the command had the terminal.
 	Keyboard bool
 	// Passed are the signals that this process got while the command ran, and
 	// passed on, each once.
@@ -108,7 +108,7 @@ var ErrNotBegun = errors.New("the process that was to become it ended before tha
 const (
 	// endTick is how often an ordered end is looked after.
 	endTick = 20 * time.Millisecond
-	// killLimit is how long to wait for killed processes to be gone: only one
+	// killLimit is how long to wait for killed processes to be gone: only a process
 	// that is stuck in the kernel, or that is not ours to kill, takes so long.
 	killLimit = 5 * time.Second
 	// echo is how soon a second signal is taken for the first, sent by another way.

@@ -84,7 +84,7 @@ func (s *Shell) End(order Order) {
 	}
 }
 
-// ask sends SIGTERM to all. The shell comes first: one whose command was ended would go on to the next.
+// ask sends SIGTERM to all. The shell comes first: if its command ended first, it would go on to the next.
 func (f *family) ask() {
 	f.started()
 	_ = f.shell.send(unix.SIGTERM) // it may have ended

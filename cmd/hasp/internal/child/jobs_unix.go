@@ -21,11 +21,11 @@ import (
 // goes on.
 
 // resumePatience is after what time we find that we were not stopped: the
-// kernel stops nobody at a terminal that no shell looks after.
+// kernel stops no process at a terminal that no shell looks after.
 const resumePatience = 250 * time.Millisecond
 
 // job acts on SIGTSTP and SIGCONT to our own group. We stop once the command has
-// stopped: one that ignores SIGTSTP runs on, and needs its lease.
+// stopped: a command that ignores SIGTSTP runs on, and needs its lease.
 func (r *runner) job(sig os.Signal) {
 	switch {
 	case sig == syscall.SIGCONT:
@@ -50,7 +50,7 @@ func (r *runner) stopped(sig syscall.Signal) {
 		}
 		r.stop()
 	}
-	// Otherwise somebody paused the command from elsewhere: it still holds the
+	// Otherwise a signal from elsewhere paused the command: it still holds the
 	// key, so we go on renewing.
 }
 
@@ -81,8 +81,8 @@ var stopBetween = sync.OnceFunc(func() {
 	}()
 })
 
-// stop stops this process, and returns when it goes on or shortly before. Who
-// wants us to go on already does not want us to stop.
+// stop stops this process, and returns when it goes on or shortly before. A
+// shell that already wants us to go on does not want us to stop.
 func (r *runner) stop() {
 	r.asked = false
 	flush := make(chan os.Signal, 1)

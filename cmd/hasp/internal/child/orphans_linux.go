@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// adoptOrphans makes this process the parent of every descendant whose own
-// parent ends, so that a daemon that the command started can be found.
+// adoptOrphans makes this process the parent of every descendant that
+// outlives its own, so that a daemon that the command started can be found.
 func adoptOrphans() error {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("cannot become the reaper of the command's children: %w", err)
@@ -25,7 +25,7 @@ func adoptOrphans() error {
 }
 
 // endWithParent has the kernel kill the command when this process is gone,
-// however it went. SIGKILL, because then nobody is left to follow a SIGTERM up.
+// however it went. SIGKILL, because then no process is left to follow a SIGTERM up.
 func endWithParent(a *syscall.SysProcAttr) { a.Pdeathsig = syscall.SIGKILL }
 
 // alone says whether nothing is left of the commands of this process: what they started
@@ -79,8 +79,8 @@ func Limits() string {
 }
 
 // reap waits until a child has changed, and returns which command that is; nil
-// when it is none. A child is reaped under the lock, so that its number is
-// nobody else's while it is looked up there.
+// when it is none. A child is reaped under the lock, so that no other
+// process has its number while it is looked up there.
 func reap() (*process, change, error) {
 	if err := unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WSTOPPED|unix.WNOWAIT, nil); err != nil {
 		return nil, change{}, err
@@ -136,7 +136,7 @@ type procStat struct {
 var procfs = "/proc" // another one in a test
 
 // readProcs reads every process that can be seen. They come and go meanwhile:
-// whoever needs to be sure reads again.
+// a caller that needs to be sure reads again.
 func readProcs() map[int]procStat {
 	dir, err := os.Open(procfs)
 	if err != nil {

@@ -64,7 +64,7 @@ type runner struct {
 	jobs   chan os.Signal // job control of our own group
 	status Status
 
-	// stopSignal stops us. Like SIGTSTP, SIGTTIN stops nobody at a terminal
+	// stopSignal stops us. Like SIGTSTP, SIGTTIN stops no process at a terminal
 	// that no shell looks after; Go cannot undo that it once caught SIGTSTP.
 	stopSignal syscall.Signal
 

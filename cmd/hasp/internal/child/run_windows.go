@@ -88,6 +88,6 @@ func Gains(string) bool { return false }
 // HasTerminal says no: Windows hangs up nothing.
 func HasTerminal() bool { return false }
 
-// Interactive says whether somebody sits at a terminal and waits for this very
-// process. Windows has no ends by signal to tell them of.
+// Interactive says whether a user sits at a terminal and waits for this very
+// process. Windows has no ends by signal to tell the user of.
 func Interactive() bool { return false }

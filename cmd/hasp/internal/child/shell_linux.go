@@ -109,7 +109,7 @@ func (s *Shell) Ended() <-chan struct{} {
 func (s *Shell) send(sig unix.Signal) error { return unix.PidfdSendSignal(s.pidfd, sig, nil, 0) }
 
 // LetGo closes the standard error inherited from the process that started this one,
-// unless it is the shell's own: somebody may wait until it is closed.
+// unless it is the shell's own: a process may wait until it is closed.
 func (s *Shell) LetGo() error {
 	if same(s.file("fd/2"), os.Stderr) {
 		return nil

@@ -13,10 +13,10 @@ import (
 )
 
 // Notify catches the signals that are passed on to a command, until stop is
-// called. One that this process was started to ignore (nohup, a background job
+// called. A signal that this process was started to ignore (nohup, a background job
 // of a shell without job control) stays ignored, for the command, too. SIGPIPE
-// is caught and dropped: that nobody reads our messages any more must not end
-// us, and with us the command.
+// is caught and dropped: that our messages are no longer read must not end us,
+// and with us the command.
 func Notify() (signals <-chan os.Signal, stop func()) {
 	var want []os.Signal
 	for _, sig := range []os.Signal{

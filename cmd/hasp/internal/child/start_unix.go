@@ -75,15 +75,15 @@ func (p *process) run(s Spec, attr *syscall.ProcAttr, started chan<- error) {
 	}
 }
 
-// running are the commands that were not reaped yet, whose numbers are nobody
-// else's therefore. Whoever reaps passes on what belongs to another.
+// running are the commands that were not reaped yet, so that no other process
+// has their numbers. A goroutine that reaps passes on what belongs to another.
 var running = struct {
 	sync.Mutex
 	byPID map[int]*process
 }{byPID: map[int]*process{}}
 
 func (p *process) fork(s Spec, attr *syscall.ProcAttr) (err error) {
-	running.Lock() // nobody looks for the command before it stands there
+	running.Lock() // no goroutine looks for the command before it stands there
 	defer running.Unlock()
 	pid, err := p.launch(s, attr)
 	if err == nil {
@@ -100,7 +100,7 @@ func idle() bool {
 	return len(running.byPID) == 0
 }
 
-// reaped notes a change of a child, and returns whose it is. running is locked.
+// reaped notes a change of a child, and returns which command that is. running is locked.
 func reaped(pid int, ws syscall.WaitStatus) (*process, change) {
 	p := running.byPID[pid]
 	if p == nil {
@@ -114,7 +114,7 @@ func reaped(pid int, ws syscall.WaitStatus) (*process, change) {
 
 // dead says whether the command itself has ended, whatever else of it has not.
 // Then its status is on the way. Until it is reaped it counts as alive where
-// nobody can tell.
+// exited cannot tell.
 func (p *process) dead() bool {
 	running.Lock()
 	defer running.Unlock()
@@ -122,7 +122,7 @@ func (p *process) dead() bool {
 }
 
 // signal sends a signal to the command's group, until the command was reaped.
-// After that it is no error: whoever sends signals races with the end.
+// After that it is no error: a sender of signals races with the end.
 func (p *process) signal(sig syscall.Signal) {
 	running.Lock()
 	defer running.Unlock()
@@ -147,7 +147,7 @@ func (p *process) since(c change) bool {
 }
 
 // signalAll sends a signal to the group at once, and one by one to what left
-// it. It says whether anybody was there.
+// it. It says whether any process was there.
 func (p *process) signalAll(sig syscall.Signal) (found bool) {
 	inGroup, members := false, p.members()
 	for _, m := range members {

@@ -54,7 +54,7 @@ func (t *terminal) ours() bool {
 }
 
 // eager says whether the command should have the terminal from the start: it
-// would read from it, and nobody else in our group would. In "hasp run … |
+// would read from it, and no other process of our group would. In "hasp run … |
 // less" it is less that reads: there the command gets the terminal only when
 // it asks.
 func (t *terminal) eager() bool {
@@ -120,7 +120,7 @@ func HasTerminal() bool {
 	return t != nil
 }
 
-// Interactive says whether somebody sits at a terminal and waits for this very
+// Interactive says whether a user sits at a terminal and waits for this very
 // process.
 func Interactive() bool {
 	if !IsTerminal(os.Stdin) && !IsTerminal(os.Stdout) && !IsTerminal(os.Stderr) {

@@ -75,13 +75,13 @@ func newAcquire(args []string, k *keeper) *cobra.Command {
 	return cmd
 }
 
-// shells are the programs that a key is held for without --pid. Another one that
+// shells are the programs that a key is held for without --pid. Another program that
 // calls hasp, such as timeout or sudo, ends right after that.
 var shells = []string{
 	"ash", "bash", "busybox", "csh", "dash", "elvish", "fish", "ksh", "lksh", "mksh", "nu", "oksh", "osh", "posh", "pwsh", "rc", "sh", "tcsh", "yash", "zsh",
 }
 
-// callingShell returns the process that called us, or the one that --pid names.
+// callingShell returns the process that called us, or that --pid names.
 func callingShell(pid int) (child.Process, error) {
 	if pid != 0 {
 		p, err := child.Find(pid)
@@ -102,7 +102,7 @@ func callingShell(pid int) (child.Process, error) {
 }
 
 // jobControl says whether a shell gives its commands process groups of their own,
-// as one at a prompt does. The groups do not tell it of a shell within whose $( … ) we run.
+// as a shell at a prompt does. The groups do not tell it when we run within the $( … ) of the shell.
 func jobControl(shell child.Process) bool {
 	if shell.PID != os.Getppid() {
 		return shell.Ignores(unix.SIGTSTP) && shell.Ignores(unix.SIGTTOU)

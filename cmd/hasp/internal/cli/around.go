@@ -57,7 +57,7 @@ func (j *job) own(key string, h hasp.Holder) *exit {
 }
 
 // barred reports whether one of the leases around us keeps us from a key for as long
-// as we wait, and whose that is. limit is that of a semaphore, 0 for none.
+// as we wait, and its holder. limit is that of a semaphore, 0 for none.
 func barred(info hasp.Info, around []string, shared bool, limit int) (first hasp.Holder, ok bool) {
 	n, readers := 0, limit == 0
 	for _, l := range info.Holders {

@@ -96,7 +96,7 @@ func breakKey(cmd *cobra.Command, store *storeFlag, log *audit.Log, key, owner, 
 	return nil
 }
 
-// victim is somebody to take a key from.
+// victim is an owner to take a key from.
 type victim struct {
 	hasp.Holder
 	fence uint64

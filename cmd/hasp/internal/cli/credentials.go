@@ -20,7 +20,7 @@ import (
 	"github.com/hasplock/hasp/internal/files"
 )
 
-// identifier says who sent a request, and what they may do.
+// identifier returns the sender of a request, and what it may do.
 type identifier = func(*http.Request) dashboard.Identity
 
 // credentials are what hasp serve knows people by, and is known by: files that are read
@@ -95,8 +95,8 @@ func loopback(address string) (bool, error) {
 // envTokens has tokens in it, as the file of --tokens.
 const envTokens = "HASP_SERVE_TOKENS"
 
-// leastToken is the length of the shortest token: that of dashboard.Tokens, whose message
-// would have the name in it, which is the token where the two were swapped.
+// leastToken is the length of the shortest token: that of dashboard.Tokens. A message of
+// theirs would have the name in it, which is the token where the two were swapped.
 const leastToken = 16
 
 // readTokens reads the tokens of the file, or of the environment. No message has one in it.
@@ -186,7 +186,7 @@ func (c *credentials) tls() *tls.Config {
 	conf.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {
 		now := &tls.Config{MinVersion: conf.MinVersion, NextProtos: conf.NextProtos, Certificates: []tls.Certificate{c.pair.get()}}
 		if c.clients != nil {
-			// Those who have none may have a token; and whether it lives, anybody may ask.
+			// A client without one may have a token; and any client may ask whether the server lives.
 			now.ClientCAs, now.ClientAuth = c.clients.get(), tls.VerifyClientCertIfGiven
 		}
 		return now, nil

@@ -62,7 +62,7 @@ func (j *job) facts(lease *hasp.Lease) []variable {
 	return facts
 }
 
-// ours says whether a variable is one that hasp sets for its command.
+// ours says whether hasp sets a variable for its command.
 func ours(name string) bool {
 	if at := strings.LastIndexByte(name, '_'); at > 0 {
 		if _, err := strconv.ParseUint(name[at+1:], 10, 64); err == nil {

@@ -197,7 +197,7 @@ func (x *examination) besides(ctx context.Context) {
 }
 
 // silent is the end of an examination of a store that grants nothing. classes counts
-// the troubles of its servers by class; one that more than spare of them have decides.
+// the troubles of its servers by class; a class that more than spare of them have decides.
 func (x *examination) silent(classes map[driver.Class]int, spare int) *exit {
 	e := &exit{code: exitUnreachable, verdict: "unreachable", message: fmt.Sprintf("the store %s grants no locks now", x.l.url)}
 	if x.cluster {
@@ -232,7 +232,7 @@ func (x *examination) failed() *exit {
 // errAgain: the server was restarted after the declaration, before its effect was seen.
 var errAgain = errors.New("it is held back again: repeat --admit")
 
-// admit declares on behalf of the operator that nobody holds a lock, and reports what
+// admit declares on behalf of the operator that no client holds a lock, and reports what
 // that changed.
 func (x *examination) admit() error {
 	if x.recorded() == 0 || len(x.l.store.Servers) == 0 {

@@ -83,7 +83,7 @@ func (j *job) leftBehind(st child.Status) {
 		return
 	}
 	l, after := normal, ""
-	if st.Signal != 0 || len(st.Passed) > 0 { // nobody chose to leave it running
+	if st.Signal != 0 || len(st.Passed) > 0 { // it was not left running by choice
 		l, after = problem, fmt.Sprintf(", %s after they were asked to end", short(j.o.grace.d))
 	}
 	j.rep.say(l, event{Event: "left", Message: fmt.Sprintf("the command %s, and left these processes running%s: %s. %s is released, and they work on without it",
@@ -169,7 +169,7 @@ func (j *job) ended(st child.Status, over error) *exit {
 	return &exit{code: exitLost, verdict: "lost", message: message}
 }
 
-// lost is the key whose lease is over.
+// lost is the key of the lease that is over.
 func (j *job) lost(why error) string { return keyOf(why, j.keys[0]) }
 
 // release releases the keys. Its failures are reported, and change no exit code: what
@@ -182,7 +182,7 @@ func (j *job) release(leases *hasp.Leases) {
 	case j.silent: // the loss was reported
 	default:
 		for _, err := range each(err) {
-			if !errors.Is(err, hasp.ErrLost) { // that was reported, or nobody's work was at risk
+			if !errors.Is(err, hasp.ErrLost) { // that was reported, or no work was at risk
 				key := keyOf(err, j.keys[0])
 				j.rep.say(problem, event{Event: "release-failed", Key: key, Error: err.Error(), Message: fmt.Sprintf(
 					"%s could not be released: %s", quote(key), reason(err))})
@@ -245,8 +245,8 @@ func (j *job) leaveToStore(leases *hasp.Leases, sig os.Signal, rest time.Duratio
 	wg.Wait()
 }
 
-// insist asks until the store has answered, or ctx ends: for a request that nobody
-// repeats later.
+// insist asks until the store has answered, or ctx ends: for a request that is not
+// repeated later.
 func insist(ctx context.Context, ask func(context.Context) error) error {
 	pause := backoff.Backoff{Least: 20 * time.Millisecond, Most: time.Second}
 	for {

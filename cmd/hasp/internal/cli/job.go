@@ -39,7 +39,7 @@ type job struct {
 
 	inherited string      // the variable that names the store to the command
 	around    []string    // owners of the leases under which we run
-	blocked   chan *exit  // nobody but those can let us in
+	blocked   chan *exit  // only those can release the key
 	looking   atomic.Bool // whether it is so
 
 	signals <-chan os.Signal
@@ -58,7 +58,7 @@ type job struct {
 	failing map[string]bool // keys that cannot be renewed, of which that was said
 
 	recordedOf map[string]bool // owners whose loss is, or is being, recorded
-	closing    bool            // nobody waits for another record
+	closing    bool            // no later record is waited for
 }
 
 // newJob returns a job, which catches signals until stop is called.
@@ -286,8 +286,8 @@ func (j *job) ask(ctx context.Context) (*hasp.Leases, error) {
 		if !errors.Is(err, hasp.ErrLost) || ctx.Err() != nil {
 			return leases, err
 		}
-		// One of several keys was lost while we waited for another, with nobody at
-		// work under it: the store was away for too long.
+		// One of several keys was lost while we waited for another, with no command
+		// at work under it: the store was away for too long.
 	}
 }
 
@@ -308,7 +308,7 @@ func (j *job) unused(leases *hasp.Leases) error {
 func (j *job) won(leases []*hasp.Lease, said bool) {
 	l, what := detail, "acquired"
 	if said {
-		l = normal // whoever read that we wait wants to read that it is over
+		l = normal // a user that read that we wait wants to read that it is over
 	}
 	if j.candidate != nil {
 		l, what = normal, "leading"

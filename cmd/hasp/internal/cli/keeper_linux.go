@@ -63,15 +63,15 @@ func newKeeper() *cobra.Command {
 	}
 }
 
-// serve asks for the keys, and holds them. Once hasp acquire took them nobody waits
-// for our end: messages and hasp held report what goes wrong.
+// serve asks for the keys, and holds them. Once hasp acquire took them no process
+// waits for our end: messages and hasp held report what goes wrong.
 func (k *keeper) serve(cmd *cobra.Command, o *options, keys []string) (err error) {
 	if k.shell, err = child.OpenShell(k.request.Shell); err != nil {
 		return usage("%v: a key can be held for a process of yours only", err)
 	}
 	k.ended = k.shell.Ended()
 	if k.request.JobControl && !cmd.Flags().Changed("on-lost") {
-		o.onLost.word = lostIgnore // somebody works at its prompt
+		o.onLost.word = lostIgnore // a user works at its prompt
 	}
 	j, stop := newJob(o, keys, []string{k.shell.Name()})
 	defer stop()
@@ -121,7 +121,7 @@ func (k *keeper) handOver() error {
 	if err := errors.Join(k.shell.LetGo(), os.Chdir("/")); err != nil {
 		return &exit{code: exitFailed, verdict: "failed", message: err.Error()}
 	}
-	_ = k.say.Encode(true) // when nobody reads it, hasp acquire is gone
+	_ = k.say.Encode(true) // when it is not read, hasp acquire is gone
 	select {
 	case <-k.taken:
 		return nil
@@ -150,7 +150,7 @@ func (k *keeper) hold(socket net.Listener) {
 			lost, ending = nil, true
 			end.Go(func() { k.shell.End(j.ending(k.leases, k.shell.PID)) })
 		case <-k.ended:
-			_ = socket.Close() // nobody is left to ask
+			_ = socket.Close() // no shell is left to ask
 			end.Wait()         // of what the shell started
 			j.silent = k.leases.Err() != nil
 			j.release(k.leases)
@@ -158,7 +158,7 @@ func (k *keeper) hold(socket net.Listener) {
 		case q := <-k.asked:
 			a, released := k.answer(q.question, socket, ending)
 			_ = q.conn.SetDeadline(time.Now().Add(time.Second))
-			_ = gob.NewEncoder(q.conn).Encode(a) // whoever asked may be gone
+			_ = gob.NewEncoder(q.conn).Encode(a) // the process that asked may be gone
 			_ = q.conn.Close()
 			if released {
 				return
@@ -191,7 +191,7 @@ func (k *keeper) answer(q question, socket net.Listener, ending bool) (a reply, 
 	switch {
 	case len(a.Keys) == 0:
 		return a, false
-	case q.Print == "fence" && !j.locks.Traits().Fencing: // whoever asks wants to hand it on
+	case q.Print == "fence" && !j.locks.Traits().Fencing: // the caller wants to pass it on
 		a.Code, a.Facts, a.Message = exitConfig, nil, fmt.Sprintf("the locks of the store %s have no fences: %s is held without one", j.locks.url, quoteAll(a.Keys))
 		return a, false
 	case q.Release && len(rest) > 0:
@@ -214,14 +214,14 @@ func (k *keeper) answer(q question, socket net.Listener, ending bool) (a reply, 
 	return a, released
 }
 
-// asked is a question, and who waits for the answer.
+// asked is a question, and the connection on which its sender waits for the answer.
 type asked struct {
 	question
 	conn net.Conn
 }
 
 // listen answers hasp held and hasp release. It removes what killed keepers left
-// behind: a socket that refuses, and whose keeper is not just about to listen.
+// behind: a socket that refuses, with no keeper that is just about to listen.
 func (k *keeper) listen() (net.Listener, error) {
 	shells, err := store.OpenShells()
 	if err != nil {
@@ -249,7 +249,7 @@ func (k *keeper) listen() (net.Listener, error) {
 				return
 			}
 			q := asked{conn: c}
-			_ = c.SetDeadline(time.Now().Add(time.Second)) // whoever asks has asked at once
+			_ = c.SetDeadline(time.Now().Add(time.Second)) // a caller sends its question at once
 			if gob.NewDecoder(c).Decode(&q.question) != nil {
 				_ = c.Close()
 				continue

@@ -43,7 +43,7 @@ func observeLeader(cmd *cobra.Command, o *options, words []string) error {
 	case <-ctx.Done():
 		select {
 		case err = <-done:
-		case <-time.After(flushLimit): // a reader that takes nothing keeps nobody from ending us
+		case <-time.After(flushLimit): // a reader that takes nothing does not keep a signal from ending us
 			unread = true
 		}
 	}
@@ -54,7 +54,7 @@ func observeLeader(cmd *cobra.Command, o *options, words []string) error {
 	return err
 }
 
-// follow writes who leads, now and at each change, until ctx ends. A store that
+// follow writes the leader, now and at each change, until ctx ends. A store that
 // is away is asked again.
 func follow(ctx context.Context, l *locks, key string, asJSON bool, w io.Writer) error {
 	failing, answered := false, false
@@ -78,12 +78,12 @@ func follow(ctx context.Context, l *locks, key string, asJSON bool, w io.Writer)
 	return nil
 }
 
-// leaderJSON is who leads, for programs. More fields may come.
+// leaderJSON is the leader, for programs. More fields may come.
 type leaderJSON struct {
 	Time   time.Time   `json:"time"` // when it was seen
 	Key    string      `json:"key"`
 	Bytes  []byte      `json:"key_base64,omitempty"` // when JSON cannot carry the key as it is
-	Leader *holderJSON `json:"leader"`               // null: nobody
+	Leader *holderJSON `json:"leader"`               // null: none
 	Fence  uint64      `json:"fence,omitempty"`
 }
 

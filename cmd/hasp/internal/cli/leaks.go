@@ -175,12 +175,12 @@ type how int
 const (
 	freely how = iota
 	named      // only if the user named its key
-	never      // its holder renews it, as far as anybody knows
+	never      // its holder renews it, as far as hasp knows
 )
 
 // What is found, in words for people and programs.
 const (
-	whatLease   = "lease"   // it has no expiry, and nobody renews it
+	whatLease   = "lease"   // it has no expiry, and is not renewed
 	whatLive    = "live"    // it has no expiry, but its holder renews it
 	whatForeign = "foreign" // it has no expiry, and another program set it
 	whatPlace   = "place"
@@ -266,7 +266,7 @@ func (l *locks) leaksTrouble(err error) *exit {
 	return trouble(l.url, &hasp.Error{Op: "leaks", Engine: l.Traits().Engine, Class: l.store.Classify(err), Err: err})
 }
 
-// sinceOf says for how long somebody has held a key, by our clock; 0: not known.
+// sinceOf says for how long a holder has held a key, by our clock; 0: not known.
 func sinceOf(h hasp.Holder) time.Duration {
 	since := h.Since
 	if since.IsZero() {

@@ -65,7 +65,7 @@ func (f *leak) dead() string {
 	return ""
 }
 
-// kept says how long the store keeps it, if nobody renews it.
+// kept says how long the store keeps it, if it is not renewed.
 func (f *leak) kept() string {
 	if f.left <= 0 {
 		return ""

@@ -146,7 +146,7 @@ func table(w io.Writer, infos []hasp.Info) error {
 	return err
 }
 
-// leftOf says how long the store keeps a key whose holder does not renew.
+// leftOf says how long the store keeps a key without a renewal.
 func leftOf(i hasp.Info) string {
 	switch {
 	case !i.Held:

@@ -20,7 +20,7 @@ const (
 	fullPause = 20 * time.Millisecond
 )
 
-// outbox writes lines in the background: a full pipe that nobody reads, or a terminal
+// outbox writes lines in the background: a full pipe that is not read, or a terminal
 // after Ctrl-S, blocks a write for ever, and must not block whatever renews a lease or
 // ends a command. It is safe for concurrent use.
 type outbox struct {
@@ -70,7 +70,7 @@ func (o *outbox) write() {
 		for {
 			n, err := o.w.Write(line)
 			if !errors.Is(err, syscall.EAGAIN) {
-				break // nobody can read it, and it changes no exit code
+				break // another error stays, and changes no exit code
 			}
 			line = line[n:]
 			time.Sleep(fullPause)

@@ -34,7 +34,7 @@ func (a *answer) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// failed is the end of a command whose answer did not get through; nil otherwise.
+// failed is the end of a command that did not get its answer through; nil otherwise.
 func (a *answer) failed() *exit {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 )
 
 // find returns the path of the program. That is done before the wait for the
-// key: nobody wants to wait an hour for a typing mistake.
+// key: no user wants to wait an hour for a typing mistake.
 func find(name string) (string, error) {
 	path, err := exec.LookPath(name)
 	if err == nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/hasplock/hasp/internal/plain"
 )
 
-// level says who wants to hear something.
+// level says with which flags an event is reported.
 type level uint8
 
 const (
@@ -60,7 +60,7 @@ type event struct {
 	Owner   string      `json:"owner,omitempty"`
 	Leases  []leaseJSON `json:"leases,omitempty"` // of acquired
 	PID     int         `json:"pid,omitempty"`
-	Dropped int         `json:"dropped,omitempty"` // lines that nobody read in time
+	Dropped int         `json:"dropped,omitempty"` // lines that were not read in time
 	Error   string      `json:"error,omitempty"`
 
 	// Of exit, the last line.
@@ -77,7 +77,7 @@ func (r *report) say(l level, e event) {
 	r.out.put(r.line(e))
 }
 
-// missed is the line in the place of n that nobody read in time.
+// missed is the line in the place of n that were not read in time.
 func (r *report) missed(n int) []byte {
 	return r.line(event{Event: "dropped", Dropped: n, Message: count(n, "message was", "messages were") + " dropped here, as nobody read them"})
 }

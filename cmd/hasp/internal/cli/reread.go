@@ -14,22 +14,21 @@ import (
 const (
 	// lookEvery is how often files are looked at, at most, whether they have changed.
 	lookEvery = 2 * time.Second
-	// settled is how old a change has to be: whoever writes a certificate may not have
+	// settled is how old a change has to be: the writer of a certificate may not have
 	// written its key yet.
 	settled = 2 * time.Second
 )
 
-// reread is what some files say. It is read again when they change, so that nobody has to
-// restart anything who renews a certificate or revokes a token. It is safe for concurrent
-// use.
+// reread is what some files say. It is read again when they change, so that renewing
+// a certificate or revoking a token needs no restart. It is safe for concurrent use.
 type reread[T any] struct {
 	what  string // the flags and the files, for people
 	paths []string
 	read  func() (T, error) // an error names the file
 
 	value atomic.Pointer[T]
-	mu    sync.Mutex    // whoever looks
-	next  time.Time     // before it nobody looks
+	mu    sync.Mutex    // held by the goroutine that looks
+	next  time.Time     // before it no goroutine looks
 	seen  []os.FileInfo // before the latest reading, failed or not; nil for a file that is missing
 }
 
@@ -79,7 +78,7 @@ func (r *reread[T]) tell(err error) {
 	note("read again: %s", r.what)
 }
 
-// stats returns what is known of files; nil for one that is missing.
+// stats returns what is known of files; nil for a file that is missing.
 func stats(paths []string) []os.FileInfo {
 	infos := make([]os.FileInfo, len(paths))
 	for i, path := range paths {
@@ -97,7 +96,7 @@ func sameFile(a, b os.FileInfo) bool {
 	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
 }
 
-// fresh says whether somebody may still be writing. A time in the future says nothing.
+// fresh says whether a program may still be writing. A time in the future says nothing.
 func fresh(i os.FileInfo, now time.Time) bool {
 	if i == nil {
 		return false

@@ -87,7 +87,7 @@ func serve(cmd *cobra.Command, o *serveOptions, prefix string) error {
 	if c.pair != nil {
 		scheme, listener = "https", tls.NewListener(listener, c.tls())
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM) // before anybody knows that it serves
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM) // before it says that it serves
 	defer stop()
 	ctx, hungUp := context.WithCancel(ctx)
 	defer hungUp()

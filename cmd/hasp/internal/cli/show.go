@@ -136,7 +136,7 @@ func describeLease(fact func(name, format string, args ...any), l driver.Lease) 
 	}
 }
 
-// person writes who has or wants a key.
+// person writes a holder or a waiter of a key.
 func person(fact func(name, format string, args ...any), name string, h hasp.Holder) {
 	l := h.Describe()
 	fact(name, "%s", who(h))

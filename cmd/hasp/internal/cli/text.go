@@ -71,7 +71,7 @@ func share(h hasp.Holder, held bool) string {
 	return fmt.Sprintf("one of %d slots", h.Limit)
 }
 
-// obstacle describes what keeps us from a key: who, since when, why, for how long.
+// obstacle describes what keeps us from a key: the holder, since when, why, for how long.
 func obstacle(h hasp.Holder, left time.Duration, ahead int) string {
 	if nobody(h) && ahead == 0 {
 		return "nobody holds it, but the store does not give it to us yet"

@@ -140,7 +140,7 @@ type topLocks struct {
 	answered atomic.Bool // it has given a list
 }
 
-// said is an error whose text is for people.
+// said is an error with a text for people.
 type said struct{ *exit }
 
 func (s said) Error() string { return plain.Line(s.message) }
@@ -170,7 +170,7 @@ func (l *topLocks) Inspect(ctx context.Context, key string) (hasp.Info, error) {
 	return info, err
 }
 
-// look finds whom a target names.
+// look finds the owner that a target names.
 func (l *topLocks) look(ctx context.Context, t top.Target) (hasp.Info, victim, error) {
 	info, err := l.Inspect(ctx, t.Key)
 	if err != nil {

@@ -31,7 +31,7 @@ const (
 	slowHandoff = 2 * time.Second
 )
 
-// trialLock is what the doctor does with a key that nobody else uses.
+// trialLock is what the doctor does with a key that no other process uses.
 type trialLock struct {
 	x      *examination
 	key    string
@@ -138,7 +138,7 @@ func (t *trialLock) lock() *exit {
 	return end
 }
 
-// free takes a lock that nobody else uses now.
+// free takes a lock that no other process uses now.
 func (t *trialLock) free(ctx context.Context) (lease *hasp.Lease, err error) {
 	for range 10 {
 		t.key = "doctor/" + t.x.l.store.Name()
@@ -265,7 +265,7 @@ func (t *trialLock) handedOff(took time.Duration, told bool) {
 	}
 }
 
-// expiry has the second client wait for a lease that nobody renews.
+// expiry has the second client wait for a lease that is not renewed.
 func (t *trialLock) expiry() {
 	x := t.x
 	if x.ctx.Err() != nil {

@@ -30,7 +30,7 @@ type verified struct {
 	Clients int     `json:"clients"`
 	Keys    int     `json:"keys"`
 	player.Counts
-	Handoff   float64  `json:"handoff_seconds"`  // the longest, from the end of a hold to that of one who waited
+	Handoff   float64  `json:"handoff_seconds"`  // the longest, from the end of a hold to the next hold of a waiter
 	Recovered bool     `json:"recovered"`        // every key was acquired again after the last fault
 	Back      float64  `json:"recovery_seconds"` // within so long
 	Bound     float64  `json:"recovery_bound_seconds"`

@@ -41,7 +41,7 @@ type voters interface {
 }
 
 // votes asks every server about its vote. It begins the wait for those that are
-// held back, and lets in those whose wait is over.
+// held back, and admits those that have waited long enough.
 func (x *examination) votes(ctx context.Context) []doctor.Vote {
 	ctx, cancel := context.WithTimeout(ctx, lookLimit)
 	defer cancel()

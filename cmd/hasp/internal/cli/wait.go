@@ -21,7 +21,7 @@ const (
 	answerDelay = 2 * time.Second
 )
 
-// watcher reports a wait: who is in the way of which key, or that the store is, and
+// watcher reports a wait: which owner is in the way of which key, or that the store is, and
 // each change of that.
 type watcher struct {
 	rep   *report

@@ -65,7 +65,7 @@ func readFile(path string) map[string]string {
 }
 
 // differs describes the settings that differ in the file that a restart reads, and
-// what to do; empty when they agree, or nobody knows.
+// what to do; empty when they agree, or the file is not known.
 func (j *judge) differs(must map[string]string) string {
 	var other []string
 	for _, name := range slices.Sorted(maps.Keys(must)) {
@@ -196,8 +196,8 @@ const (
 	adviseLag = 5
 )
 
-// replicas is about a master with a node record, one of whose replicas may be promoted
-// while clients still reach it.
+// replicas is about a master with a node record: one of its replicas may be promoted
+// while clients still reach the master.
 func (j *judge) replicas(n int) {
 	needs, ok := j.f.Config["min-replicas-to-write"]
 	lag := atoi(j.f.Config["min-replicas-max-lag"])

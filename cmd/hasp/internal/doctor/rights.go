@@ -22,14 +22,14 @@ type Rights struct {
 	each     bool      // each lock has a channel of its own, which is left again; in a cluster all of them are sharded
 }
 
-// right is one that an ACL grants, and a command that is refused without it and
-// changes nothing.
+// right is what an ACL grants, and a command that is refused without it and changes
+// nothing.
 type right struct {
 	name string // as ACL SETUSER has it
 	ask  func(key string) []any
 }
 
-// pattern is what an ACL has of some names, and one of them, which nobody uses.
+// pattern is what an ACL has of some names, and one of them, which no client uses.
 type pattern struct{ name, example string }
 
 func asks(args ...any) func(string) []any {
@@ -81,7 +81,7 @@ var sets = []right{
 	{"+zscore", asks("ZSCORE", "m")},
 }
 
-// beside are hasp's own names beside locks. Nobody listens on the channel.
+// beside are hasp's own names beside locks. No client listens on the channel.
 var beside = pattern{"hasp.*", "hasp.inbox:doctor"}
 
 // Canonical are the rights that hasp's own layout takes.
@@ -98,7 +98,7 @@ func Canonical() Rights {
 	})}
 }
 
-// Redisson are the rights that locks of this kind of Redisson's take, whose names begin with prefix.
+// Redisson are the rights that Redisson's locks of this kind take, with names that begin with prefix.
 func Redisson(kind redisson.Kind, prefix string) Rights {
 	name := prefix + "doctor/" + rand.Text()
 	tagged := name // as Redisson has it within other names
@@ -153,7 +153,7 @@ var neededInCluster = []right{
 
 // rights finds out which rights are missing.
 func (f *Facts) rights(ctx context.Context, rdb *redis.Client, needed Rights) {
-	key := "hasp.doctor:" + rand.Text() // beside locks; nobody else's
+	key := "hasp.doctor:" + rand.Text() // beside locks; no other client uses it
 	all, cluster := needed.commands, needed.Cluster || f.Info["cluster_enabled"] == "1"
 	if cluster {
 		all = slices.Concat(all, neededInCluster)

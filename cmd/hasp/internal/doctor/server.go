@@ -31,7 +31,7 @@ type Facts struct {
 	Config map[string]string // the settings that could be read
 	File   map[string]string // those of the file that a restart reads; nil when it cannot be read from here
 
-	User    string           // who asks
+	User    string           // that asks
 	Missing []string         // rights without which no lock can be acquired, as ACL SETUSER has them
 	Denied  map[string]error // optional commands that are not allowed
 	// Closed are the channels on which one of those is not allowed, as ACL SETUSER has them; none where the command is not allowed at all.

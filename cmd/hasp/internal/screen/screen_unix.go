@@ -3,7 +3,7 @@
 
 //go:build unix
 
-// Package screen says how large a terminal is, and whose, and stops the process as Ctrl-Z does.
+// Package screen says how large a terminal is, and whether it is ours, and stops the process as Ctrl-Z does.
 package screen
 
 import (
@@ -16,7 +16,7 @@ import (
 )
 
 // Size returns the columns and rows of a terminal. It is not ok when f is none, or
-// one that cannot be drawn on.
+// cannot be drawn on.
 func Size(f *os.File) (width, height int, ok bool) {
 	ws, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
 	if term := os.Getenv("TERM"); err != nil || term == "" || term == "dumb" {
@@ -35,7 +35,7 @@ func Stops() <-chan os.Signal {
 	return c
 }
 
-// patience is after what time we conclude that nobody stopped us: the kernel stops no
+// patience is after what time we conclude that we were not stopped: the kernel stops no
 // process of an orphaned process group.
 const patience = 250 * time.Millisecond
 
@@ -73,5 +73,5 @@ func stopped(goOn <-chan os.Signal) bool {
 // Foreground says whether the terminal f is this process's to draw on.
 func Foreground(f *os.File) bool {
 	group, err := unix.IoctlGetInt(int(f.Fd()), unix.TIOCGPGRP)
-	return err != nil || group == syscall.Getpgrp() // not our controlling terminal: nobody else's either
+	return err != nil || group == syscall.Getpgrp() // not our controlling terminal: no other group's either
 }

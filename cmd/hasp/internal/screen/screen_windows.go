@@ -11,7 +11,7 @@ import (
 )
 
 // Size returns the columns and rows of a console. It is not ok when f is none, or
-// one that cannot be drawn on.
+// cannot be drawn on.
 func Size(f *os.File) (width, height int, ok bool) {
 	h := windows.Handle(f.Fd())
 	var mode uint32

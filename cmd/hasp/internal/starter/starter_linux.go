@@ -70,7 +70,7 @@ func become(args []string) {
 		_ = errors.As(err, &errno) // Exec returns no other
 		answer = strconv.Itoa(int(errno))
 	}
-	_, _ = unix.Write(pipe, []byte(answer)) // whoever asked is gone, and so are we
+	_, _ = unix.Write(pipe, []byte(answer)) // on an error hasp is gone, and so are we
 	os.Exit(125)
 }
 

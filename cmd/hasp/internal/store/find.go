@@ -77,7 +77,7 @@ func Find(flag string, given bool) (*URL, error) {
 	return sqliteURL(path)
 }
 
-// parseFrom parses a URL that where holds. An empty one is no default: whoever
+// parseFrom parses a URL that where holds. An empty one is no default: a user that
 // meant to name a store would silently get another.
 func parseFrom(where, text string) (*URL, error) {
 	if text == "" {
@@ -134,7 +134,7 @@ func fromFile(name string) (*URL, error) {
 }
 
 // defaultFile returns the path of the default store, and makes its directory,
-// which nobody else can look into.
+// which no other user can look into.
 func defaultFile() (string, error) {
 	dir, err := stateHome()
 	if err != nil {

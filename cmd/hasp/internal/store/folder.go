@@ -13,7 +13,7 @@ import (
 
 // checkFolder refuses a folder of ours that others could have prepared, as ssh
 // does: it must be this user's, no other may write it, and what hasp opens in it
-// are files of this user. One that is not there yet is fine.
+// are files of this user. A folder that is not there yet is fine.
 func checkFolder(dir string, files ...string) error {
 	link, err := os.Lstat(dir)
 	if errors.Is(err, fs.ErrNotExist) {

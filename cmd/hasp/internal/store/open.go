@@ -67,7 +67,7 @@ type Server struct {
 }
 
 // Name returns a name for a key of hasp's own. Where a counter of each key stays for ever it is one of a few, so that another hasp may
-// use it, too; else it is nobody else's.
+// use it, too; else no other uses it.
 func (s *Store) Name() string {
 	if s.Redisson && s.Traits().Fencing {
 		return rand.Text()[:1]

@@ -12,7 +12,7 @@ import (
 	"path/filepath"
 )
 
-// Shells is the folder of the sockets of those who hold keys for shells, in the
+// Shells is the folder of the sockets of the keepers, which hold keys for shells, in the
 // state directory. Only this user can connect to them.
 type Shells struct{ path string }
 
@@ -51,7 +51,7 @@ func (s Shells) Dial(name string) (net.Conn, error) {
 	return through(s, name, func(path string) (net.Conn, error) { return net.Dial("unix", path) })
 }
 
-// Remove removes a socket whose maker was killed.
+// Remove removes the socket of a maker that was killed.
 func (s Shells) Remove(name string) { _ = os.Remove(filepath.Join(s.path, name)) }
 
 // Names returns the names of all sockets.

@@ -31,7 +31,7 @@ var columns = []column{
 		compare: func(a, b *entry) int { return 0 }},
 	{title: "MODE", width: 8, drop: 1, text: mode},
 	{title: "HOLDER", drop: 6, text: func(_ *Model, i *entry, _ time.Time) string { return cmp.Or(i.holder, "-") }, compare: func(a, b *entry) int {
-		if (a.holder == "") != (b.holder == "") { // what nobody holds comes last
+		if (a.holder == "") != (b.holder == "") { // a key without a holder comes last
 			return cmp.Compare(b.holder, a.holder)
 		}
 		return cmp.Compare(a.holder, b.holder)

@@ -21,7 +21,7 @@ type Code uint8
 
 // The keys.
 const (
-	Char Code = iota // one that prints
+	Char Code = iota // a character that prints
 	Paste
 	Enter
 	Escape

@@ -24,7 +24,7 @@ const (
 	list    page = iota
 	one          // a key, with its queue
 	help         // the keys to press
-	confirm      // somebody is about to lose a key
+	confirm      // an owner is about to lose a key
 )
 
 // field is where typed text goes.
@@ -61,10 +61,10 @@ type Model struct {
 	chosen string // the key that the cursor is on
 	pos    int    // where in rows that is
 	first  int    // of rows, the one at the top
-	person int    // of a key's holders and queue, the one that the cursor is on
+	person int    // of a key's holders and queue, that under the cursor
 	scroll int    // of that page
 
-	target   *Target // that somebody is asked about
+	target   *Target // that the user is asked about
 	breaking *Target // that is being broken
 	status   string  // what became of the latest act
 }
@@ -83,7 +83,7 @@ type Look struct {
 	round   int
 }
 
-// Target is somebody to take a key from.
+// Target is an owner to take a key from.
 type Target struct {
 	Key    string
 	Owner  string
@@ -140,7 +140,7 @@ func (m *Model) SetLooks(looks map[string]Look) {
 }
 
 // Wanted are the keys that are on the screen, and of which more is to be known than the
-// list says: who waits, and for how long.
+// list says: the waiters, and for how long they wait.
 func (m *Model) Wanted(width, height int) (keys []string) {
 	want := func(key string) {
 		if l, ok := m.looks[key]; !ok || l.round < m.round {
@@ -199,7 +199,7 @@ func (m *Model) move(to int) {
 	}
 }
 
-// people are those who hold the chosen key, and then those who wait for it.
+// people are the holders of the chosen key, and then its waiters.
 func (m *Model) people() []hasp.Holder {
 	info := m.looks[m.chosen].Info
 	var all []hasp.Holder
@@ -212,7 +212,7 @@ func (m *Model) people() []hasp.Holder {
 // Shown is a key as it is shown.
 func Shown(key string) string { return plain.Line(driver.Printable(key)) }
 
-// holderOf names who holds a key, in a line.
+// holderOf names the holder of a key, in a line.
 func holderOf(i hasp.Info) string {
 	s := plain.Line(i.Holder.String())
 	if i.Holds > 1 {

@@ -156,7 +156,7 @@ func (m *Model) edit(k Key) Act {
 	return Nothing
 }
 
-// take begins to take a key from whom the cursor is on.
+// take begins to take a key from the owner that the cursor is on.
 func (m *Model) take() Act {
 	h, ok := m.pointed()
 	switch {
@@ -175,8 +175,8 @@ func (m *Model) take() Act {
 	return Nothing
 }
 
-// pointed is whom the cursor is on. Of several who hold a key, or who wait for one that
-// nobody holds, that is chosen on the key's own page.
+// pointed is the owner that the cursor is on. Of several holders of a key, or of the waiters
+// for a key without a holder, that is chosen on the key's own page.
 func (m *Model) pointed() (h hasp.Holder, ok bool) {
 	if m.page == one {
 		if all := m.people(); m.person < len(all) {
@@ -239,7 +239,7 @@ func (m *Model) call(what string) {
 // Broke says what became of the break.
 func (m *Model) Broke(what string) { m.breaking, m.status = nil, what }
 
-// Target is whom a break, or the question about it, is about; nil for nobody.
+// Target is the owner that a break, or the question about it, is about; nil for none.
 func (m *Model) Target() *Target {
 	if m.target != nil {
 		return m.target

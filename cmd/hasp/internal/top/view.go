@@ -322,7 +322,7 @@ func sayWaiter(add func(string, ...any), mark string, n int, h hasp.Holder, now 
 	add("%s", s)
 }
 
-// confirming says whom a break is about to hit.
+// confirming says which owner a break is about to hit.
 func (m *Model) confirming(width int) []string {
 	t := m.target
 	if t.Plan == "" {
