@@ -1,19 +1,19 @@
 // Copyright 2026 The hasp Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package dashboard shows the locks of a store in a browser: who holds what, who waits,
-// live, with a JSON API beside it. It has no other dependency than the standard library,
+// Package dashboard shows the locks of a store in a browser, live, with their holders and
+// waiters, and a JSON API beside it. It has no other dependency than the standard library,
 // and its files are embedded.
 //
 //	http.Handle("/locks/", http.StripPrefix("/locks", dashboard.New(client, nil)))
 //
-// [New] without options serves this machine alone, and only to look. Who else may look,
-// and who may break a lock, is what [Options.Identify] says: by [Tokens], by
+// [New] without options serves this machine alone, and only to look. Which other users may
+// look, and which may break a lock, is what [Options.Identify] says: by [Tokens], by
 // [Certificates], or by whatever the program knows its users by.
 //
-// Nothing is asked of the store while nobody looks. However many look, it is asked once:
-// the keys are listed as hasp ls lists them, and between two lists only the keys are
-// inspected that are on somebody's screen.
+// Nothing is asked of the store while there is no viewer. However many there are, it is
+// asked once: the keys are listed as hasp ls lists them, and between two lists only the keys
+// on a viewer's screen are inspected.
 package dashboard
 
 import (
@@ -35,19 +35,19 @@ type Options struct {
 	// Prefix limits everything to the keys that start with it: others are neither shown
 	// nor broken. Empty: all keys.
 	Prefix string
-	// Identify says who sent a request and what they may do. It is called for each request
+	// Identify returns the sender of a request, and what it may do. It is called for each request
 	// except that for /healthz, and every five seconds for that of a live view, which ends
 	// when it may no longer look; by several goroutines at once. nil: [Local](false).
 	Identify func(*http.Request) Identity
 	// Hosts are the host names, without a port, by which the handler may be asked for, beside
 	// localhost and every IP address: a page of another site that points its own name at this
-	// server is refused. A "*" allows every name, for a server behind one that checks it.
+	// server is refused. A "*" allows every name, for a server behind another that checks it.
 	Hosts []string
 	// Audit is called before a lock is broken, with the outcome "attempt", and after it with
 	// what came of it. If it returns an error the first time, nothing is broken. It is
 	// called by several goroutines at once. nil: nothing is recorded.
 	Audit func(Record) error
-	// Metrics is served at /metrics, to whoever may look. nil: how many keys the store has,
+	// Metrics is served at /metrics, to each sender that may look. nil: how many keys the store has,
 	// held, waited for, foreign and without an end, in the text format of Prometheus.
 	Metrics http.Handler
 	// Doctor examines the store for the page of that name, at most once in half a minute,
@@ -56,14 +56,14 @@ type Options struct {
 	// Leaks finds what was left in the store, for the page of that name, as rarely as
 	// Doctor. nil: there is no such page.
 	Leaks func(context.Context) ([]Leak, error)
-	// Every is the least time between two looks at the store while somebody watches; the
+	// Every is the least time between two looks at the store while there is a viewer; the
 	// whole list is asked for more rarely where that takes long. 0 means a second.
 	Every time.Duration
 	// Streams is how many live views may be open at once. 0 means 256.
 	Streams int
 }
 
-// Record says who broke which lock of whom, and why.
+// Record says which actor broke which lock of which owner, and why.
 type Record struct {
 	Time    time.Time `json:"time"`
 	ID      string    `json:"id"`     // joins the records of one break
@@ -84,7 +84,7 @@ type Finding struct {
 	Text  string       // what was found, and what to do
 }
 
-// Leak is something in the store that nobody stands behind any more.
+// Leak is something in the store that no owner stands behind any more.
 type Leak struct {
 	Key  string // the key of the lock, any bytes; empty where there is none
 	What string // what was found, and why it is taken for a leak
@@ -93,7 +93,7 @@ type Leak struct {
 
 // New returns the handler of the pages and of the API. It works below any path, behind
 // http.StripPrefix. nil options mean the defaults. The client stays the caller's: close it
-// after the server. The handler has no goroutines while nobody looks; its live views end
+// after the server. The handler has no goroutines while there is no viewer; its live views end
 // with the contexts of their requests, so let the server's BaseContext end when it is to
 // stop.
 func New(c *hasp.Client, o *Options) http.Handler {

@@ -28,7 +28,7 @@ const (
 
 type whoKey struct{}
 
-// who returns who sent a request, as guard found out.
+// who returns the sender of a request, as guard found out.
 func who(r *http.Request) Identity {
 	id, _ := r.Context().Value(whoKey{}).(Identity)
 	return id
@@ -82,7 +82,7 @@ func challenge(w http.ResponseWriter, r *http.Request) {
 }
 
 // checkHost refuses names that are not ours: a page of another site may have pointed its own
-// name at this machine (DNS rebinding). To an IP address nobody can point.
+// name at this machine (DNS rebinding). No site can point an IP address at us.
 func (s *server) checkHost(host string) error {
 	name := host
 	if h, _, err := net.SplitHostPort(host); err == nil {

@@ -25,7 +25,7 @@ type change struct {
 	Text string `json:"text"`
 }
 
-// watch is a key that somebody looks at, with what happened since. Its fields belong to
+// watch is a key that a viewer looks at, with what happened since. Its fields belong to
 // the poller's mu.
 type watch struct {
 	viewers int
@@ -137,7 +137,7 @@ func few(texts []string, more string) []string {
 	return append(texts[:most:most], fmt.Sprintf(more, len(texts)-most))
 }
 
-// owners returns the set of those who wait or hold.
+// owners returns the set of the waiters and holders.
 func owners(queue []hasp.Holder, leases []driver.Lease) map[string]bool {
 	set := make(map[string]bool, len(queue)+len(leases))
 	for _, h := range queue {
@@ -149,7 +149,7 @@ func owners(queue []hasp.Holder, leases []driver.Lease) map[string]bool {
 	return set
 }
 
-// ownerOf tells one who holds or waits from others; a foreign one by its value.
+// ownerOf tells a holder or waiter from others; a foreign holder by its value.
 func ownerOf(h hasp.Holder) string {
 	if h.Foreign {
 		return "foreign " + h.Label

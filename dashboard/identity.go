@@ -14,15 +14,15 @@ import (
 	"strings"
 )
 
-// Identity is who sent a request. The zero value is nobody, who may do nothing.
+// Identity is the sender of a request. The zero value is unknown, and may do nothing.
 type Identity struct {
 	Name  string // stands in the records of Options.Audit
 	Read  bool   // may look
 	Break bool   // may break locks, if Read is true as well
 }
 
-// Local lets everybody on this machine look, and break if breaks is true. A request that
-// was forwarded by a proxy is nobody's: it only looks as if it came from here.
+// Local lets every user of this machine look, and break if breaks is true. A request that
+// a proxy forwarded has an unknown sender: it only looks as if it came from here.
 func Local(breaks bool) func(*http.Request) Identity {
 	return func(r *http.Request) Identity {
 		host, _, err := net.SplitHostPort(r.RemoteAddr)
@@ -38,9 +38,9 @@ func Local(breaks bool) func(*http.Request) Identity {
 	}
 }
 
-// Token is a secret by which somebody is known.
+// Token is a secret by which a sender is known.
 type Token struct {
-	Name   string // whose it is; stands in the records of Options.Audit
+	Name   string // of the sender; stands in the records of Options.Audit
 	Secret string // at least 16 bytes
 	Break  bool   // its owner may break locks, not only look
 }
@@ -95,8 +95,8 @@ func secretOf(r *http.Request) (string, bool) {
 }
 
 // Certificates knows people by the client certificate that the server has verified (its
-// tls.Config has ClientCAs, and ClientAuth asks for one). All of them may look; those may
-// break whose subject, or its common name, is one of breakers.
+// tls.Config has ClientCAs, and ClientAuth asks for one). All of them may look; they may
+// break if the subject, or its common name, is one of breakers.
 func Certificates(breakers ...string) func(*http.Request) Identity {
 	return func(r *http.Request) Identity {
 		if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 || len(r.TLS.VerifiedChains[0]) == 0 {
@@ -111,7 +111,7 @@ func Certificates(breakers ...string) func(*http.Request) Identity {
 	}
 }
 
-// FirstOf asks one after another, and takes the first who may look.
+// FirstOf asks one way after another, and takes the first identity that may look.
 func FirstOf(ways ...func(*http.Request) Identity) func(*http.Request) Identity {
 	return func(r *http.Request) Identity {
 		for _, way := range ways {

@@ -62,7 +62,7 @@ var pages = sync.OnceValue(func() *template.Template {
 type personPart struct {
 	P      person
 	Now    time.Time
-	Breaks bool // whoever looks may break it
+	Breaks bool // the viewer may break it
 	Holds  bool // else it waits
 }
 
@@ -179,18 +179,18 @@ func (s *server) lockPage(w http.ResponseWriter, r *http.Request) {
 	s.render(w, r, http.StatusOK, "lock.html", p)
 }
 
-// find leads to the page of a key that somebody typed.
+// find leads to the page of a key that a user typed.
 func (s *server) find(w http.ResponseWriter, r *http.Request) {
 	key := r.URL.Query().Get("name")
 	if driver.CheckKey(key) != nil {
 		refuse(w, r, http.StatusBadRequest, errKey)
 		return
 	}
-	w.Header().Set("Location", "lock?"+url.Values{"key": {encodeKey(key)}}.Encode()) // relative: who knows below which path we are
+	w.Header().Set("Location", "lock?"+url.Values{"key": {encodeKey(key)}}.Encode()) // relative: the path above is unknown
 	w.WriteHeader(http.StatusSeeOther)
 }
 
-// signIn lets a reader sign in anew, as somebody who may break: the browser asks.
+// signIn lets a reader sign in anew, as a user that may break: the browser asks.
 func (s *server) signIn(w http.ResponseWriter, r *http.Request) {
 	if !who(r).Break {
 		challenge(w, r)
@@ -200,11 +200,11 @@ func (s *server) signIn(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusSeeOther)
 }
 
-// report is what somebody found out about the store, which takes time and work.
+// report is what Doctor or Leaks found out about the store, which takes time and work.
 type report[T any] struct {
 	ask func(context.Context) ([]T, error)
 
-	mu    sync.Mutex // whoever asks; others wait for the answer
+	mu    sync.Mutex // held while it asks; others wait for the answer
 	found []T
 	err   error
 	at    time.Time

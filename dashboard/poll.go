@@ -21,7 +21,7 @@ const (
 	listLimit = time.Minute
 	lookLimit = 5 * time.Second
 	// share: between two lists is at least this many times what the last one took, so that a
-	// large store is not kept busy by being watched; asked is the same for somebody who
+	// large store is not kept busy by being watched; asked is the same for a client that
 	// loads a page or asks the API.
 	share = 50
 	asked = 5
@@ -53,23 +53,23 @@ type snapshot struct {
 	views   *views
 }
 
-// poller asks the store on behalf of everybody who looks: of each thing once, and of
-// nothing while nobody does.
+// poller asks the store on behalf of all viewers: of each thing once, and of
+// nothing while there is none.
 type poller struct {
 	client *hasp.Client
 	prefix string
 	every  time.Duration
 
-	listing chan struct{} // whoever lists has its one place
+	listing chan struct{} // the goroutine that lists has its one place
 
 	mu      sync.Mutex
 	snap    *snapshot
-	next    time.Time          // before it nothing is listed for those who watch
-	soonest time.Time          // and before this for nobody
+	next    time.Time          // before it nothing is listed for live views
+	soonest time.Time          // and before this for no request
 	changed chan struct{}      // closed when there is something new, and replaced
 	lists   int                // how many streams show the list
 	screens map[string]int     // keys on their screens, and on how many
-	watched map[string]*watch  // keys with a page of their own that somebody looks at
+	watched map[string]*watch  // keys with a page of their own that a viewer looks at
 	seq     int64              // of the latest change
 	stop    context.CancelFunc // of the loop; nil while there is none
 	wake    chan struct{}
@@ -104,7 +104,7 @@ func (p *poller) publish(s *snapshot) {
 	p.tell()
 }
 
-// tell wakes whoever waits for something new, with mu locked.
+// tell wakes each stream that waits for something new, with mu locked.
 func (p *poller) tell() {
 	close(p.changed)
 	p.changed = make(chan struct{})
@@ -118,12 +118,12 @@ func (p *poller) start() {
 		go p.loop(ctx)
 	}
 	select {
-	case p.wake <- struct{}{}: // it may be asleep, and somebody looks at something else
+	case p.wake <- struct{}{}: // it may be asleep, and a viewer looks at something else
 	default:
 	}
 }
 
-// leave ends the loop when nobody looks any more, with mu locked.
+// leave ends the loop when no viewer is left, with mu locked.
 func (p *poller) leave() {
 	if p.lists == 0 && len(p.watched) == 0 && p.stop != nil {
 		p.stop()
@@ -131,7 +131,7 @@ func (p *poller) leave() {
 	}
 }
 
-// joinList says that one more looks at the list, until leave is called.
+// joinList says that one more viewer looks at the list, until leave is called.
 func (p *poller) joinList() (leave func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -168,7 +168,7 @@ func (p *poller) loop(ctx context.Context) {
 			pause.Stop()
 			return
 		case <-p.wake:
-			// Whoever opens one page after another does not make it ask all the time.
+			// A viewer that opens one page after another does not make it ask all the time.
 			least := time.NewTimer(p.every / 10)
 			select {
 			case <-ctx.Done():
@@ -182,7 +182,7 @@ func (p *poller) loop(ctx context.Context) {
 	}
 }
 
-// look asks the store once for what somebody looks at.
+// look asks the store once for what the viewers look at.
 func (p *poller) look(ctx context.Context) {
 	p.mu.Lock()
 	list := p.lists > 0 && !time.Now().Before(p.next)
@@ -275,8 +275,8 @@ func newEntry(info hasp.Info, at time.Time) *entry {
 	return e
 }
 
-// fresh returns a list that is as new as the store is asked for one, for somebody who
-// looks only once. The error says why there is none.
+// fresh returns a list for a client that looks only once: the last one until soonest,
+// else a new one. The error says why there is none.
 func (p *poller) fresh(ctx context.Context) (*snapshot, error) {
 	p.mu.Lock()
 	s, wait := p.snap, time.Now().Before(p.soonest)
@@ -287,7 +287,7 @@ func (p *poller) fresh(ctx context.Context) (*snapshot, error) {
 	return p.list(ctx)
 }
 
-// list asks for all keys, unless somebody else just did.
+// list asks for all keys, unless another goroutine just did.
 func (p *poller) list(ctx context.Context) (*snapshot, error) {
 	select {
 	case p.listing <- struct{}{}:
@@ -420,7 +420,7 @@ func same(a, b *entry) bool {
 		(a.Left < 0) == (b.Left < 0) && a.Holds == b.Holds && a.Waiters == b.Waiters
 }
 
-// relist has the next who asks for a list get a new one.
+// relist has the next request for a list get a new one.
 func (p *poller) relist() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

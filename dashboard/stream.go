@@ -13,7 +13,7 @@ import (
 )
 
 // heartbeat keeps proxies from ending a stream on which nothing happens; as often it is
-// asked whether whoever looks still may.
+// asked whether the viewer still may look.
 const heartbeat = 5 * time.Second
 
 var errStreams = errors.New("too many live views are open")
@@ -52,7 +52,7 @@ func (st *stream) send(event string, v any) error {
 		return err
 	}
 	err := st.out.Flush()
-	_ = st.out.SetWriteDeadline(time.Time{}) // HTTP/2 ends a stream whose time is over, also when nothing is written
+	_ = st.out.SetWriteDeadline(time.Time{}) // HTTP/2 ends a stream at its deadline, also when nothing is written
 	return err
 }
 
@@ -222,7 +222,7 @@ func (p *poller) lockEvent(w *watch, version int, seq int64) (lockEvent, int) {
 	return ev, v
 }
 
-// keyParam returns a key that somebody names in a request, or answers why not.
+// keyParam returns the key that a request names, or answers why not.
 func (s *server) keyParam(w http.ResponseWriter, r *http.Request, text string) (string, bool) {
 	key, err := decodeKey(text)
 	switch {

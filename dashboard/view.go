@@ -20,7 +20,7 @@ import (
 	"github.com/hasplock/hasp/internal/people"
 )
 
-// query is what somebody wants to see of the list.
+// query is what a viewer wants to see of the list.
 type query struct {
 	Text  string // in the key, the holder, the owner or the reason; empty: anything
 	State string // all, waited, foreign, endless
@@ -98,7 +98,7 @@ func (s *snapshot) view(q query) []*entry {
 		return s.entries
 	}
 	s.views.mu.Lock()
-	defer s.views.mu.Unlock() // who wants the same waits for it
+	defer s.views.mu.Unlock() // a request for the same view waits for it
 	if v, ok := s.views.all[q]; ok {
 		return v
 	}
@@ -226,7 +226,7 @@ func fence(n uint64) string {
 	return strconv.FormatUint(n, 10)
 }
 
-// millis returns a time in ms since 1970; 0 for none, and for one that a label cannot mean.
+// millis returns a time in ms since 1970; 0 for none, and for a time that a label cannot mean.
 func millis(t time.Time) int64 {
 	if t.IsZero() || t.Year() < 1970 || t.Year() > 9999 {
 		return 0
@@ -243,7 +243,7 @@ func whoIs(h hasp.Holder) string {
 	return fmt.Sprintf("%s (pid %d, user %s)", shown(l.Host), l.PID, shown(l.User))
 }
 
-// person is one who holds a key, or waits for it, as the page of the key shows it.
+// person is a holder or a waiter of a key, as the page of the key shows it.
 type person struct {
 	Owner  string `json:"owner"` // empty when it cannot be broken
 	Who    string `json:"who"`
