@@ -1,7 +1,7 @@
 // Copyright 2026 The hasp Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package open opens a client of any store by its URL, the same one that the command hasp takes:
+// Package open opens a client of any store by its URL, as the command hasp takes it:
 //
 //	locks, err := open.Client(ctx, "redis://localhost", nil)
 //
@@ -19,10 +19,10 @@
 // # What is closed, and when
 //
 // What is opened here owns its connections: Close of the client, or of the driver, closes them. No connection is made before it is
-// needed, and the context of what needs it bounds the dialling: so a store that is away fails the first lock, or has it wait, as one that goes
-// away later does. The context of Driver and Client bounds the reading of the files that a URL names.
+// needed, and the context of what needs it bounds the dialling: so a store that is away fails the first lock, or has it wait, as
+// when it goes away later. The context of Driver and Client bounds the reading of the files that a URL names.
 //
-// A password in a URL is in no error. A program whose password changes opens its own connection, and gives that to the engine.
+// A password in a URL is in no error. A program with a changing password opens its own connection, and gives that to the engine.
 //
 // # Tables
 //

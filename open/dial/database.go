@@ -104,8 +104,8 @@ func (p *postgresDB) open(how *opening) (*Store, error) {
 	disconnect := db.Close
 	if how.pool(db); how.Sparing {
 		db.SetConnMaxIdleTime(time.Second)
-		// Many commands may wait, each with a connection that listens; a server admits few. After the start, whose requests follow
-		// each other, each sign of life closes its connection: one that is idle stays for up to two seconds, of three.
+		// Many commands may wait, each with a connection that listens; a server admits few. At the start requests follow each
+		// other; later each sign of life closes its connection: an idle connection stays for up to two seconds, of three.
 		begun := time.AfterFunc(startUp, func() { db.SetMaxIdleConns(0) })
 		disconnect = func() error { begun.Stop(); return db.Close() }
 	}

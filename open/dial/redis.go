@@ -45,7 +45,7 @@ type redisKeys struct {
 	watchdog time.Duration // Redisson's lockWatchdogTimeout; 0: its default
 }
 
-// layoutParameters say in whose layout the locks are.
+// layoutParameters say in which layout the locks are.
 var layoutParameters = []string{"layout", "kind", "lock-watchdog-timeout"}
 
 // parseRedis reads a whole URL of Redis. What url.Parse and redis.ParseURL
@@ -258,7 +258,7 @@ func options(o redis.Options) *redis.Options {
 	o.DisableIdentity = true
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	// Not Options.ClientName: it fails where an ACL forbids CLIENT SETNAME, and
-	// the name is only for whoever reads CLIENT LIST.
+	// the name is only for a reader of CLIENT LIST.
 	o.OnConnect = func(ctx context.Context, cn *redis.Conn) error {
 		_ = cn.ClientSetName(ctx, "hasp").Err()
 		return nil

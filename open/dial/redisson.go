@@ -13,7 +13,7 @@ import (
 	"github.com/hasplock/hasp/redisdriver/redisson"
 )
 
-// takeLayout takes the parameters that say in whose layout the locks are. What they are instead is
+// takeLayout takes the parameters that say in which layout the locks are. What they are instead is
 // not repeated: it may be a part of a password.
 func (r *redisKeys) takeLayout(values url.Values) error {
 	switch {

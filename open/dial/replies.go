@@ -44,7 +44,7 @@ func (r *replies) hide(part []byte) {
 	}
 }
 
-// scan takes what was read, before anybody else does, and hides secrets in it.
+// scan takes what was read, before the client does, and hides secrets in it.
 func (r *replies) scan(p []byte) error {
 	for len(p) > 0 {
 		n, ends := len(p), false

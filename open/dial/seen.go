@@ -60,7 +60,7 @@ func (s *sights) note(addr string, at stage, err error) {
 	s.by[addr] = sight{at, err}
 }
 
-// of is what was seen of a server; "": of the one that something was seen of last.
+// of is what was seen of a server; "": of the server that was seen last.
 func (s *sights) of(addr string) sight {
 	s.mu.Lock()
 	defer s.mu.Unlock()
