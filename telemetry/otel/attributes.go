@@ -63,7 +63,7 @@ func (t *Tracer) outcome(how string, e *hasp.Event) []attribute.KeyValue {
 	return all
 }
 
-// fence returns the attribute of a fence, if there is one that it can hold.
+// fence returns the attribute of a fence; nil for none, and for a fence too large for it.
 func fence(f uint64) []attribute.KeyValue {
 	if f == 0 || f > math.MaxInt64 {
 		return nil
@@ -88,7 +88,7 @@ func (t *Tracer) trouble(e *hasp.Event) (all []attribute.KeyValue) {
 	return all
 }
 
-// fail gives a span the status of an error. Its text may have the key in it, and who holds it.
+// fail gives a span the status of an error. Its text may have the key and its holder in it.
 func (t *Tracer) fail(span trace.Span, reason string, err error) {
 	span.SetAttributes(attrError.String(reason))
 	text := reason

@@ -8,5 +8,5 @@
 //
 // A call of Lock or TryLock is a span "lock wait", and the lease that it acquired a span
 // "lock hold", both children of the span of the call's context. OpenTelemetry has no
-// convention for locks; docs/metrics.md proposes the one that this package follows.
+// convention for locks; this package follows the proposal in docs/metrics.md.
 package haspotel

@@ -28,7 +28,7 @@ type Options struct {
 	// TracerProvider makes the spans. nil: otel's global one.
 	TracerProvider trace.TracerProvider
 	// Class returns the class of a key, for the attribute lock.class: see
-	// haspprom.Options.Class, whose default is the same. It is called for sampled calls
+	// haspprom.Options.Class, which has the same default. It is called for sampled calls
 	// only, and there is no bound on how many classes there are.
 	Class func(key string) string
 	// RecordKey adds the key itself, and the texts of errors, which have keys and the
@@ -39,8 +39,8 @@ type Options struct {
 	// decide that is usual, sdk/trace.ParentBased. Calls outside of any span are always
 	// for the sampler to decide.
 	AskSampler bool
-	// MaxHolds is how many sampled leases may be held at once whose spans are made; those
-	// that are too many have none. 0 means DefaultMaxHolds.
+	// MaxHolds is how many sampled leases have spans at once, while they are held; more
+	// leases have none. 0 means DefaultMaxHolds.
 	MaxHolds int
 	// MaxKeys is of how many keys the last holder is known, which the next one's span
 	// links to. 0 means DefaultMaxKeys; negative: there are no links.
@@ -184,10 +184,10 @@ func (t *Tracer) hold(ctx context.Context, e *hasp.Event, now time.Time) {
 	t.holds[id] = span
 }
 
-// remember notes who has a key, in place of any other when there are too many.
+// remember notes the holder of a key, in place of another key's when there are too many.
 func (t *Tracer) remember(key string, h holder) {
 	if !h.span.IsSampled() || t.maxKeys < 0 {
-		return // nobody could follow the link
+		return // no link could be followed
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -52,7 +52,7 @@ type Collector struct {
 	mu    sync.Mutex // guards the replacement of known
 }
 
-// known is what was seen. It never changes, so that who counts takes no lock.
+// known is what was seen. It never changes, so that counting takes no lock.
 type known struct {
 	classes map[string]bool // by their labels, without Other
 	engines map[string]bool

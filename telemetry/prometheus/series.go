@@ -118,7 +118,7 @@ func (s *series) show() {
 	s.waiters.Set(float64(s.waits.Load()))
 }
 
-// batch keeps values until there are many of them, or somebody looks. A histogram touches so
+// batch keeps values until there are many of them, or they are collected. A histogram touches so
 // much memory that one value at a time costs 3 % of a pair on Redis.
 type batch struct {
 	to prometheus.Observer
@@ -151,7 +151,7 @@ func (s *series) observe(e *hasp.Event) {
 	if e.Leases != 0 {
 		s.leases.Add(int64(e.Leases))
 	}
-	if e.Leases < 0 { // its first end: one that was lost is released as well
+	if e.Leases < 0 { // its first end: a lease that was lost is released as well
 		s.heldFor.observe(e.Held.Seconds())
 	}
 	if e.Waiters != 0 {
