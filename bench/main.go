@@ -115,8 +115,8 @@ func parse(args []string) (options, error) {
 	return o, err
 }
 
-// choose returns those whose name, or its first word, is in a comma-separated list; with
-// an empty list, all.
+// choose returns the elements of all that a comma-separated list names, in full or by the
+// first word of the name; with an empty list, all.
 func choose[T any](what, list string, all []T, name func(T) string) (chosen []T, err error) {
 	if list == "" {
 		return all, nil

@@ -173,7 +173,7 @@ func (l rueidisLocker) Lock(ctx context.Context, key string) (func(context.Conte
 		return nil, err
 	}
 	return func(context.Context) error {
-		// held is derived from ctx, whose end is not a loss.
+		// held is derived from ctx, and the end of ctx is not a loss.
 		lost := held.Err() != nil && ctx.Err() == nil
 		cancel()
 		if lost {

@@ -132,7 +132,7 @@ const guardText = "%010d %010d" // inside, last
 func (g fileGuard) read() (inside, last int, err error) {
 	b := make([]byte, 21)
 	n, err := g.file.ReadAt(b, 0)
-	if n == 0 && errors.Is(err, io.EOF) { // nobody was inside yet
+	if n == 0 && errors.Is(err, io.EOF) { // no process was inside yet
 		return 0, 0, nil
 	}
 	if err != nil {

@@ -68,7 +68,7 @@ var s14 = scenario{
 // asks is the name of claimsFirst.
 const asks = baseline + " claims first"
 
-// claimsFirst is hasp over an engine whose hints do not say what was handed over.
+// claimsFirst is hasp over an engine with hints that do not say what was handed over.
 var claimsFirst = haspOver(func(rdb *redis.Client) driver.Driver { return unsaid{redisdriver.New(rdb, nil)} },
 	asks, hasp.LockOptions{}, "as hasp, but a waiter that was handed the key asks for it first")
 

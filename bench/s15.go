@@ -14,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// s15 is how soon a holder hears that somebody waits. No peer tells it.
+// s15 is how soon a holder hears of a waiter. No peer tells its holders.
 var s15 = scenario{
 	name:  "s15",
 	title: "a holder hears that somebody waits, with a millisecond of network each way",

@@ -232,8 +232,8 @@ func (p *pile) hold(ctx context.Context, e *env, who *peer, f figures) error {
 	return nil
 }
 
-// lockers is how many goroutines take and release a pile: so few that nobody's
-// time-outs are what is measured.
+// lockers is how many goroutines take and release a pile: so few that no
+// peer's time-outs are what is measured.
 const lockers = 32
 
 // each calls f for each index, from several goroutines, until one fails.

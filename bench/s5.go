@@ -138,7 +138,7 @@ func waitUngranted(ctx context.Context, l locker) error {
 // queue is the waiters of the hot key, as the store knows them.
 type queue struct {
 	count func(ctx context.Context) (int, error) // nil: it knows none
-	whole bool                                   // each waiter has a place in the store; one that gives up before it hears of its own leaves it behind
+	whole bool                                   // a waiter has a place in the store, left behind if it ends before it hears of it
 	close func()
 }
 
@@ -207,7 +207,7 @@ func (q *queue) full(ctx context.Context, want int, early <-chan error) error {
 	return nil
 }
 
-// clear returns once nobody waits in the queue.
+// clear returns once no waiter is in the queue.
 func (q *queue) clear(ctx context.Context) error {
 	for {
 		n, err := q.count(ctx)

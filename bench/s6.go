@@ -55,7 +55,7 @@ var s6 = scenario{
 	}}},
 }
 
-// killTTL is the TTL of a lease whose holder is killed.
+// killTTL is the TTL of the lease of a holder that is killed.
 const killTTL = 3 * time.Second
 
 func init() { children["hold"] = holdInChild }

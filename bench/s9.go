@@ -34,7 +34,7 @@ var s9 = scenario{
 	},
 	variants: func(bool) []variant { return goroutines(64) },
 	field: func(e *env, all []*peer) []*peer {
-		// The local mutex of the other scenarios is replaced by one that can be shared.
+		// The local mutex of the other scenarios is replaced by a mutex that can be shared.
 		mutexes := slices.DeleteFunc(waiting(e, all), func(p *peer) bool { return p.local || p.patience })
 		return slices.Concat(mutexes, available(e, slices.Clone(sharedPeers)))
 	},

@@ -99,7 +99,7 @@ func waiting(e *env, all []*peer) []*peer {
 	return slices.DeleteFunc(available(e, all), func(p *peer) bool { return !p.waits || p.turns || p.keeps || p.name == redlock })
 }
 
-// available returns the peers whose servers run.
+// available returns the peers with running servers.
 func available(e *env, all []*peer) []*peer {
 	return slices.DeleteFunc(all, func(p *peer) bool { return p.etcd && e.Etcd == "" })
 }

@@ -20,7 +20,7 @@ const patience = time.Minute
 // a different one from the last.
 type guard struct {
 	limit  int32        // of holders that share it; 0: none
-	inside atomic.Int32 // the number of sharing holders, plus alone for one that does not share
+	inside atomic.Int32 // the number of sharing holders, plus alone for a holder that does not share
 	last   atomic.Pointer[worker]
 }
 
