@@ -187,7 +187,7 @@ func batches(tests []test) [][]test {
 	return all
 }
 
-// try runs tests with a mutant awake, and returns the one that fails, if any. They may use five times as much of the
+// try runs tests with a mutant awake, and returns the test that fails, if any. They may use five times as much of the
 // processor as without, and two seconds; a test that waits for ever uses none, and has fifty times as long as it took.
 func (b *binary) try(ctx context.Context, id int, tests []test) (by string, timeout bool, err error) {
 	limit, cpu := 5*b.patience, 2*time.Second
@@ -243,8 +243,8 @@ func (b *binary) run(ctx context.Context, args []string, limit time.Duration, cp
 	return cmp.Or(failed(out), unnamed), false, out, nil
 }
 
-// failed returns the test that failed: the one reported as failed, or else the last one
-// that began.
+// failed returns the test that is reported as failed, or else the last that
+// began.
 func failed(out string) string {
 	if m := regexp.MustCompile(`(?m)^--- FAIL: (\S+)`).FindStringSubmatch(out); m != nil {
 		return m[1]

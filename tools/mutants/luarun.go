@@ -57,7 +57,7 @@ type luaRound struct {
 
 // lua judges the mutants of the sources of the Redis scripts. A mutant is built into
 // every script; the comparison with the engine in memory and the tests judge it, whatever
-// is quick first. One that Redis does not compile does not count. The order is random, so
+// is quick first. A mutant that Redis does not compile does not count. The order is random, so
 // that those of the first hour are a sample of all.
 func lua(ctx context.Context, o options, r *report, wanted func(mutant) bool) error {
 	dir, err := os.MkdirTemp("", "hasp-mutants-")

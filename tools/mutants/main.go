@@ -31,7 +31,7 @@ import (
 	"time"
 )
 
-// killers are the packages whose tests test a package, if not only its own.
+// killers are the packages with the tests of a package, if not only itself.
 var killers = map[string][]string{
 	".":                    {".", "./memdriver"}, // drivertest has cases of the core, too
 	"./driver":             {"./driver", "./memdriver", "."},

@@ -28,7 +28,7 @@ type report struct {
 	mu       sync.Mutex
 	verdicts map[string][]verdict // by package
 	packages []string             // in their order
-	files    map[string]bool      // all of whose mutants are known
+	files    map[string]bool      // those of which all mutants are known
 	known    map[string]bool      // keys
 }
 
@@ -189,7 +189,7 @@ func (r *report) print() (good bool) {
 	return good
 }
 
-// stale are the entries of the list whose mutants do not exist.
+// stale are the entries of the list without a mutant.
 func (r *report) stale() []string {
 	var keys []string
 	for key := range r.reasons {
