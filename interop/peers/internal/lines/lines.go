@@ -33,7 +33,7 @@ import (
 )
 
 var (
-	// ErrTimeout: somebody else held the lock all the time.
+	// ErrTimeout: another client held the lock all the time.
 	ErrTimeout = errors.New("timeout")
 	// ErrLost: the client says that it does not hold the lock any more.
 	ErrLost = errors.New("lost")
