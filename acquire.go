@@ -135,7 +135,7 @@ func (a *attempt) ask() (*Lease, error) {
 	return a.granted(start, res)
 }
 
-// send is one Try; refusal is of one that is about the store.
+// send is one Try; refusal is set when the store, not the key, was the reason.
 func (a *attempt) send(ctx context.Context, req driver.TryRequest) (res driver.Result, refusal, err error) {
 	res, refusal, err = a.c.ask(ctx, req)
 	if err != nil && !driver.IsNotSent(err) {
@@ -227,7 +227,7 @@ func (a *attempt) sleep() (*Lease, error) {
 func (a *attempt) enter() *Lease {
 	hints, _, _ := a.news()
 	select {
-	case h := <-hints: // one that came as the sleep ended
+	case h := <-hints: // a hint that came as the sleep ended
 		a.wait.Hinted(h)
 	default:
 	}
@@ -246,9 +246,9 @@ func (a *attempt) enter() *Lease {
 	return lease
 }
 
-// silence returns what an error of a call means that had until limit after start.
-// Nobody takes the end of that for the end of the caller's context; when it is
-// that, the store may be what kept us waiting.
+// silence says what the error of a call means; the call had until limit after start.
+// The end of that limit must not pass for the end of the caller's context; when
+// that has ended, the store may be what kept us waiting.
 func (a *attempt) silence(ctx context.Context, start clock.Instant, limit time.Duration, err error) error {
 	took := a.c.now().Sub(start)
 	if by, ok := ctx.Deadline(); ok && time.Until(by) <= 0 {

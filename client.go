@@ -55,7 +55,7 @@ func New(d driver.Driver, o *Options) (*Client, error) {
 // Traits says what the store promises as it is configured, and, of MaxTTL and SessionTTL, as it has decided since it was reached.
 func (c *Client) Traits() driver.Traits { return c.drv.Traits() }
 
-// Inspect says who holds a key, and who waits for it. A free key is no error:
+// Inspect returns the holders and the waiters of a key. A free key is no error:
 // Info.Held is false.
 func (c *Client) Inspect(ctx context.Context, key string) (Info, error) {
 	if err := driver.CheckKey(key); err != nil {
@@ -106,8 +106,8 @@ func (c *Client) Close() error {
 	}
 	limit, cancel := context.WithTimeout(c.calls.Base, releaseLimit)
 	defer cancel()
-	// First every context, and only then the store: nobody keeps an eye on
-	// deadlines any more.
+	// First every context, and only then the store: the renewer no longer
+	// watches deadlines.
 	var ended, running []*hold
 	for _, m := range c.renewer.Shut() {
 		h, ok := m.(*hold)
@@ -183,7 +183,7 @@ type ended struct {
 	c *core
 
 	mu    sync.Mutex
-	heard map[driver.ID]uint64 // the largest fence of each; nil: nobody is at work on them
+	heard map[driver.ID]uint64 // the largest fence of each; nil: no declare is due
 }
 
 // hear notes a lease that is over. It does not block.

@@ -35,27 +35,27 @@ type cohortID struct {
 	opts LockOptions
 }
 
-// cohort exists while somebody leads. Its fields are guarded by cohorts.mu.
+// cohort exists while it has a leader. Its fields are guarded by cohorts.mu.
 type cohort struct {
 	all   *cohorts
 	id    cohortID
 	queue []*caller
-	why   error // what keeps the leader waiting, or who it is: *HeldError
+	why   error // what keeps the leader waiting, or the holder: *HeldError
 	keeper
 }
 
-// caller is one who waits for those before it in the same client. It is given
-// its turn once, without waiting.
+// caller is a call that waits for earlier calls of the same client. It is given
+// its turn once; the giver does not block.
 type caller struct{ given chan gift }
 
-// gift is the lease of a turn. Without one it is the lead, with all that a
-// leader who gave up has in the store and knows of it, or nil.
+// gift is the lease of a turn. Without a lease it is the lead, with all that a
+// leader that gave up has in the store and knows of it, or nil.
 type gift struct {
 	lease *Lease
 	from  *waiter
 }
 
-// join returns a turn behind the others, or nil to the first, who leads.
+// join returns a turn behind the others, or nil to the first call, which leads.
 func (cs *cohorts) join(id cohortID) (*cohort, *caller) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
@@ -128,8 +128,8 @@ func (co *cohort) give(g gift) {
 	t.given <- g
 }
 
-// fences is how many a leader asks for: one for each who is there, and some for those who
-// come while the key is kept.
+// fences is how many a leader asks for: one for each call that is there, and some for calls
+// that come while the key is kept.
 func (co *cohort) fences() int {
 	co.all.mu.Lock()
 	defer co.all.mu.Unlock()
@@ -141,8 +141,8 @@ func (co *cohort) fences() int {
 	return n
 }
 
-// waitsFor notes what keeps the leader waiting, or who it is, for the errors of
-// the others.
+// waitsFor notes what keeps the leader waiting, or the holder, for the errors of
+// the other calls.
 func (co *cohort) waitsFor(why error) {
 	co.all.mu.Lock()
 	defer co.all.mu.Unlock()
@@ -182,8 +182,8 @@ func (co *cohort) waits(t *caller) error {
 	return &e
 }
 
-// lock is attempt.lock for one of many: it leads, or takes its turn. Who leads
-// and gets no lease, also since the observer panicked, leaves the lead.
+// lock is attempt.lock for one call of many: it leads, or takes its turn. A leader
+// that gets no lease, also because the observer panicked, gives up the lead.
 func (cs *cohorts) lock(a *attempt) (lease *Lease, err error) {
 	co, t := cs.join(cohortID{a.req.Key, a.opts.LockOptions})
 	for t != nil {
@@ -216,9 +216,9 @@ func (cs *cohorts) lock(a *attempt) (lease *Lease, err error) {
 	return a.lock()
 }
 
-// inherit goes on with the place in the queue, the owner and the silence of another
-// who led: they are the cohort's, which would else start anew at the end of the
-// queue whenever a leader's time is over. An error says that the silence has
+// inherit goes on with the place in the queue, the owner and the silence of the
+// previous leader: they are the cohort's, which would else start anew at the end of
+// the queue whenever a leader's time is over. An error says that the silence has
 // lasted for too long.
 func (a *attempt) inherit(from *waiter) error {
 	a.waiter = *from
@@ -272,8 +272,8 @@ func (co *cohort) quit(c *core, t *caller) {
 	}()
 }
 
-// pass gives what h holds to the next in its cohort, without the store, or keeps it for
-// who may come, while there is a fence for it and the grant is fit for that.
+// pass gives what h holds to the next call of its cohort, without the store, or keeps it
+// for a later call, while there is a fence for it and the grant is fit for that.
 func (co *cohort) pass(h *hold) bool {
 	now := h.c.now()
 	co.all.mu.Lock()
@@ -311,8 +311,8 @@ func (co *cohort) pass(h *hold) bool {
 
 // follower returns the hold of the next turn; nil when there is no fence for one, or the
 // grant is not fit to be passed on: its renewal is in trouble, or it was extended, which
-// was for one turn. Those who waited when the store was asked have their turn within
-// Cohort; who came later does while the key may be kept, and nobody waits elsewhere.
+// was for one turn. Calls that waited when the store was asked have their turn within
+// Cohort; later calls have it while the key may be kept, and no other client waits.
 func (h *hold) follower(behind successors, now clock.Instant) *hold {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -332,13 +332,13 @@ func (h *hold) follower(behind successors, now clock.Instant) *hold {
 	return follower
 }
 
-// successors are those in this client who want what an attempt asks for, or a
-// hold has, after it: a cohort, or nobody.
+// successors are the calls of this client that want what an attempt asks for, or a
+// hold has, after it: a cohort, or none.
 type successors interface {
 	fences() int        // how many fences to ask the store for; 0 is as 1
 	waitsFor(why error) // notes what keeps the attempt waiting
-	granted(h *hold)    // notes who has the key
-	pass(h *hold) bool  // gives the next what h holds, once it is passing; false: there is none
+	granted(h *hold)    // notes the holder
+	pass(h *hold) bool  // gives the next call what h holds, once it is passing; false: there is none
 	over()              // there is nothing to pass on any more
 }
 
@@ -357,9 +357,9 @@ type turn struct {
 	behind successors    // notified once the hold is over
 	began  clock.Instant // when the store was asked for the grant
 	spare  int32         // fences left for those behind
-	extra  int32         // those of them that nobody waited for when the store was asked
+	extra  int32         // those of them for which no call waited when the store was asked
 	later  bool          // it is not the first: the store was not asked for it
-	kept   bool          // nobody has had it yet, since it was kept
+	kept   bool          // no caller has had it since it was kept
 }
 
 // leave returns, once, those to notify that the hold is over.

@@ -9,8 +9,8 @@ import (
 	"github.com/hasplock/hasp/internal/lifetime"
 )
 
-// signals are what those who have a hold hear of: its end, and that somebody
-// waits for the key. The hold's mu guards them.
+// signals are what the callers that share a hold hear of: its end, and that a
+// waiter has joined the queue. The hold's mu guards them.
 type signals struct {
 	done    chan struct{} // closed at the end; made on demand
 	ctxs    map[*leaseCtx]struct{}
@@ -55,8 +55,8 @@ func (s *signals) told(wanted bool) context.CancelFunc {
 	return nil
 }
 
-// wish returns a context that ends once somebody waits for the key. The first call has the
-// store asked to tell of it, by a renewal that is sent now.
+// wish returns a context that ends once another owner waits for the key. The first call has
+// the store asked to tell of it, by a renewal that is sent now.
 func (h *hold) wish() context.Context {
 	h.mu.Lock()
 	h.handles.pinned = true
@@ -78,14 +78,14 @@ func (h *hold) wish() context.Context {
 	return ctx
 }
 
-// hear takes what the store tells of one who joined the queue.
+// hear takes the store's message that a waiter joined the queue.
 func (h *hold) hear() {
 	if tell := h.noteWanted(); tell != nil {
 		tell()
 	}
 }
 
-// noteWanted notes that somebody waits, also for a turn that comes after this one, and returns what tells of it.
+// noteWanted notes that another owner waits, also for a turn that comes after this one, and returns what tells of it.
 func (h *hold) noteWanted() context.CancelFunc {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -95,8 +95,8 @@ func (h *hold) noteWanted() context.CancelFunc {
 	return h.signals.told(h.life.Want(true))
 }
 
-// over returns a channel that is closed when the hold is over. pin: somebody
-// may wait for it who keeps nothing else of the lease.
+// over returns a channel that is closed when the hold is over. pin: a goroutine
+// may wait for it that keeps nothing else of the lease.
 func (h *hold) over(pin bool) <-chan struct{} {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -129,8 +129,8 @@ type holdKey struct {
 type innermostKey struct{}
 
 // Err looks at the clock, as Lease.Err does, and so do the leases' contexts that this one
-// is within: a process that was stopped may ask before the renewer has run. Whoever asks may
-// have locks of its own, so the observer is told elsewhere.
+// is within: a process that was stopped may ask before the renewer has run. The caller may
+// hold mutexes of its own, so another goroutine tells the observer.
 func (x *leaseCtx) Err() error {
 	if err := x.Context.Err(); err != nil {
 		return err // Done is closed, and a context that begins asks then, under the hold's lock
@@ -142,7 +142,7 @@ func (x *leaseCtx) Err() error {
 		}
 	}
 	if end := h.whyEnded(); end != nil {
-		x.cancel(end) // who declared it may not have come so far
+		x.cancel(end) // the goroutine that declared it may not have come so far
 	}
 	if outer, ok := x.Context.Value(innermostKey{}).(*leaseCtx); ok {
 		_ = outer.Err() // its end is this one's, too
@@ -188,7 +188,7 @@ func (l *Lease) Context(parent context.Context) context.Context {
 	return x
 }
 
-// forget frees what the lease keeps of a context whose parent ended.
+// forget frees what the lease keeps of a context once its parent has ended.
 func (x *leaseCtx) forget() {
 	h := x.lease.h
 	h.mu.Lock()
@@ -202,8 +202,8 @@ func (l *Lease) gone() bool {
 	return l.released && l.h.life.Why() == nil
 }
 
-// endAll ends contexts with a cause. No lock is held: whoever waits for them
-// runs.
+// endAll ends contexts with a cause. No mutex is held: functions that wait for
+// them run.
 func endAll(ctxs []*leaseCtx, cause error) {
 	for _, x := range ctxs {
 		x.stop()

@@ -40,12 +40,12 @@
 // A Mutex has one holder, an RWMutex one writer or many readers, a Semaphore n
 // holders with a slot each, an Election a leader. LockAll holds several of them,
 // or none. A write lease can be downgraded; each lease says whether the previous
-// holder failed to release it (Abandoned), and whether somebody waits (Wanted).
+// holder failed to release it (Abandoned), and whether a waiter is queued (Wanted).
 //
 // # Three contexts
 //
-// The context given to Lock bounds the wait, not the hold. The one that
-// Lease.Context returns ends with the lease. Release needs none: it works
+// The context given to Lock bounds the wait, not the hold. The context from
+// Lease.Context ends with the lease. Release needs none: it works
 // after both have ended, and has a limit of its own.
 //
 // # Errors

@@ -39,7 +39,7 @@ func (e *Election) Campaign(ctx context.Context) (*Lease, error) {
 // Lock is Campaign; it makes an Election a Locker.
 func (e *Election) Lock(ctx context.Context) (*Lease, error) { return e.Campaign(ctx) }
 
-// TryLock leads if nobody leads or waits, as Mutex.TryLock does.
+// TryLock leads if there is no leader and no waiter, as Mutex.TryLock does.
 func (e *Election) TryLock(ctx context.Context) (*Lease, error) {
 	return e.l.acquire(ctx, "try campaign", false)
 }
@@ -60,14 +60,14 @@ func (e *Election) Lead(ctx context.Context, f func(ctx context.Context, lease *
 	}
 }
 
-// Leader says who leads, according to the store.
+// Leader is the leader of an election, according to the store.
 type Leader struct {
 	Key    string
-	Holder Holder // zero: nobody leads
+	Holder Holder // zero: there is no leader
 	Fence  uint64 // of its lease; 0 when not known
 }
 
-// Leader returns who leads; ErrNotHeld when nobody does. Holders that share the key
+// Leader returns the leader; ErrNotHeld when there is none. Holders that share the key
 // do not lead. The answer may be out of date when it arrives: acting on it is safe
 // only if you check the fence.
 func (e *Election) Leader(ctx context.Context) (Leader, error) {
@@ -94,8 +94,8 @@ func (e *Election) leader(ctx context.Context) (Leader, error) {
 	return leader, err
 }
 
-// Observe yields who leads, at once and after each change, with the zero Holder
-// when nobody does. It asks the store every second, so a leader between two
+// Observe yields the leader, at once and after each change, with the zero Holder
+// when there is none. It asks the store every second, so a leader between two
 // questions may be missed. After an error that Lock would ask again after, for however long, the sequence goes
 // on; any other is its last element. It ends with ctx.
 func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {

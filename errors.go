@@ -16,8 +16,8 @@ import (
 
 // Sentinel errors; test for them with errors.Is in every error of this package.
 var (
-	// ErrHeld: somebody else holds the key, or waits for it in front of us.
-	// errors.As with *HeldError says who.
+	// ErrHeld: another owner holds the key, or waits for it in front of us.
+	// errors.As with *HeldError names it.
 	ErrHeld = driver.ErrHeld
 	// ErrLost: the lease ended before it was released: stop what it protected.
 	ErrLost = driver.ErrLost
@@ -75,7 +75,7 @@ func quoteKey(key string) string {
 	return fmt.Sprintf("%q", key)
 }
 
-// HeldError is a refusal: ErrHeld, with who is in the way.
+// HeldError is a refusal: ErrHeld, with the owner that is in the way.
 type HeldError struct {
 	// Holder has the key. It is zero when the store did not say, or when the key is
 	// free but others wait for it.
@@ -138,7 +138,7 @@ func (c *core) classify(err error) Class {
 }
 
 // troubles is the one rule for errors, by class; docs/command.md has it in words. A store that gave this client
-// a good answer before is not misconfigured: it fails over, its password is rotated, or somebody
+// a good answer before is not misconfigured: it fails over, its password is rotated, or an operator
 // mends it. Before that, what a person must mend ends a wait at once, and the rest may pass by itself.
 var troubles = map[Class]struct{ first, then wait.Trouble }{
 	ClassUnknown:       {wait.Unclear, wait.Unclear},
@@ -188,7 +188,7 @@ func (c *core) settled(err error, lost bool) bool {
 // silentError is a call that had no answer in time.
 type silentError struct {
 	limit time.Duration
-	why   error // of one that was not sent, for its text alone
+	why   error // of a call that was not sent, for its text alone
 }
 
 func (e *silentError) Error() string {

@@ -20,7 +20,7 @@ type EventKind uint8
 // The kinds of event.
 const (
 	// EventWaiting: the store refused, and Lock (not TryLock) goes on waiting in the queue. Sent
-	// after every refusal. Holder, Left and Ahead say who is in the way.
+	// after every refusal. Holder, Left and Ahead say what is in the way.
 	EventWaiting EventKind = iota + 1
 	// EventAcquired: Waited is how long it took, Fence the fence; Handoff is known
 	// of some that waited.
@@ -53,7 +53,7 @@ const (
 	// asked: its options were invalid, its context had ended, or its client was closed.
 	EventFailed
 	// EventHeldBack: a Lock goes on waiting for a store that grants nothing yet since
-	// it was restarted, or too many of whose nodes were: Err. Left is for how long, if
+	// it, or too many of its nodes, were restarted: Err. Left is for how long, if
 	// that is known.
 	EventHeldBack
 )
@@ -85,11 +85,11 @@ type Event struct {
 	Fence uint64
 	// Mode is how the lease holds the key, or the caller asks for it.
 	Mode Mode
-	// TTL is how long the store keeps the lease that nobody renews: as asked for.
+	// TTL is how long the store keeps the lease without a renewal: as asked for.
 	TTL time.Duration
 	// Slot is a Semaphore's, once acquired; see Lease.Slot.
 	Slot int
-	// Holder is who is in the way of a waiter; zero when that is not known.
+	// Holder is the owner in the way of a waiter; zero when that is not known.
 	Holder Holder
 	// Ahead counts the waiters in the queue before this one.
 	Ahead int
@@ -104,8 +104,8 @@ type Event struct {
 	// counted. At most a third of the TTL and a round trip when all is well.
 	Age time.Duration
 	// Handoff is how long after the release a waiter that was handed the key came for
-	// it, by the store's clock; of one that entered on the message, how long ago that was at most. 0: it was
-	// free, or the engine does not know.
+	// it, by the store's clock; of a waiter that entered on the message, how long ago that was at most. 0: the
+	// key was free, or the engine does not know.
 	Handoff time.Duration
 	// Waited is how long ago the call began to ask for the key.
 	Waited time.Duration
@@ -211,7 +211,7 @@ func (e *Event) describe() (slog.Level, string) {
 	return level, "lock event"
 }
 
-// failed: somebody else has the key, or the caller waited no longer, which is
+// failed: another owner has the key, or the caller waited no longer, which is
 // normal use.
 func failed(err error) slog.Level {
 	var held *HeldError

@@ -18,9 +18,9 @@ import (
 // renewed: until its first renewal the hold itself keeps its leases, from then on
 // weakly. So a lease that is released earlier costs nothing for it.
 //
-// What keeps a lease: whoever can still reach it, each of its contexts until it
-// has ended, since that refers to it, and for good a channel of Done or Wanted that was
-// handed out, since nobody can tell whether somebody waits for that.
+// A lease is kept by any code that can still reach it; by each of its contexts, which refer
+// to it, until that context has ended; and for good by a channel of Done or Wanted that was
+// handed out, since we cannot tell whether a goroutine waits for that.
 type handles struct {
 	caller context.Context // of the call that took the hold; nil without an observer
 	left   error           // why a key that Close left to a function of Do is not free
@@ -39,10 +39,10 @@ func (hs *handles) add(l *Lease) {
 	l.next, hs.fresh = hs.fresh, l
 }
 
-// has says whether a lease is one that was not released, and where it is in known; negative: not there.
+// has says whether a lease is still to be released, and where it is in known; negative: not there.
 //
-// A lease that its finalizer brings back is one of those whose weak pointers were cleared. Which of them makes no
-// difference, also for a copy: nobody else can release it.
+// A lease that its finalizer brings back is one of those with a cleared weak pointer. Which of them makes no
+// difference, also for a copy: no other caller can release it.
 func (hs *handles) has(l *Lease) (i int, ok bool) {
 	for f := hs.fresh; f != nil; f = f.next {
 		if f == l {
@@ -72,7 +72,7 @@ func (hs *handles) remove(l *Lease) {
 	}
 }
 
-// reachable says whether somebody can still release the hold, or waits for its
+// reachable says whether the program can still release the hold, or wait for its
 // end. From then on it keeps the leases weakly.
 func (hs *handles) reachable() bool {
 	for l := hs.fresh; l != nil; l = hs.fresh {

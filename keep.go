@@ -13,24 +13,24 @@ import (
 	"github.com/hasplock/hasp/internal/lifetime"
 )
 
-// A key that is kept (LockOptions.Keep) is a turn that nobody has yet: a hold in state
-// kept, which is renewed like any other, and stands in front of asking the store. It
-// belongs to the cohort of those who may have it. Whoever changes its state does so under
-// its mu, so that it is either taken or given back, and each once.
+// A key that is kept (LockOptions.Keep) is a turn without a caller yet: a hold in state
+// kept, which is renewed like any other, and is looked at before the store is asked. It
+// belongs to the cohort of the calls that may have it. Its state changes under its mu
+// only, so that it is either taken or given back, and each once.
 
 const (
 	minRow    = 16      // fences that the store is asked for where a key may be kept
 	maxRow    = 1024    // at most, once that many were used
-	maxLevel  = 6       // 2^n grants of the store are not kept after one that was kept in vain
+	maxLevel  = 6       // 2^n grants of the store are not kept after a grant that was kept in vain
 	maxHabits = 1 << 14 // keys of a client that are remembered
 )
 
 // keeper is what a cohort knows of the key that it may keep. cohorts.mu guards it.
 type keeper struct {
-	kept   *hold  // what the next one may take; it may have been given back since
-	latest *hold  // whose turn it is, or was last: it hears who waits
-	hears  func() // somebody waits elsewhere: nil until the store was asked to tell
-	told   func() // somebody waits elsewhere; made with the first that is kept
+	kept   *hold  // what the next call may take; it may have been given back since
+	latest *hold  // the turn under way, or the last: it hears of waiters
+	hears  func() // called when another client waits; nil until the store was asked to tell
+	told   func() // called when another client waits; made with the first hold that is kept
 	reused int    // turns on the store's grant, after the first
 	waited int    // callers that waited for a turn when the store was asked
 	shy    bool   // this grant is not kept
@@ -47,7 +47,7 @@ type habit struct {
 // keeps says whether the options are for it.
 func (co *cohort) keeps() bool { return co.id.opts.Keep > 0 }
 
-// row is how many fences to ask for, so that there are some for those who come.
+// row is how many fences to ask for, so that there are some for later calls.
 func (k *keeper) row() int {
 	if k.habit.skip > 0 {
 		return 0
@@ -55,7 +55,7 @@ func (k *keeper) row() int {
 	return max(k.habit.row, minRow)
 }
 
-// begins notes a grant of the store, which nobody else has yet.
+// begins notes a grant of the store, which no other goroutine has yet.
 func (k *keeper) begins(h *hold) {
 	h.turn.extra = max(h.turn.spare-int32(k.waited), 0)
 	k.kept, k.latest, k.hears, k.reused, k.shy = nil, h, nil, 0, k.habit.skip > 0
@@ -64,8 +64,8 @@ func (k *keeper) begins(h *hold) {
 	}
 }
 
-// inVain notes that the key had to be given back to somebody elsewhere: where it was
-// kept for nobody, that cost the other a round trip.
+// inVain notes that the key had to be given back for another client: where no call
+// here used it meanwhile, that cost the other client a round trip.
 func (k *keeper) inVain() {
 	if k.reused > 0 {
 		return
@@ -101,7 +101,7 @@ func (k *keeper) again() {
 	k.habit.level = 0
 }
 
-// offers makes a hold that nobody knows yet one that waits for its caller. cs.mu is held.
+// offers has a hold that no other goroutine knows yet wait for its caller. cs.mu is held.
 func (co *cohort) offers(h *hold) {
 	if co.told == nil {
 		co.told = co.revoke
@@ -127,7 +127,7 @@ func (co *cohort) keep(h *hold) {
 }
 
 // ask asks the store to tell of new waiters, once for each of its grants and beside the renewals: a
-// hold whose renewal is under way is not kept. Without an answer the next renewal asks.
+// hold is not kept while its renewal is under way. Without an answer the next renewal asks.
 func (co *cohort) ask(h *hold) {
 	h.mu.Lock()
 	h.signals.heard = co.hears
@@ -147,7 +147,7 @@ func (co *cohort) ask(h *hold) {
 	}()
 }
 
-// hear is told that somebody waits elsewhere.
+// hear is called when another client waits.
 func (co *cohort) hear() {
 	co.all.mu.Lock()
 	var tell func()
@@ -160,7 +160,7 @@ func (co *cohort) hear() {
 	}
 }
 
-// revoke gives the key back, if it is kept: somebody waits for it elsewhere.
+// revoke gives the key back, if it is kept: another client waits for it.
 func (co *cohort) revoke() {
 	co.all.mu.Lock()
 	defer co.all.mu.Unlock()
@@ -183,7 +183,7 @@ func (co *cohort) take(use bool, now clock.Instant) *Lease {
 	return lease
 }
 
-// keeps says whether this client has the key as one that it may keep.
+// keeps says whether this client has the key, and may keep it.
 func (cs *cohorts) keeps(key string) bool {
 	if cs.keeping.Load() == 0 {
 		return false
@@ -232,8 +232,8 @@ func (l *lock) kept(ctx context.Context, wait, part bool) *Lease {
 	return nil
 }
 
-// tryLock is attempt.tryLock for a key that may be kept: it leads while it asks, if nobody
-// does, so that its lease can be.
+// tryLock is attempt.tryLock for a key that may be kept: it leads while it asks, if no other
+// call does, so that its lease can be kept.
 func (cs *cohorts) tryLock(a *attempt) (lease *Lease, err error) {
 	co := cs.lead(cohortID{a.req.Key, a.opts.LockOptions})
 	if co == nil {
@@ -260,7 +260,7 @@ func (h *hold) take(use bool, now clock.Instant) *Lease {
 	return h.lease(Exclusive)
 }
 
-// yield is letGo for one who does not hold h.mu.
+// yield is letGo for callers that do not hold h.mu.
 func (h *hold) yield() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

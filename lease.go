@@ -67,7 +67,7 @@ func (l *Lease) Owner() string { return l.hold().req.Owner }
 func (l *Lease) Fence() uint64 { return l.hold().req.Fence }
 
 // Mode says what the lease is for: Exclusive to write, Shared to read or to have a
-// slot. A read within a write of the same context is Shared, though nobody else
+// slot. A read within a write of the same context is Shared, though no other owner
 // can have the key meanwhile.
 func (l *Lease) Mode() Mode {
 	h := l.hold()
@@ -77,19 +77,19 @@ func (l *Lease) Mode() Mode {
 }
 
 // Slot returns which of a Semaphore's n slots this is: 0 to n-1, the smallest that
-// nobody else had. At any instant no two holders have the same one, so that it can
+// was free. At any instant no two holders have the same one, so that it can
 // name a shard or a port. 0 for a lease of another kind.
 func (l *Lease) Slot() int { return l.hold().grant.slot }
 
 // Abandoned says that a previous holder did not release the key: it died, lost
 // the lease, or its client was closed before it was done; or a waiter was handed the key and
-// vanished, of which nobody knows whether it began. What the key protects
+// vanished, and may have begun its work. What the key protects
 // may need repair. Readers see the mark but do not clear it; any other holder
 // that saw it clears it by releasing or downgrading its lease. It is never true
 // of an adopted lease.
 func (l *Lease) Abandoned() bool { return l.hold().grant.abandoned }
 
-// Wanted returns a channel that is closed once somebody waits in the queue for the
+// Wanted returns a channel that is closed once a waiter is in the queue for the
 // key, so that a long holder can finish early. It stays closed. Where the engine can
 // (Traits.TellsWanted) the first call has the lease renewed at once, and from then on the
 // store tells within a round trip; if its message is lost, or the engine cannot, it is
@@ -175,8 +175,8 @@ func (l *Lease) takenHere() {
 	}
 }
 
-// Downgrade makes a write lease a read lease, with no moment in which nobody holds
-// the key; its fence, contexts and renewal stay. Waiting readers are admitted. It
+// Downgrade makes a write lease a read lease, with no moment in which the key is
+// free; its fence, contexts and renewal stay. Waiting readers are admitted. It
 // asks the store until ctx ends, but no longer than the TTL (5 s at least), and
 // counts as an Extend to the TTL. A lease that is Shared already needs nothing: nil.
 // While another write lease of the same hold stands (Reentrant), it is refused with

@@ -209,8 +209,8 @@ func (m *Mutex) Lock(ctx context.Context) (*Lease, error) {
 	return m.l.acquire(ctx, "lock", true)
 }
 
-// TryLock asks once. It returns ErrHeld (as *HeldError) when somebody holds the
-// key or waits for it. Only a key that another client keeps for nobody (LockOptions.Keep) is asked
+// TryLock asks once. It returns ErrHeld (as *HeldError) when another owner holds the
+// key or waits for it. Only a key that another client keeps unused (LockOptions.Keep) is asked
 // for, and waited for as long as that client may need to give it back: 5 ms and a few round trips.
 func (m *Mutex) TryLock(ctx context.Context) (*Lease, error) {
 	return m.l.acquire(ctx, "try lock", false)
@@ -227,15 +227,15 @@ func (m *Mutex) Do(ctx context.Context, f func(ctx context.Context, lease *Lease
 
 func (m *Mutex) handle() *lock { return &m.l }
 
-// RWMutex is a key with either one writer or any number of readers. Whoever comes
-// first is served first: consecutive readers are admitted together, and those who
-// come after a waiting writer wait for it, so that neither side starves.
+// RWMutex is a key with either one writer or any number of readers. Owners are served
+// in the order in which they came: consecutive readers are admitted together, and owners
+// that come after a waiting writer wait for it, so that neither side starves.
 //
-// A Lock or RLock whose context comes from a lease of the same client and key
+// A Lock or RLock with a context from a lease of the same client and key
 // follows these rules. With Reentrant, a read within a write or a read, and a
 // write within a write, count up the same hold: it keeps its mode, deadline and
 // renewal until the last of them is released. A write within a read is refused
-// (ErrHeld): two who read and wait to write would wait for each other for ever.
+// (ErrHeld): two readers that wait to write would wait for each other for ever.
 // Take the write first, and Downgrade it.
 //
 // Like a Mutex it is a handle without state. A Mutex or an Election of the same
@@ -275,7 +275,7 @@ func (m *RWMutex) RLock(ctx context.Context) (*Lease, error) {
 	return m.r.acquire(ctx, "read lock", true)
 }
 
-// TryRLock asks once to read. It returns ErrHeld (as *HeldError) when somebody
+// TryRLock asks once to read. It returns ErrHeld (as *HeldError) when another owner
 // writes or waits.
 func (m *RWMutex) TryRLock(ctx context.Context) (*Lease, error) {
 	return m.r.acquire(ctx, "try read lock", false)
@@ -309,10 +309,10 @@ func (r *reader) handle() *lock { return &r.l }
 // (Lease.Slot). Like a Mutex it is a handle without state.
 //
 // n belongs to the caller, not to the key. Where callers differ, the smallest n
-// among the holders and the one who asks counts: a smaller n applies at once to
-// all who come, a larger one once the holders with the smaller n are gone.
+// among the holders and the new request counts: a smaller n applies at once to
+// all new requests, a larger one once the holders with the smaller n are gone.
 //
-// With Reentrant, a Lock whose context comes from a lease of the same client, key
+// With Reentrant, a Lock with a context from a lease of the same client, key
 // and n counts that one up, with its slot. Readers of an RWMutex of the same key
 // count as holders.
 type Semaphore struct{ l lock }
@@ -334,7 +334,7 @@ func (s *Semaphore) Lock(ctx context.Context) (*Lease, error) {
 }
 
 // TryLock asks once. It returns ErrHeld (as *HeldError, with one of the holders)
-// when no slot is free or somebody waits.
+// when no slot is free or another owner waits.
 func (s *Semaphore) TryLock(ctx context.Context) (*Lease, error) {
 	return s.l.acquire(ctx, "try lock", false)
 }

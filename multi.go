@@ -27,7 +27,7 @@ type Leases struct {
 	over   context.CancelFunc
 	wanted context.Context
 	want   context.CancelFunc
-	unwish []func() bool // forgets who asked Wanted, since a hold may outlive its parts
+	unwish []func() bool // forgets the callers of Wanted, since a hold may outlive its parts
 }
 
 // LockKeys is [LockAll] of one Mutex for each key, with default options.
@@ -51,7 +51,7 @@ func (c *Client) mutexes(keys []string) []Locker {
 // LockAll waits until it holds all items, of whatever kinds and clients, or holds
 // none of them. ctx bounds the wait as in Mutex.Lock.
 //
-// It acquires one after the other, in the order of their keys, so that callers who
+// It acquires one after the other, in the order of their keys, so that callers that
 // name the same keys in different orders do not deadlock. Equal keys in different
 // stores are taken in the order of the engines' names, then as they are given: give
 // them in one order everywhere. Two clients of one store exclude each other here,
@@ -71,7 +71,7 @@ func LockAll(ctx context.Context, items ...Locker) (*Leases, error) {
 
 // TryLockAll asks once for each item, in the order of LockAll, and holds all or
 // none of them. The error is that of the first one it could not have: ErrHeld (as
-// *HeldError) when somebody holds the key or waits for it.
+// *HeldError) when another owner holds the key or waits for it.
 func TryLockAll(ctx context.Context, items ...Locker) (*Leases, error) {
 	return lockAll(ctx, "try lock all", false, items)
 }
@@ -151,7 +151,7 @@ func plan(op string, items []Locker) (given, parts []*part, err error) {
 func takeAll(ctx context.Context, op string, wait bool, parts []*part) (err error) {
 	closed, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	watch := closed // ends also when one that we have is lost
+	watch := closed // ends also when a lease that we have is lost
 	for _, p := range parts {
 		defer context.AfterFunc(p.c.calls.Open, func() { cancel(ErrClosed) })()
 		if p.lease, err = p.ready(ctx); err != nil {
@@ -206,7 +206,7 @@ func giveUpAll(ctx context.Context, parts []*part) {
 		p.c.calls.EnterLate()
 		given.Go(func() {
 			defer p.c.calls.Leave()
-			_ = p.lease.release(false, driver.Finished) // nobody is left to be told; the TTL ends what stays
+			_ = p.lease.release(false, driver.Finished) // no caller is left to be told; the TTL ends what stays
 		})
 	}
 	all := make(chan struct{})
@@ -228,7 +228,7 @@ func giveUpAll(ctx context.Context, parts []*part) {
 // an item that was given twice has the same lease twice.
 func (s *Leases) All() []*Lease { return slices.Clone(s.all) }
 
-// Err returns nil while all leases can be relied on, or the error of one that
+// Err returns nil while all leases can be relied on, or the error of a lease that
 // cannot; see Lease.Err. After an error Done is closed.
 func (s *Leases) Err() error {
 	for _, l := range s.parts {
@@ -236,7 +236,7 @@ func (s *Leases) Err() error {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			if s.over != nil {
-				s.over() // whoever found the loss may not have come to it yet
+				s.over() // the goroutine that found the loss may not have come to it yet
 			}
 			return err
 		}
@@ -281,7 +281,7 @@ func (s *Leases) Abandoned() bool {
 	return slices.ContainsFunc(s.parts, (*Lease).Abandoned)
 }
 
-// Wanted is closed once somebody waits for one of the keys; see Lease.Wanted.
+// Wanted is closed once another owner waits for one of the keys; see Lease.Wanted.
 func (s *Leases) Wanted() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -17,7 +17,7 @@ import (
 // lease is lost, which it learns at its next renewal at the latest, at once if the store
 // tells it (see driver.Teller; without renewal, at its deadline), and the key goes to
 // the next waiter, which is told (Lease.Abandoned).
-// Others who share the key keep it. An owner that waits loses its place, and
+// Other holders of a shared key keep it. An owner that waits loses its place, and
 // rejoins at the end of the queue. owner is the 26 characters that Inspect shows,
 // so that a successor is never broken by mistake; ErrNotHeld says that this owner
 // neither holds the key nor waits for it. A foreign holder is never broken.
@@ -116,7 +116,7 @@ func notThatOwner(info Info) error {
 	return &notHolder{info.Holder, max(info.Holds-1, 0)}
 }
 
-// notHolder is ErrNotHeld with who holds the key instead, and how many others.
+// notHolder is ErrNotHeld with the holder of the key, and how many others there are.
 type notHolder struct {
 	holder Holder
 	others int

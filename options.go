@@ -13,7 +13,7 @@ import (
 	"github.com/hasplock/hasp/internal/wait"
 )
 
-// DefaultTTL is how long a store keeps a lease that nobody renews.
+// DefaultTTL is how long a store keeps a lease that is not renewed.
 const DefaultTTL = 30 * time.Second
 
 const (
@@ -75,7 +75,7 @@ type LockOptions struct {
 	Lead time.Duration
 	// NoRenew turns renewal off: the lease ends after the TTL unless Extend is called.
 	NoRenew bool
-	// Reentrant lets a Lock whose context comes from a lease of the same client and
+	// Reentrant lets a Lock with a context from a lease of the same client and
 	// key count up instead of failing; RWMutex and Semaphore say which may nest in
 	// which. The hold keeps the options that it was acquired with. Goroutines that
 	// share such a context do not exclude each other.
@@ -83,7 +83,7 @@ type LockOptions struct {
 	// Cohort lets the calls of Mutex.Lock of this client that wait for one key with
 	// equal options take turns on one grant of the store. The lease goes from one to
 	// the next without a round trip, each time with a larger fence, until this long
-	// after the grant, or until those who waited when the store granted have had
+	// after the grant, or until the calls that waited when the store granted have had
 	// their turn, 64 at most. Waiters elsewhere come after them, however long they have
 	// waited. In the store, and to Break, the turns are one owner. 0: every Lock queues
 	// for itself.
@@ -98,7 +98,7 @@ type LockOptions struct {
 	// the store, too. It is for a key that one process wants again and again, and others seldom.
 	//
 	// To others a kept key is held: a Lock elsewhere waits until this client learns of it (see
-	// Lease.Wanted), but not for longer than Keep if nobody uses the key here. So does a TryLock where
+	// Lease.Wanted), but not for longer than Keep if the key is not used here. So does a TryLock where
 	// the engine says that the key is kept (Redis, memory), beside its own requests for three times what the slowest of
 	// them took and 5 ms, and for 5 s at most: enough also where thousands of keys go back at once, unless this process stands
 	// still. Over others it is refused. Then nothing more is granted here, and the key goes back. It also does when a
@@ -107,7 +107,7 @@ type LockOptions struct {
 	// back before it was used again is not kept after the next 2 Releases, then 4, up to 64, until
 	// it is used again. 0: given back at once.
 	Keep time.Duration
-	// Reason is shown to those who wait for the key.
+	// Reason is shown to the waiters of the key.
 	Reason string
 }
 
@@ -170,8 +170,8 @@ const (
 // Info describes a key in the store, as Inspect and List return it:
 //
 //	Key      string         // what is locked
-//	Held     bool           // somebody holds it
-//	Holder   Holder         // of several, the one that came first
+//	Held     bool           // it has a holder
+//	Holder   Holder         // of several, the first that came
 //	Fence    uint64         // of that lease; 0 when not known
 //	Left     time.Duration  // of that lease, without renewal; negative when it never expires
 //	Holds    int            // how many leases there are on the key
@@ -179,10 +179,10 @@ const (
 //	Waiters  int            // how many live places the queue has
 //	Queue    []Holder       // the waiters in order (Inspect only)
 //	ByHand   []string       // statements of the store's own that show the key (Inspect only)
-//	Free     []string       // such that free a key whose foreign holder never expires (Inspect only)
+//	Free     []string       // such that free it when its foreign holder never expires (Inspect only)
 type Info = driver.Info
 
-// Holder is somebody who holds a key or waits for it:
+// Holder holds a key or waits for it:
 //
 //	Owner   string    // 26 characters, as Lease.Owner; empty for a foreign holder
 //	Label   string    // what it says of itself, as stored: treat it as hostile

@@ -20,7 +20,7 @@ import (
 
 // release is Release within a call that was let in; ran says that a function
 // of Do has returned, end how what was done under the lease ended. The last
-// function that Close left the key to tells the store, whoever released what.
+// function that Close left the key to tells the store, whichever caller released the lease.
 func (l *Lease) release(ran bool, end driver.End) error {
 	h := l.h
 	_ = h.checkDeadline()
@@ -76,7 +76,7 @@ func (h *hold) release(ctx context.Context, why error, end driver.End) error {
 		h.notFreed(err)
 		err = why // the store's answer adds nothing
 	case kept && (err == nil || errors.Is(err, ErrNotHeld)):
-		return nil // nobody had it: nobody is told
+		return nil // no caller had it: none is told
 	case errors.Is(err, ErrNotHeld):
 		err = h.gone(err)
 	}
@@ -160,14 +160,14 @@ func (c *core) release(ctx context.Context, req driver.ReleaseRequest) error {
 		}
 		switch err = c.releaseOnce(ctx, releaseLimit, req); {
 		case errors.Is(err, ErrNotHeld):
-			return nil // perhaps by an earlier request whose reply was lost
+			return nil // perhaps an earlier request released it, and its reply was lost
 		case c.settled(err, true):
 			return err
 		}
 	}
 }
 
-// cleanups are the releases that nobody waits for: of calls whose outcome is unknown,
+// cleanups are the releases that no caller waits for: of calls with an unknown outcome,
 // and those that the store has not confirmed. However many there are, a silent store is
 // sent one at a time, and each is dropped when what its owner left has expired.
 type cleanups struct {
@@ -239,7 +239,7 @@ func (cs *cleanups) run() {
 }
 
 // look drops what is done or expired, and returns the rest, in another order each
-// time: one that fails, on a shard that is unreachable, must not delay the others.
+// time: a release that fails, on an unreachable shard, must not delay the others.
 // When there are none, or at the end of Close, run ends.
 func (cs *cleanups) look() []*cleanup {
 	cs.mu.Lock()

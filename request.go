@@ -17,10 +17,10 @@ import (
 
 // request is the context of one request to the store: it ends with the caller's, at the
 // deadline, when the client begins to close, and with done. Most requests are answered
-// before anybody waits for its end, and a timer and a channel cost as much as all else that
+// before a goroutine waits for its end, and a timer and a channel cost as much as all else that
 // a lock does here: they are made when Done asks for them.
 //
-// Whoever makes a request asks again after driver.AskAgain.
+// The maker of a request asks again after driver.AskAgain.
 type request struct {
 	context.Context                 // the caller's
 	open            context.Context // ends when the client begins to close; nil: that does not end it
@@ -41,7 +41,7 @@ func newRequest(ctx, open context.Context, limit time.Duration) *request {
 	return r
 }
 
-// done ends it: nobody needs its answer.
+// done ends it: its answer is no longer needed.
 func (r *request) done() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -114,8 +114,8 @@ func (r *request) Value(key any) any {
 	return r.Context.Value(key)
 }
 
-// ask is one Try, and a second when the first was refused by a store whose wait was
-// just over. refusal is of one that is about the store, not about the key.
+// ask is one Try, and a second when the first was refused by a store that has been admitted
+// since. refusal is set when the store, not the key, was the reason.
 func (c *core) ask(ctx context.Context, r driver.TryRequest) (res driver.Result, refusal, err error) {
 	for range 2 {
 		res, err = c.drv.Try(ctx, r)
