@@ -110,14 +110,14 @@ func ValidOwner(s string) bool {
 // Result.Abandoned reports; a reader's lease (Shared without Limit) leaves none.
 // Readers see the mark but do not clear it. Any other holder takes it over:
 // when it finishes, or converts to Shared, the mark is cleared; released Unused,
-// the mark is on the key again, as it is after a handoff that nobody claimed. One to a place that may
+// the mark is on the key again, as it is after a handoff that was not claimed. A handoff to a place that may
 // enter (TryRequest.Enters) leaves it in any case.
 type End uint8
 
 // The ends.
 const (
 	Finished   End = iota // its holder completed its work
-	Unused                // nobody began to work under it; or the lease that ends may be of a Try that came late, which its holder knew nothing of
+	Unused                // no work began under it; or the lease that ends may be of a late Try, which its holder knew nothing of
 	Unfinished            // its holder was stopped, or lost it: what the key protects may need repair
 )
 
@@ -127,5 +127,5 @@ type Why uint8
 // The reasons of every engine; node.go has more.
 const (
 	Held     Why = iota // another owner holds the key, or waits for it in front of us
-	Released            // this owner was released; it says nothing about who has the key
+	Released            // this owner was released; it says nothing about the holder of the key
 )

@@ -27,7 +27,7 @@ type Driver interface {
 	// holders: there are none; or r and all of them are Shared, and they are fewer than the smallest Limit among theirs and
 	// r's. Asking again with the same owner returns the standing grant with its fence, or keeps the place in the queue, so
 	// that a lost reply does no harm. Try by the holder sets the expiry to the later of what it is and now + r.TTL. Its Try
-	// in another Mode, without Convert, was overtaken by one that converted: it is refused and changes nothing.
+	// in another Mode, without Convert, was overtaken by a Try that converted: it is refused and changes nothing.
 	//
 	// With r.Queue a refused request joins the end of the queue, or keeps the place it has, which then lasts for
 	// r.Patience. Without it, a refused request leaves no trace. A Try that arrives after a Release of the same owner is
@@ -53,7 +53,7 @@ type Driver interface {
 	// what RetryIn does not. An error does not end the wait: hasp polls, and calls Watch again after a while.
 	Watch(ctx context.Context, c Claim) (<-chan Hint, error)
 
-	// Inspect returns who holds a key and who waits for it. A free key is not an error: Info.Held is false.
+	// Inspect returns the holders and the waiters of a key. A free key is not an error: Info.Held is false.
 	Inspect(ctx context.Context, key string) (Info, error)
 
 	// List yields the keys that are held or waited for and start with prefix, in no particular order, possibly with
@@ -92,8 +92,8 @@ type TryRequest struct {
 	// in which the key is free; the next waiters that can share it are granted it. Asking again returns the standing grant.
 	// An owner that holds nothing is refused, and does not queue.
 	Convert bool
-	Fence   uint64 // with Convert, the fence held; 0: not known. One that is larger than the owner's here is refused
-	Enters  bool   // for an engine whose hints tell of handovers: see Handover
+	Fence   uint64 // with Convert, the fence held; 0: not known. A fence larger than the owner's here is refused
+	Enters  bool   // for an engine with hints that tell of handovers: see Handover
 }
 
 // RenewRequest is one of the requests of a Renew.
@@ -132,7 +132,7 @@ type Result struct {
 	Ahead   int           // how many places are before this owner's in the queue, not counting holders
 	Left    time.Duration // what is left of the holder's lease; 0: not known, or it never expires
 	RetryIn time.Duration // when a Try may next succeed without a hint, as when the holder's lease expires; 0: wait for a hint
-	Holder  Holder        // who holds the key (any one of them when it is shared)
+	Holder  Holder        // the holder of the key (any of them when it is shared)
 	Node    string        // identifies one run of the store: it changes with a restart; empty when not known
 	Keeps   bool          // of a refusal: a holder asked with RenewRequest.Keeps, so that a waiter that joins may have it at once
 	At      time.Duration // of a refusal to an owner that Enters: see Handover

@@ -11,7 +11,7 @@ import (
 // Sentinel errors; test for them with errors.Is. Package hasp has the same values
 // under the same names.
 var (
-	// ErrHeld: somebody else holds the key, or is ahead of us in the queue.
+	// ErrHeld: another owner holds the key, or is ahead of us in the queue.
 	ErrHeld = errors.New("held by another")
 	// ErrLost: the lease ended before it was released.
 	ErrLost = errors.New("lease lost")

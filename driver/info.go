@@ -13,7 +13,7 @@ import (
 type Info struct {
 	Key  string
 	Held bool
-	// Holder has the key; of several, the one that was granted it first. Its
+	// Holder has the key; of several, the first that was granted it. Its
 	// Mode, Limit and Slot say how it holds the key.
 	Holder Holder
 	// Fence is the holder's, 0 when not known.
@@ -32,7 +32,7 @@ type Info struct {
 	// ByHand are statements, in the store's own language, with which a person
 	// can look at the key (Inspect only).
 	ByHand []string
-	// Free are statements with which a person can free a key whose Holder is
+	// Free are statements with which a person can free the key when its Holder is
 	// foreign and never expires (Inspect only). They do nothing once the key has
 	// another holder. Empty where no statement can do that.
 	Free []string
@@ -50,7 +50,7 @@ type Lease struct {
 	Left   time.Duration // as Info.Left
 }
 
-// Holder is somebody who holds a key or waits for it.
+// Holder holds a key or waits for it.
 type Holder struct {
 	// Owner is its 26 characters, empty for a foreign holder.
 	Owner string

@@ -11,8 +11,8 @@ import (
 	"unicode/utf8"
 )
 
-// Label describes an owner to people. It is written by whoever asks for the
-// lock: treat all of it as hostile text.
+// Label describes an owner to people. The process that asks for the lock writes
+// it: treat all of it as hostile text.
 type Label struct {
 	Host   string `json:"host,omitempty"`
 	PID    int    `json:"pid,omitempty"`

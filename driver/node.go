@@ -13,7 +13,7 @@ import (
 // Try is Vote without a proposal; Release is Withdraw whatever the fence.
 //
 // A Node compares RenewRequest.Fence: ErrNotHeld when the owner has only an earlier
-// vote here, or one that was handed to it and not claimed.
+// vote here, or a vote that was handed to it and not claimed.
 type Node interface {
 	Driver
 	// Vote is Try with the fence that the quorum proposes.
@@ -27,7 +27,7 @@ type VoteRequest struct {
 	TryRequest
 	// Proposal is the fence to grant: the node grants exactly that one, and only
 	// when it is above every fence that it granted for the key; to an owner that
-	// joins others who share the key: above every fence that it granted Exclusive.
+	// joins others in sharing the key: above every fence that it granted Exclusive.
 	// It answers the holder with the fence held, unless Raise is set. 0 lets the node
 	// choose, as Try does. With Fences it is the last of them. With Convert it is 0.
 	//
@@ -39,8 +39,8 @@ type VoteRequest struct {
 	Raise bool
 	// Restore: the owner's lease stands on other nodes with that fence, and this
 	// node lost it. The key is granted when it is free, or can be shared, and the
-	// node remembers no larger fence of it; for a Shared lease: no larger one that
-	// was granted Exclusive, since readers beside it may have come later. What the
+	// node remembers no larger fence of it; for a Shared lease: no larger fence
+	// granted Exclusive, since readers beside it may have come later. What the
 	// node knows about the fences of other keys only is not compared.
 	Restore bool
 }
@@ -48,9 +48,9 @@ type VoteRequest struct {
 // WithdrawRequest is what Withdraw is asked.
 type WithdrawRequest struct {
 	ReleaseRequest
-	// UpTo: do not withdraw a vote whose fence is larger, so that a delayed request
-	// cannot take one that the owner was given since; nor is the owner remembered as
-	// released then, and the answer is ErrNotHeld. 0: whatever the fence.
+	// UpTo: do not withdraw a vote with a larger fence, so that a delayed request
+	// cannot take a vote that the owner was given since; nor is the owner remembered
+	// as released then, and the answer is ErrNotHeld. 0: whatever the fence.
 	UpTo uint64
 }
 
@@ -67,7 +67,7 @@ const (
 // most this far above the fences that the node granted for the key.
 const MaxFenceSkew = 4 * time.Second
 
-// A Recorded is a Driver whose store keeps a node record, so that it grants nothing
+// A Recorded is a Driver of a store that keeps a node record, and grants nothing
 // while it may have lost leases: after a restart, a flush, or when another server
 // answers in its place. Everything that grants (a Try, a handoff) compares the
 // record with the current run of the store; where they differ, a Try is refused with

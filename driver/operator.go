@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// An Operator is a Driver with something for the person who runs the store. No lock needs any of it.
+// An Operator is a Driver with operations for the operator of the store. No lock needs any of them.
 type Operator interface {
 	Operations() Operations
 }
@@ -24,8 +24,8 @@ type Operations struct {
 	// nothing in the store. An error says that the store does not answer. hasp doctor shows the findings.
 	Examine func(ctx context.Context) ([]Finding, error)
 
-	// ListLeftovers yields what no clock of the store will ever end, of keys that start with prefix: a lease whose expiry a
-	// person took away, a lock that another program wrote without one, what belonged to a lock that is gone. What will end by
+	// ListLeftovers yields what no clock of the store will ever end, of keys that start with prefix: a lease from which a person
+	// took the expiry, a lock that another program wrote without one, what belonged to a lock that is gone. What will end by
 	// itself, within its TTL, its patience or the minute for which the store remembers a key, is no leftover. hasp leaks shows them.
 	//
 	// They come in no particular order, possibly with duplicates. It changes nothing, must not slow other clients of the store
@@ -104,17 +104,17 @@ type Leftover struct {
 	Key  string // the lock's; "" of a LeftSidecar: not known
 	Kind LeftoverKind
 	Name string // what it is called in the store
-	// Holder is who has the lease, or had the place; the zero value of a LeftSidecar.
+	// Holder is the owner that has the lease, or had the place; the zero value of a LeftSidecar.
 	Holder Holder
 	Fence  uint64 // of a lease, 0: not known
-	// Live: a lease without an expiry whose holder renews it, and will release it. It is shown, since it stays
+	// Live: a lease without an expiry that its holder renews, and will release. It is shown, since it stays
 	// for ever if that holder dies, and never removed.
 	Live bool
 	// State is what RemoveLeftover compares. It is opaque, and valid for the driver's kind of store.
 	State string
 }
 
-// Foreign reports whether another program than hasp wrote it: nobody here can know whether its holder lives. Such
+// Foreign reports whether another program than hasp wrote it: hasp cannot know whether its holder lives. Such
 // a leftover is to be removed only when a person named its very key.
 func (l Leftover) Foreign() bool { return l.Kind == LeftLease && l.Holder.Foreign }
 
@@ -124,7 +124,7 @@ type LeftoverKind string
 // The kinds of leftovers.
 const (
 	LeftLease   LeftoverKind = "lease"   // it has no expiry
-	LeftPlace   LeftoverKind = "place"   // in a queue, of a waiter whose patience has been over for a minute or more
+	LeftPlace   LeftoverKind = "place"   // in a queue, a minute or more after the end of its patience
 	LeftSidecar LeftoverKind = "sidecar" // what belonged to a lock that is gone, without an expiry
 )
 

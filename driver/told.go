@@ -28,8 +28,8 @@ func (h Hint) Send(to chan Hint) {
 
 // Handover is a lease that the store gave to a waiter's place, as a hint tells it where Traits.Enters is true. A waiter that
 // asked with TryRequest.Enters (with Queue, and Exclusive) may enter at once, and claims the key behind, with RenewRequest.Entered.
-// Whoever may write to the engine's channel can forge one: the waiter tells by Result.At and Result.Fence of its latest refusal
-// whether to rely on it. A handover of before the Watch is never told.
+// Any client that may write to the engine's channel can forge one: the waiter tells by Result.At and Result.Fence of its latest
+// refusal whether to rely on it. A handover from before the Watch is never told.
 //
 // So an owner that neither claims the key then nor releases it Unused may have begun to work. A Try says that the
 // owner did not enter.
@@ -37,8 +37,8 @@ type Handover struct {
 	// Fence is above Result.Fence of a refusal to an owner that Enters, which is the newest of the key; else the handover is
 	// of before.
 	Fence uint64
-	// At is when the lease began, on the clock of Result.At: the store's own, from an arbitrary moment on. A waiter whose refusal
-	// has At 0 must Try.
+	// At is when the lease began, on the clock of Result.At: the store's own, from an arbitrary moment on. A waiter must Try
+	// if its refusal has At 0.
 	At        time.Duration
 	TTL       time.Duration // how long it lasts, unless it is renewed
 	Abandoned bool          // as Result.Abandoned

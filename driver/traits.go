@@ -11,9 +11,9 @@ import "time"
 type Traits struct {
 	Engine    string // "redis", "sqlite", "memory": for error texts and HASP_STORE_KIND
 	Queue     QueueKind
-	Hints     bool // Watch gives hints to whoever is next in the queue
+	Hints     bool // Watch gives hints to the next waiter in the queue
 	JoinFirst bool // Watch gives a hint, too, for what happened since its owner joined: so hasp joins with its first Try, and watches after it
-	Enters    bool // hints tell of handovers: a waiter whose place is handed the key has it with the hint
+	Enters    bool // hints tell of handovers: a waiter that is handed the key has it with the hint
 	// TellsWanted: RenewRequest.Wanted of a lease is called at once; else Renewal.Wanted is all that tells. It is called when a
 	// waiter joins the queue for the key, until the lease is released, or renewed without it; nil: the holder does not ask.
 	// A waiter that joins while another waits need not be reported: Renewal.Wanted of the same Renew says whether one
@@ -49,7 +49,7 @@ const (
 	StoreRestart Fault = 1 << iota // the store's process is killed and comes back with its data
 	StoreLoss                      // the store loses all its data
 	ClockStep                      // the clock by which leases expire is stepped
-	Failover                       // another replica or leader answers in place of the one that granted
+	Failover                       // another replica or leader answers in place of the granting one
 )
 
 // Class is the kind of trouble behind an error. hasp decides by it whether to ask
