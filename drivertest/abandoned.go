@@ -80,7 +80,7 @@ func (e *env) abandonedRight(got, want bool) bool {
 	return got == want || got && !e.traits.AbandonedOnce && !e.fake
 }
 
-// expires waits until nobody holds a key: of several nodes that granted it one after
+// expires waits until a key is free: of several nodes that granted it one after
 // another, the last may do so a moment longer than a majority.
 func (e *env) expires(key string) {
 	e.Helper()

@@ -16,7 +16,7 @@ import (
 
 // Bench measures a driver: a Try and a Release of an uncontended key, and a key
 // that is handed from one waiter to the next; and hasp over it, with a key that is released
-// each time, and one that is kept. Harness.Fake has no effect here.
+// each time, and a key that is kept. Harness.Fake has no effect here.
 func Bench(b *testing.B, h Harness) {
 	h.Fake = false
 	b.Run("Uncontended", func(b *testing.B) {

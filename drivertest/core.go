@@ -468,7 +468,7 @@ func noGoroutineStays(e *env) {
 	}
 	id := rand.Text()
 	pprof.Do(e.ctx, pprof.Labels("drivertest", id), func(context.Context) { comeAndGo(e, d) })
-	e.goneFrom(0) // by another driver, whose client may begin goroutines of its own
+	e.goneFrom(0) // by another driver: its client may begin goroutines of its own
 	var n int
 	var stacks string
 	defer func() {

@@ -30,7 +30,7 @@ type env struct {
 	fake   bool
 	at     *string // the step of the trace that is played
 
-	ttl   time.Duration        // of leases and places whose end the case waits for
+	ttl   time.Duration        // of leases and places that the case waits to end
 	long  time.Duration        // of those that outlast it
 	slack time.Duration        // an allowance for the store and this machine
 	lost  func() time.Duration // for how long this process has not got to run so far
@@ -96,7 +96,7 @@ func (e *env) ask(key string) contend.Owner {
 	}
 }
 
-// brief returns r with a TTL and a patience whose end the case waits for.
+// brief returns r with a TTL and a patience that the case waits to end.
 func (e *env) brief(r contend.Owner) contend.Owner {
 	r.TTL, r.Patience = e.ttl, e.ttl
 	return r
@@ -295,7 +295,7 @@ func (e *env) heldBy(r contend.Owner) driver.Info {
 }
 
 // plausible reports whether a lease that has more than least left may have what an engine
-// says: one that does not know says 0.
+// says: an engine that does not know says 0.
 func plausible(left, least time.Duration) bool { return left == 0 || left > least }
 
 // outlasts fails unless r's lease lasts for longer than the brief TTL.

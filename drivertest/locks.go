@@ -219,7 +219,7 @@ func (p *player) leased(s step, name string, lease *hasp.Lease, err error) {
 	p.granted(s, name, driver.Result{Granted: true, Fence: lease.Fence(), Slot: lease.Slot(), Abandoned: lease.Abandoned()})
 }
 
-// lockVerbs are done with package hasp by each owner of a step, on a client of its own unless it says on whose.
+// lockVerbs are done with package hasp by each owner of a step, on a client of its own unless it names another's.
 var lockVerbs = map[string]func(p *player, s step, name string, r contend.Owner){
 	"lock": func(p *player, s step, name string, _ contend.Owner) {
 		lock, _ := p.locker(s, name)

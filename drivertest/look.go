@@ -282,7 +282,7 @@ func (e *env) askForNames() {
 
 var needSweeper = Need{"driver.Operations.ListLeftovers", func(d driver.Driver) bool { return driver.OperationsOf(d).ListLeftovers != nil }}
 
-// persisted returns an owner like a whose lease on the key has no expiry, and its fence, or skips the case. A machine that is busy
+// persisted returns an owner like a with a lease on the key that has no expiry, and its fence, or skips the case. A busy machine
 // gets more time for it.
 func (e *env) persisted(a contend.Owner) (contend.Owner, uint64) {
 	e.Helper()

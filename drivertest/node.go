@@ -67,7 +67,7 @@ const isHeldBack = `heldback a b here; heldback c; heldback d@unseen; renew a he
 	renew b queued elsewhere=o gone; release a b here quietly; free; admit; renew a here gone; refuse a here; grant i`
 
 // heldBack fails unless the store refuses every kind of Try for the key, and
-// gives nobody a place.
+// gives no owner a place.
 func (e *env) heldBack(d driver.Driver, r contend.Owner) {
 	e.Helper()
 	before := e.inspect(r.Key)
@@ -106,7 +106,7 @@ func newNodeIsHeldBack(e *env) {
 	e.node()
 	e.store, e.opened = e.made(e.TB), nil
 	e.d = e.open()
-	e.heldBack(e.d, e.ask("k")) // before anybody read the record
+	e.heldBack(e.d, e.ask("k")) // before any client read the record
 	n := e.node()
 	if rec := e.record(n); rec.Voting {
 		e.Fatalf("Harness.New admitted the store, which the suite does: %+v", rec)

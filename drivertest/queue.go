@@ -134,7 +134,7 @@ var queueCases = []Case{
 		run:  notSentIsTrue},
 }
 
-// signOfLifeTellsTheTurn: a waiter whose hints are lost has only its signs of life.
+// signOfLifeTellsTheTurn: a waiter that gets no hints has only its signs of life.
 func signOfLifeTellsTheTurn(e *env) {
 	a, b, c := e.ask("k"), e.ask("k"), e.ask("k")
 	e.grant(e.d, a)

@@ -31,7 +31,7 @@ type mix struct {
 	vanished atomic.Int64
 
 	mu    sync.Mutex
-	kept  []*history.Hold // how long the store may have kept a key for somebody
+	kept  []*history.Hold // how long the store may have kept a key for an owner
 	waits []history.Wait
 }
 
@@ -76,7 +76,7 @@ func randomMix(e *env) {
 	e.eventually(3*e.ttl, "everything is over", func() bool { return len(e.list("")) == 0 })
 }
 
-// stays returns how long the store may have kept each key for somebody.
+// stays returns how long the store may have kept each key for an owner.
 func (m *mix) stays() []history.Hold {
 	kept := make([]history.Hold, len(m.kept))
 	for i, h := range m.kept {

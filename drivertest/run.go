@@ -35,7 +35,7 @@ type Harness struct {
 	// its Traits, which must be an hour at least. Where a decorator hides the record,
 	// New admits the store itself.
 	New func(t testing.TB) Store
-	// TTL is the TTL of leases whose end a case waits for. It must be long enough for a
+	// TTL is the TTL of leases that a case waits to end. It must be long enough for a
 	// few requests. 0 means 30 seconds with Fake, else 500 milliseconds. An engine's
 	// MinTTL is used when it is longer.
 	TTL time.Duration
@@ -45,7 +45,7 @@ type Harness struct {
 	// AtOnce is how many cases run at once with Parallel, whatever the -parallel of go test is:
 	// few for a store that works more than it waits. 0 means that t.Parallel decides.
 	AtOnce int
-	// Only leaves out the cases whose names do not match, of a variant of an engine that passes all of them elsewhere: the
+	// Only leaves out the cases with other names, of a variant of an engine that passes all of them elsewhere: the
 	// reason stands beside it. nil: all.
 	Only *regexp.Regexp
 	// Fake runs each case in a testing/synctest bubble, where waiting takes no

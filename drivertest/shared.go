@@ -356,8 +356,8 @@ func (e *env) convert(d driver.Driver, r contend.Owner, fence uint64) driver.Res
 }
 
 // beside is granted the key beside a holder that converted: at once, but where the store has
-// several nodes, some of which may hear of the Convert a moment later. Then it is refused by
-// nobody's lease, and asks again.
+// several nodes, some of which may hear of the Convert a moment later. Then it is refused
+// although no lease is in its way, and asks again.
 func (e *env) beside(d driver.Driver, r contend.Owner) (res driver.Result) {
 	e.Helper()
 	if e.store.Ended == nil {

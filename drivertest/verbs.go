@@ -19,7 +19,7 @@ import (
 
 // asks are words about a request.
 var asks = map[string]func(p *player, r *contend.Owner, value string){
-	"brief":   func(p *player, r *contend.Owner, _ string) { *r = p.brief(*r) }, // a TTL and a patience whose end the case waits for
+	"brief":   func(p *player, r *contend.Owner, _ string) { *r = p.brief(*r) }, // a TTL and a patience that the case waits to end
 	"mortal":  func(p *player, r *contend.Owner, _ string) { r.TTL = p.ttl },    // such a TTL only
 	"half":    func(p *player, r *contend.Owner, _ string) { r.TTL = p.long / 2 },
 	"quarter": func(p *player, r *contend.Owner, _ string) { r.TTL = p.long / 4 },
