@@ -90,7 +90,7 @@ func (s *Store) mint(e *entry, mode driver.Mode, now time.Time, n int) uint64 {
 }
 
 // propose takes the fence that r proposes for a new grant, and as many below it as
-// r asks for and nobody had. It returns how many there are in all, 0 when the
+// r asks for and no owner had. It returns how many there are in all, 0 when the
 // proposal cannot be granted.
 func (s *Store) propose(e *entry, r *driver.VoteRequest, now time.Time) (fences int) {
 	s.fences.turn(micros(now))

@@ -11,7 +11,7 @@ import (
 	"github.com/hasplock/hasp/driver"
 )
 
-// Hold makes somebody else the holder of a key for ttl, whoever has it, so that a
+// Hold makes a new owner the holder of a key for ttl, even if another holds it, so that a
 // test can have contention, or a lease that is lost to another. The previous holders
 // have lost the key, which they learn at their next renewal or Release; waiters go on
 // waiting, and are shown label. release hands the key to the next waiter; calling it
@@ -30,7 +30,7 @@ func (s *Store) Hold(key string, ttl time.Duration, label driver.Label) (release
 
 // Lose makes the store lose the leases on a key, as a store that is restarted without
 // its data does. Each holder learns it at its next renewal or Release, and the key
-// goes to the next waiter. Nothing happens when nobody holds the key.
+// goes to the next waiter. Nothing happens when the key is free.
 func (s *Store) Lose(key string) {
 	s.end(key, func(*place) bool { return true })
 }
@@ -52,7 +52,7 @@ func (s *Store) end(key string, of func(*place) bool) {
 
 // SetUnreachable cuts the store off from its clients, or reconnects it. While it is
 // cut off, every request fails with an error of class driver.ClassUnreachable, and
-// leases and places expire as they would in any store that nobody can reach.
+// leases and places expire as they would in any store that no client can reach.
 func (s *Store) SetUnreachable(unreachable bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -146,7 +146,7 @@ func (s *Store) handOn(e *entry, now time.Time) {
 
 // look sets the alarm of a key for the end of a claim time, when the store hands an
 // unclaimed key on. The first in the queue gets a hint then, too: it does not know yet
-// when the lease of the one that claimed the key expires.
+// when the lease of the owner that claimed the key expires.
 func (s *Store) look(key string, at, now time.Time) {
 	a := s.alarms[key]
 	switch {
@@ -207,7 +207,7 @@ func (s *Store) forget(e *entry, now time.Time) {
 	}
 }
 
-// sweep drops what has expired on keys that nobody asks for any more. It looks
+// sweep drops what has expired on keys that are no longer asked for. It looks
 // at everything each time that the amount has doubled, so that it costs little for
 // each request.
 func (s *Store) sweep(now time.Time) {
@@ -248,8 +248,8 @@ func (s *Store) join(e *entry, r *driver.TryRequest, now time.Time) {
 	e.queue[i].enters = r.Enters
 }
 
-// mayHaveEntered returns the owner's lease that it was handed and did not claim, also one that is over by now, if it may
-// have entered.
+// mayHaveEntered returns the owner's lease that it was handed and did not claim, also after the end of that lease, if the
+// owner may have entered.
 func (s *Store) mayHaveEntered(id driver.ID) *place {
 	e := s.keys[id.Key]
 	if e == nil {

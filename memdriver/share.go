@@ -57,7 +57,7 @@ func slot(holders []*place, limit int) int {
 // reads: its holder changes nothing that the key protects.
 func (p *place) reads() bool { return p.mode == driver.Shared && p.limit == 0 }
 
-// leaves reports whether a holder's end leaves the key abandoned. One that never
+// leaves reports whether a holder's end leaves the key abandoned. A holder that never
 // claimed the key leaves the mark as it was.
 func (p *place) leaves(end driver.End) bool {
 	switch {

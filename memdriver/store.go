@@ -7,11 +7,11 @@
 // test code that uses hasp. A [Store] is the server: any number of hasp.Clients may
 // share one, as they would share one Redis. It runs under testing/synctest, where a
 // test that waits for a TTL of 30 seconds takes no time, and it does on demand what is
-// hard to provoke with a real store: [Store.Hold] makes somebody else the holder,
+// hard to provoke with a real store: [Store.Hold] makes another owner the holder,
 // [Store.Lose] makes a holder lose its lease, [Store.SetUnreachable] cuts the store off.
 //
-// [NewNode] returns a store for tests of locks over several stores: one that notices
-// when it may have lost leases, with a clock of its own. [Store.Restart] and
+// [NewNode] returns a store for tests of locks over several stores: it notices
+// when it may have lost leases, and has a clock of its own. [Store.Restart] and
 // [Store.Flush] make it lose data.
 package memdriver
 
@@ -47,11 +47,11 @@ type Store struct {
 	watchers    map[driver.ID]map[chan driver.Hint]struct{}
 	epoch       time.Time // what Result.At counts from
 	alarms      map[string]*alarm
-	told        []func() // the holders that hear, after this request, that somebody joined
+	told        []func() // the holders that hear, after this request, that a waiter joined
 	unreachable bool
 }
 
-// New returns an empty store without a node record, whose leases expire by the
+// New returns an empty store without a node record. Its leases expire by the
 // monotonic clock.
 func New() *Store { return NewNode(NodeOptions{}) }
 
@@ -288,7 +288,7 @@ func (s *Store) Withdraw(ctx context.Context, r driver.WithdrawRequest) error {
 	e := s.settled(r.Key, now)
 	defer s.forget(e, now)
 	h := e.holding(r.ID())
-	if h != nil && r.UpTo != 0 && h.fence > r.UpTo { // one that did not claim the key has none
+	if h != nil && r.UpTo != 0 && h.fence > r.UpTo { // a holder that did not claim the key has no fence
 		return driver.ErrNotHeld // the owner asked anew
 	}
 	if !r.Settled {

@@ -21,7 +21,7 @@ func (s *Store) Operations() driver.Operations {
 }
 
 // Persist takes the expiry from the leases that stand on a key, as a person may in a store that lets one: each stays until
-// it is released, whether its holder renews it or not. Such a lease that nobody renews is what [Store.ListLeftovers] finds; no
+// it is released, whether its holder renews it or not. Such a lease that is not renewed is what [Store.ListLeftovers] finds; no
 // other leftover is possible here.
 func (s *Store) Persist(key string) {
 	s.mu.Lock()
