@@ -28,8 +28,8 @@ import (
 	"math"
 )
 
-// ErrStale is what a guard's refusal is, by errors.Is: a later holder has written. Whoever gets
-// it has lost its lease, and should stop.
+// ErrStale is what a guard's refusal is, by errors.Is: a later holder has written. A caller that
+// gets it has lost its lease, and should stop.
 var ErrStale = errors.New("a later holder of the lock has written")
 
 // StaleError is the refusal of a guard. It is an [ErrStale].

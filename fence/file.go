@@ -18,10 +18,10 @@ import (
 // in a single write, which needs no more of the disk.
 const width = 20
 
-// WriteFile replaces a file as a whole, unless the fence is too small. What the newest fence is stands in a file beside it, NAME.fence,
-// which is locked (flock) from the comparison until the file was replaced: never delete that one while
-// somebody may be late. All programs must be on one machine, and the folder on a disk of it. The error is a *[StaleError],
-// [errors.ErrUnsupported] on systems without flock (Windows), or that of the file system.
+// WriteFile replaces a file as a whole, unless the fence is too small. The newest fence stands in a file beside it, NAME.fence,
+// which is locked (flock) from the comparison until the file was replaced: never delete NAME.fence while
+// a late holder may still write. All programs must be on one machine, and the folder on a disk of it. The error is a
+// *[StaleError], [errors.ErrUnsupported] on systems without flock (Windows), or that of the file system.
 //
 // A crash on the way leaves the old file, the newest fence, and perhaps a file .NAME.*.
 func WriteFile(name string, data []byte, perm os.FileMode, fence uint64) (err error) {
@@ -92,7 +92,7 @@ func compare(side *os.File, name string, fence uint64, alone bool) error {
 	return Check(name, fence, newest)
 }
 
-// write makes a file beside the one that it is to replace.
+// write makes a file beside the file that it is to replace.
 func write(name string, data []byte, perm os.FileMode) (temporary string, err error) {
 	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*")
 	if err != nil {

@@ -55,7 +55,7 @@ func number(h http.Header) uint64 {
 }
 
 // Handler lets next serve a request only with a fence that is large enough: otherwise it answers
-// 412 Precondition Failed, with the newest in [Header]. A request whose method is not GET, HEAD, OPTIONS or TRACE
+// 412 Precondition Failed, with the newest in [Header]. A request with a method other than GET, HEAD, OPTIONS and TRACE
 // writes; while it is served, no other is for the same resource. A request to read needs no fence. One to write without a
 // fence is answered 428 Precondition Required, and 400 if it is no number.
 //

@@ -33,9 +33,9 @@ func (m *Memory) of(name string) *resource {
 	return r
 }
 
-// Write has work change a resource, unless the fence is too small. Nobody else reads or writes it
-// meanwhile: work should not wait for long. The error is a *[StaleError], or that
-// of work, whose fence counts even if it fails, since it may have done a part.
+// Write has work change a resource, unless the fence is too small. No other call reads or writes
+// it meanwhile: work should not wait for long. The error is a *[StaleError], or that
+// of work. The fence counts even if work fails, since it may have done a part.
 func (m *Memory) Write(resource string, fence uint64, work func() error) error {
 	if err := Check(resource, fence, 0); err != nil {
 		return err
