@@ -56,7 +56,7 @@ func (n *node) admitNow(ctx context.Context) error {
 	return n.outOfStep(ctx)
 }
 
-// Refusals has each node grant a key that nobody else has, at once, within ctx. It returns, by node, why it grants none with a
+// Refusals has each node grant a key that no other owner has, at once, within ctx. It returns, by node, why it grants none with a
 // fence that a client would propose now; nil where it does, or does not vote, or fails, as Nodes says.
 func (d *Driver) Refusals(ctx context.Context) []error {
 	errs := make([]error, len(d.nodes))
@@ -90,7 +90,7 @@ type NodeState struct {
 }
 
 // Nodes asks every node about itself, at once, within ctx. It begins the wait for
-// those that are held back, and lets in those whose wait is over.
+// nodes that are held back, and admits nodes that have waited long enough.
 func (d *Driver) Nodes(ctx context.Context) []NodeState {
 	states := make([]NodeState, len(d.nodes))
 	queue := d.queue.Load()

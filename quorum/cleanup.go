@@ -15,7 +15,7 @@ import (
 // cleanup is a release that could not be delivered. The node has it when it answers
 // again.
 type cleanup struct {
-	o     *owner // whose ballot ends with it; nil: no one's
+	o     *owner // its ballot ends with this; nil: no ballot does
 	req   driver.WithdrawRequest
 	until time.Time // the node has forgotten the owner by itself, and no Try of it can come
 }

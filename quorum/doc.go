@@ -1,8 +1,8 @@
 // Copyright 2026 The hasp Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package quorum combines 3, 5 or 7 independent stores into one engine: a key is held
-// by the owner to whom a majority of the nodes granted it. It is the Redlock algorithm
+// Package quorum combines 3, 5 or 7 independent stores into one engine: an owner holds
+// a key when a majority of the nodes granted it. It is the Redlock algorithm
 // of "Distributed Locks with Redis" (https://redis.io/docs/latest/develop/use/patterns/distributed-locks/),
 // with what that leaves to its readers: a node that lost data grants nothing until the
 // leases it may have lost would have expired, and every lease has a fence that rises
@@ -29,25 +29,25 @@
 //
 // # Restarted nodes
 //
-// A node whose process, or memory, is not the one that was admitted grants nothing:
+// A node with another process, or memory, than the one that was admitted grants nothing:
 // see [driver.Recorded]. This package times its wait and admits it, and gives running
 // leases their vote back. A new deployment waits, too, unless an operator declares that
 // no locks are active: [Driver.Admit].
 //
 // # Waiting
 //
-// The queue of waiters is on one node: of those in service, the one whose store's
-// present life comes first by name, which all clients see alike, in whatever order they
-// list the nodes. It hands its vote to the next in the queue, who then asks the others.
+// The queue of waiters is on one node: of those in service, the first by the name of its
+// store's present life, which all clients see alike, in whatever order they
+// list the nodes. It hands its vote to the next in the queue, which then asks the others.
 // While clients see different nodes in service, waiting is less fair, and nothing
 // else.
 //
 // # Sharing
 //
 // Readers (driver.Shared) need a majority each, and their majorities may overlap in
-// any way; a writer needs a majority of nodes on which nobody reads. A writer that
+// any way; a writer needs a majority of nodes without a reader. A writer that
 // converts its lease does so on all nodes; those that missed it are told with the
-// renewals. The number of those who share a key cannot be bounded: each node would count
+// renewals. The number of holders that share a key cannot be bounded: each node would count
 // for itself, and with n votes on each there could be n*nodes/majority holders. Take n
 // locks, or one store.
 //
@@ -56,7 +56,7 @@
 //
 // # What it cannot promise
 //
-// A node that votes and whose wall clock steps forward ends leases early, and then two
+// A voting node ends leases early when its wall clock steps forward, and then two
 // holders are possible: fences still rise. The same holds for an eviction, or a lock key
-// that somebody deletes. What a lease protects should compare fences.
+// that a person deletes. What a lease protects should compare fences.
 package quorum

@@ -60,7 +60,7 @@ func (d *Driver) tooFew(errs [maxNodes]error) error {
 		}
 		err := errs[i]
 		if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
-			err = errSilent // nobody takes it for the end of the caller's context
+			err = errSilent // no caller must take it for the end of its own context
 		}
 		e.Votes--
 		e.Names, e.Errs = append(e.Names, n.name), append(e.Errs, err)
@@ -104,7 +104,7 @@ func (e *tooLong) Error() string {
 	return fmt.Sprintf("it was admitted for leases of at most %v, and this one asks for %v: name the same largest TTL everywhere", e.max, e.ttl)
 }
 
-// outOfStep is a node that grants no fence near the one that was proposed.
+// outOfStep is a node that grants no fence near the proposed one.
 type outOfStep struct{ proposal, floor uint64 }
 
 func (e *outOfStep) Error() string {

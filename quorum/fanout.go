@@ -18,12 +18,12 @@ import (
 // time-out are given up; what they answer later still takes effect.
 type fanout struct {
 	d      *Driver
-	ctx    context.Context // ends when everybody answered, or was given up
+	ctx    context.Context // ends when each node answered, or was given up
 	cancel context.CancelFunc
 	begun  time.Duration
 	limit  time.Duration // the node time-out
 	until  time.Duration // nodes that are only busy are waited for until then; 0: for as long as they say anything
-	silent func(n *node) // is told who was given up; nil: nobody asks
+	silent func(n *node) // is called with each node that was given up; may be nil
 
 	mu    sync.Mutex
 	waits ballot.Set // neither answered nor given up

@@ -25,8 +25,8 @@ func (p *proposals) next() uint64 {
 	}
 }
 
-// saw keeps up with others whose clocks are ahead of ours. One that is far ahead
-// is no example to follow: it would be refused everywhere.
+// saw keeps up with clients that have clocks ahead of ours. A fence that is far ahead
+// is not followed: it would be refused everywhere.
 func (p *proposals) saw(fence uint64) {
 	limit := p.limit()
 	for {

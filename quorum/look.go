@@ -19,7 +19,7 @@ import (
 // lookLimit bounds how long a node may take to describe a key.
 const lookLimit = 500 * time.Millisecond
 
-// Inspect asks all nodes; see [driver.Driver]. The holder is whom a majority
+// Inspect asks all nodes; see [driver.Driver]. The holder is the owner that a majority
 // names, or may name, as far as the nodes answered.
 func (d *Driver) Inspect(ctx context.Context, key string) (driver.Info, error) {
 	if d.bad != nil {
@@ -106,13 +106,13 @@ func (d *Driver) together(key string, known []*driver.Info) driver.Info {
 		res.Holds++
 	}
 	if res.Held = res.Holds > 0; res.Held {
-		slices.SortStableFunc(res.Holders, func(a, b driver.Lease) int { // of one instant: not by whose votes came in first
+		slices.SortStableFunc(res.Holders, func(a, b driver.Lease) int { // of one instant: not in the order in which votes came in
 			return cmp.Or(a.Holder.Since.Compare(b.Holder.Since), cmp.Compare(a.Fence, b.Fence))
 		})
 		first := res.Holders[0]
 		res.Holder, res.Fence, res.Left = first.Holder, first.Fence, first.Left
 	}
-	if res.Holder.Foreign && res.Left < 0 { // one on a minority keeps nobody away
+	if res.Holder.Foreign && res.Left < 0 { // a foreign holder on a minority keeps no owner away
 		slices.Sort(free)
 		res.Free = slices.Compact(free)
 	}

@@ -13,14 +13,14 @@ import (
 	"github.com/hasplock/hasp/driver"
 )
 
-// lookPause is between two looks at the queue of a key that somebody here waits for.
-// Whoever only waits to be told would not find out that the queue node hangs, or has
+// lookPause is between two looks at the queue of a key that has a waiter here.
+// A waiter that only waits for hints would not find out that the queue node hangs, or has
 // lost the place, or that a hint was lost; with a node time-out, and a moment to ask
-// at the others, the key is not free for a second.
+// at the others, the key is free for less than a second.
 const lookPause = 300 * time.Millisecond
 
-// arrives has somebody look at the queue of w's key for as long as w waits. For each
-// key one place is enough, that of who waits longest: who is behind it comes after it.
+// arrives starts a goroutine that looks at the queue of w's key for as long as w waits. For
+// each key one place is enough, the longest waiter's: the others come after it.
 func (d *Driver) arrives(w *watch) {
 	key := w.claim.Key
 	d.mu.Lock()
@@ -40,7 +40,7 @@ func (d *Driver) departs(w *watch) {
 	}
 }
 
-// lookout looks at the queue of a key until nobody here waits for it.
+// lookout looks at the queue of a key until it has no waiter here.
 func (d *Driver) lookout(key string) {
 	for i := rand.N(len(d.nodes)); d.sleep(lookPause); i++ {
 		d.mu.Lock()
@@ -57,8 +57,8 @@ func (d *Driver) lookout(key string) {
 	}
 }
 
-// look asks the queue node for the owner's place: one that is gone, or has nobody who
-// will tell it when to ask, is told.
+// look asks the queue node for the owner's place: an owner that has lost it, or that no
+// hint will tell when to ask, is told.
 func (w *watch) look() {
 	o := w.d.owners.get(w.claim)
 	if o == nil || !o.inQueue() {
@@ -80,9 +80,9 @@ func (w *watch) look() {
 	})
 }
 
-// glance asks some of the other nodes who has the key. The queue node may be among those
-// that do not know of a release, or that its holder shares the key now, or left and others share it; and where the queue
-// was, a place that stayed behind may have been handed the key, with nobody listening. When
+// glance asks some of the other nodes for the holder. The queue node may have missed a release, or that its holder
+// shares the key now, or left while others share it; and where the queue was before, a place that stayed behind may
+// have been handed the key, with no waiter listening. When
 // a majority knows better than the queue node, one of half the nodes does.
 func (w *watch) glance(turn int) {
 	queue := w.d.queue.Load()
@@ -105,7 +105,7 @@ func (w *watch) glance(turn int) {
 	}
 }
 
-// learns asks a node who has the key, and reports whether its owner should ask all now.
+// learns asks a node for the holder, and reports whether w's owner should ask all nodes now.
 func (w *watch) learns(queue, n *node) bool {
 	there, err := w.inspect(n)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/hasplock/hasp/internal/ballot"
 )
 
-// owner is one with a ballot.
+// owner is an owner with a ballot.
 type owner struct {
 	id   driver.ID
 	turn chan struct{} // held by the Try under way
@@ -20,7 +20,7 @@ type owner struct {
 	ballot.Ballot
 }
 
-// owners are those that asked, or whose leases are renewed here, and were not released.
+// owners are the owners that asked or renewed a lease here, and were not released.
 type owners struct {
 	mu    sync.Mutex
 	all   map[driver.ID]*owner

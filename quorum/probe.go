@@ -34,7 +34,7 @@ var (
 	errRefuses = errors.New("it refuses a key that nobody else has")
 )
 
-// probeLimit bounds one probe: one that was lost on the way is sent again.
+// probeLimit bounds one probe: a probe that was lost on the way is sent again.
 func (d *Driver) probeLimit() time.Duration { return max(probeLimit, d.o.NodeTimeout) }
 
 // watchOver probes a node that is out of service until it is well: it answers,
@@ -115,7 +115,7 @@ func (n *node) probe() error {
 var writePause = backoff.Backoff{Least: 750 * time.Millisecond, Most: 6 * time.Second}
 
 // refusedWrite notes that the node refused a Try with an error, and wrote that it wrote.
-// Until it does, it is asked to now and then: those who only wait for a key that is held
+// Until it writes, it is asked to now and then: waiters for a held key alone
 // would never find out.
 func (n *node) refusedWrite() {
 	if n.readOnly.Swap(true) {
@@ -268,8 +268,8 @@ func (d *Driver) agreed(but *node) (time.Duration, error) {
 	return longest, nil
 }
 
-// introduce asks the node who it is; ttl bounds how long it may take. Where it
-// does not say, what it said last stands, and call has judged it.
+// introduce asks the node for its record; ttl bounds how long it may take. Where it
+// does not answer, its last record stands, and call has judged it.
 func (n *node) introduce(ttl time.Duration) {
 	_ = n.call(ttl, func(ctx context.Context) error {
 		rec, err := n.rec.Record(ctx)

@@ -67,7 +67,7 @@ type Driver struct {
 	mu      sync.Mutex
 	moved   chan struct{}       // closed, and replaced, when the queue moves
 	few     bool                // too few nodes for a majority were in service
-	waiters map[string][]*watch // by key, those who wait longest first
+	waiters map[string][]*watch // by key, the longest waiters first
 	shut    bool
 }
 

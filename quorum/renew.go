@@ -56,7 +56,7 @@ type renewing struct {
 	done func(i int, r driver.Renewal)
 
 	mu    sync.Mutex
-	queue *node // whose answer is waited for, while it is asked: it knows who waits
+	queue *node // its answer is waited for, while it is asked: it knows the waiters
 	all   []renewal
 	left  int
 	over  chan struct{} // closed when all are decided
@@ -70,7 +70,7 @@ func (d *Driver) renewLeases(ctx context.Context, rs []driver.RenewRequest, leas
 		o := d.renewedOwner(rs[i])
 		w.all = append(w.all, renewal{Renewal: ballot.NewRenewal(len(d.nodes)), i: i, o: o})
 		reqs[k] = rs[i]
-		if o != nil { // holders that take turns have fences up to the one that was granted
+		if o != nil { // holders that take turns have fences up to the granted one
 			reqs[k].Fence = max(reqs[k].Fence, o.fence())
 		}
 	}
@@ -152,8 +152,8 @@ func (w *renewing) ask(f *fanout, n *node, reqs []driver.RenewRequest) {
 	w.ended(n)
 }
 
-// ended notes that a node has no more to say; nil: nobody waits for the queue node
-// any longer.
+// ended notes that a node has no more to say; nil: the Renew no longer waits for the
+// queue node.
 func (w *renewing) ended(n *node) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -198,7 +198,7 @@ func (w *renewing) end() {
 	for k := range w.all {
 		one := &w.all[k]
 		switch _, known := one.Outcome(false); {
-		case known: // of answers that nobody waited for
+		case known: // by answers that were not waited for
 			w.done(one.i, driver.Renewal{Err: w.ctx.Err()})
 		case !one.Known():
 			w.done(one.i, driver.Renewal{Err: w.d.tooFew(one.silence(w.d))})

@@ -16,8 +16,8 @@ const restoreLanes = 16
 
 // restoreAll asks the nodes for the votes that they lost, of leases that stand: a
 // majority prolonged them in this very renewal. Nodes that missed that a lease is
-// Shared now are told: they keep others out, and the queue node does not wake those
-// who could come in.
+// Shared now are told: they keep others out, and the queue node does not wake the
+// waiters that could share the key.
 func (w *renewing) restoreAll(asked ballot.Set) {
 	for _, n := range w.d.nodes {
 		if !asked.Has(n.index) {

@@ -10,13 +10,13 @@ import (
 )
 
 // slow is how much longer than the fastest node's the round trips of the queue
-// node may be: everybody waits for its answer.
+// node may be: every Try waits for its answer.
 const slow = 8
 
 // route chooses the queue node, of those that are in service and answer well: the
-// one whose store's life comes first, which is the same for all clients, in
+// first by the name of its store's life, which is the same for all clients, in
 // whatever order they list the nodes. Those that fail Tries come last. When a majority
-// is in service again, all who wait here are told: the pause after an error is longer.
+// is in service again, all waiters here are told: the pause after an error is longer.
 func (d *Driver) route() {
 	d.mu.Lock()
 	defer d.mu.Unlock()

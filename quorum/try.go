@@ -36,7 +36,7 @@ func (d *Driver) Try(ctx context.Context, r driver.TryRequest) (driver.Result, e
 	a := &attempt{d: d, o: o, r: r, came: make(chan struct{}, 1)}
 	res, err := a.run(ctx)
 	if err != nil && o.blank() {
-		d.owners.drop(o.id) // nobody may release it
+		d.owners.drop(o.id) // the caller need not release it
 		err = driver.NotSent(err)
 	}
 	return res, err
@@ -71,7 +71,7 @@ func (a *attempt) run(ctx context.Context) (driver.Result, error) {
 		switch step.Outcome {
 		case ballot.Asking:
 			if err := a.round(ctx, step); err != nil {
-				return driver.Result{}, err // whoever asked releases it
+				return driver.Result{}, err // the caller releases it
 			}
 		case ballot.Pausing:
 			pause := time.NewTimer(step.Pause + rand.N(step.Pause))
@@ -159,7 +159,7 @@ func (a *attempt) round(ctx context.Context, step ballot.Step) error {
 		select {
 		case <-a.came:
 		case <-late.C:
-			f.look() // who is silent is out of service before anybody goes on
+			f.look() // silent nodes are out of service before any Try goes on
 			a.o.mu.Lock()
 			a.o.Late(step.Round)
 			a.o.mu.Unlock()
@@ -189,7 +189,7 @@ func (a *attempt) decided() bool {
 }
 
 // voted notes an answer to a Vote, whenever it comes. counted is called with the error of
-// one that counts in the round under way.
+// an answer that counts in the round under way.
 func (n *node) voted(o *owner, a ballot.Reply, err error, counted func(error)) error {
 	// A node that refuses to write still answers what it can without.
 	switch {
@@ -323,7 +323,7 @@ func (d *Driver) waitsKnown(ctx context.Context, errs *[maxNodes]error) {
 	}
 }
 
-// waitUnknown says that a node is held back for nobody knows how long.
+// waitUnknown says that a node is held back for an unknown time.
 func waitUnknown(err error) bool {
 	held := (*admission.HeldBack)(nil)
 	return errors.As(err, &held) && held.Left == 0

@@ -13,7 +13,7 @@ import (
 
 const (
 	// maxListen is how long a subscription may take, however long nodes may:
-	// whoever waits for it is not in the queue yet.
+	// the waiter is not in the queue until it has it.
 	maxListen = 3 * time.Second
 	// deafPause is how long after a subscription that failed the next is tried.
 	deafPause = time.Second
@@ -43,7 +43,7 @@ func (d *Driver) Watch(ctx context.Context, c driver.Claim) (<-chan driver.Hint,
 	return w.out, nil
 }
 
-// meet asks the nodes who they are where no Try has: the queue is on one of them.
+// meet asks the nodes for their records where no Try has: the queue is on one of them.
 func (d *Driver) meet(ctx context.Context) {
 	if d.met.Load() {
 		return
@@ -113,7 +113,7 @@ func (w *watch) subscribe(ctx context.Context, cancel context.CancelFunc, e *sub
 	case late:
 		err = context.DeadlineExceeded
 	case ctx.Err() != nil:
-		return // nobody wants it any more
+		return // the waiter no longer wants it
 	}
 	e.deaf = true
 	e.leave()

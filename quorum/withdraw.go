@@ -71,7 +71,7 @@ func (o *owner) withdrawn(n *node, upTo uint64, err error) bool {
 const comeBack = 4 * time.Second
 
 // mayVanish ends an owner that was refused without a place, and neither asks again nor
-// listens. Whoever waits asks again at once.
+// listens. An owner that waits asks again at once.
 func (d *Driver) mayVanish(o *owner) {
 	o.mu.Lock()
 	blank, tries := o.Blank(), o.Tries()
