@@ -105,7 +105,7 @@ func (f *files) write(path, text string) error {
 	return err
 }
 
-// sweep removes files that nobody needs any more.
+// sweep removes files that are no longer needed.
 func (f *files) sweep() {
 	entries, err := os.ReadDir(f.dir)
 	if err != nil {

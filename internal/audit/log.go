@@ -51,7 +51,7 @@ func appendTo(path string, line []byte) error {
 	case err != nil:
 		return err
 	case !info.Mode().IsRegular():
-		return errors.New("it is no plain file") // a pipe that nobody reads would block
+		return errors.New("it is no plain file") // a pipe without a reader would block
 	}
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
 	if err != nil {

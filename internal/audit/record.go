@@ -1,8 +1,8 @@
 // Copyright 2026 The hasp Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package audit keeps a record of who broke which lock, when and why, of what hasp leaks
-// removed, and of leases that were lost: one JSON object a line, in a file or in the system's log.
+// Package audit records each break of a lock (actor, time and reason), what hasp leaks
+// removed, and leases that were lost: one JSON object a line, in a file or in the system's log.
 package audit
 
 import (
@@ -23,8 +23,8 @@ type Event string
 
 // The events.
 const (
-	Break  Event = "break"  // somebody took a lease away, or a place in the queue
-	Remove Event = "remove" // somebody removed what was left over, or gave it an expiry
+	Break  Event = "break"  // the actor took a lease away, or a place in the queue
+	Remove Event = "remove" // the actor removed what was left over, or gave it an expiry
 	Lost   Event = "lost"   // a lease of this process ended before its release
 )
 
@@ -37,10 +37,10 @@ const (
 	Done    Outcome = "done"     // the store has done it
 	NotHeld Outcome = "not-held" // nothing was done: that owner no longer had the key, or what was left over has changed
 	Unknown Outcome = "unknown"  // an error: it may or may not have been done
-	Denied  Outcome = "denied"   // nothing was done: whoever asked has no right to it
+	Denied  Outcome = "denied"   // nothing was done: the actor has no right to it
 )
 
-// Actor is who did something.
+// Actor is the process that did something.
 type Actor struct {
 	User string `json:"user,omitempty"`
 	Host string `json:"host,omitempty"`
@@ -73,12 +73,12 @@ type Record struct {
 
 	Key    string  `json:"key"`
 	Bytes  []byte  `json:"key_base64,omitempty"` // a Key that JSON cannot carry as it is; Write sets it
-	Owner  string  `json:"owner"`                // whose lease or place it was
+	Owner  string  `json:"owner"`                // the owner of the lease or place
 	Waits  bool    `json:"waits,omitempty"`      // it was a place in the queue
 	Fence  uint64  `json:"fence,omitempty"`      // of the lease; 0: not known
 	Label  string  `json:"label,omitempty"`      // the owner's, as the store has it
 	Held   float64 `json:"held_seconds,omitempty"`
-	Reason string  `json:"reason,omitempty"` // why, in the words of whoever did it
+	Reason string  `json:"reason,omitempty"` // why, in the actor's words
 	Error  string  `json:"error,omitempty"`
 }
 
@@ -125,7 +125,7 @@ func clip(s string) string {
 	return s[:n] + "…"
 }
 
-// Victim fills in whose lease, or place in the queue, an act is about.
+// Victim fills in the owner of the lease, or place in the queue, that an act is about.
 func (r Record) Victim(key string, h driver.Holder, fence uint64, waits bool) Record {
 	r.Key, r.Owner, r.Label, r.Fence, r.Waits = key, h.Owner, h.Label, fence, waits
 	return r

@@ -10,7 +10,7 @@ import (
 )
 
 // A Backoff gives the pauses between attempts: Least at first, then twice as long each
-// time, up to Most, all of them jittered, so that those who failed together do not
+// time, up to Most, all of them jittered, so that callers that failed together do not
 // retry together. It is for one goroutine at a time.
 type Backoff struct {
 	Least, Most time.Duration

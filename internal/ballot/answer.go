@@ -33,7 +33,7 @@ type Reply struct {
 // Answer is what a node said.
 type Answer struct {
 	Kind   Kind
-	Result driver.Result // of one that was Answered
+	Result driver.Result // of an answer that is Answered
 }
 
 func (a *Answer) grants() bool { return a.Kind == Answered && a.Result.Granted }

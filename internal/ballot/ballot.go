@@ -35,7 +35,7 @@ type Ballot struct {
 // gone says that the owner is.
 type gone struct {
 	over bool       // released, or refused without a place and not seen since
-	end  driver.End // of one that was released
+	end  driver.End // of an owner that was released
 }
 
 // vote is what is known of one node.
@@ -52,7 +52,7 @@ type vote struct {
 
 	withdrawing bool   // a Withdraw was sent and not confirmed: it may come late
 	withdrawn   uint64 // the largest fence up to which it was withdrawn
-	late        bool   // a Try had no answer when the owner was released: what it granted since is nobody's
+	late        bool   // a Try had no answer when the owner was released: what it granted since has no owner
 }
 
 // left is the largest fence, up to most, with which the owner may have the vote although it does not count on it, or 0: a Try
@@ -94,8 +94,8 @@ type lease struct {
 // place is where the owner waits.
 type place struct {
 	node int // where its place in the queue is; None: nowhere
-	// reserved: in place of that it has the vote of the queue node, whose turn it is,
-	// and keeps it from others while it asks the rest.
+	// reserved: in place of that it has the vote of the queue node, since its turn has
+	// come, and keeps it from others while it asks the rest.
 	reserved bool
 	lost     int // attempts in a row without a majority
 }
@@ -110,7 +110,7 @@ func (b *Ballot) Need() int { return need(b.nodes) }
 
 func need(nodes int) int { return nodes/2 + 1 }
 
-// Of says whose it is, and as what it asked last.
+// Of returns the owner's latest request.
 func (b *Ballot) Of() driver.TryRequest { return b.req }
 
 // begin notes what a Try asks for.

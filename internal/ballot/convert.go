@@ -28,7 +28,7 @@ func (b *Ballot) convert(req driver.TryRequest, v View) Step {
 	r := b.newTry(req, v)
 	r.ask.Convert, r.ask.Queue, r.ask.Fences = true, false, 0
 	r.ask.Fence = max(b.lease.fence, req.Fence)
-	b.attempt.wakes, b.attempt.queue, b.attempt.stands = b.attempt.queue, None, true // nobody in the queue is overtaken
+	b.attempt.wakes, b.attempt.queue, b.attempt.stands = b.attempt.queue, None, true // no waiter in the queue is overtaken
 	b.attempt.introduces = false
 	return b.send(v)
 }
@@ -60,7 +60,7 @@ func (b *Ballot) Renewing(r driver.RenewRequest, now time.Duration) {
 	if b.tries == 0 && !b.gone.over && b.lease.fence == 0 && r.Fence != 0 {
 		b.adopt(driver.TryRequest{Claim: r.Claim, TTL: r.TTL}, r.Fence)
 	}
-	b.lease.shared = b.lease.shared || r.Mode == driver.Shared && b.tries == 0 // who knows what its nodes were told
+	b.lease.shared = b.lease.shared || r.Mode == driver.Shared && b.tries == 0 // what its nodes were told is not known
 	b.stays(r.TTL, now)
 }
 
@@ -79,7 +79,7 @@ func (b *Ballot) Restore(node int, r driver.VoteRequest) (driver.VoteRequest, bo
 	if b.lease.fence < FenceOf(r) {
 		return r, false
 	}
-	if r.Convert { // holders that take turns have fences up to the one that was granted
+	if r.Convert { // holders that take turns have fences up to the granted one
 		r.Fence = b.lease.fence
 	} else {
 		r.Proposal = b.lease.fence

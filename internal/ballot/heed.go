@@ -10,11 +10,11 @@ import (
 )
 
 const (
-	// heedTime is how long the queue node alone can keep a key from those whom a majority
-	// would grant it. A node whose clock was set back, or that a release did not reach,
-	// would do so for as long as a lease lasts that is over elsewhere.
+	// heedTime is how long the queue node alone can keep a key from owners to which a
+	// majority would grant it. A node with a clock that was set back, or that a release did
+	// not reach, would do so for the rest of a lease that is over elsewhere.
 	heedTime = 500 * time.Millisecond
-	// turnTime is longer than the key is kept for whoever is first in the queue: what
+	// turnTime is longer than the key is kept for the first waiter in the queue: what
 	// lasts for less may be that, and ends by itself.
 	turnTime = 600 * time.Millisecond
 )
@@ -32,14 +32,14 @@ type heeded struct {
 // again.
 func (h *heeded) asked(until time.Duration) bool { return until > h.until+heedTime/10 }
 
-// covers says that the holder is the one that was noted, or had its vote beside that one:
+// covers says that the holder is the noted one, or had its vote beside that holder:
 // the queue node granted nothing since.
 func (b *Ballot) covers(owner string) bool {
 	h, fence := &b.heeded, b.queueFence()
 	return h.owner == owner || h.owner != "" && h.node == b.attempt.queue && 0 < fence && fence <= h.fence
 }
 
-// heed notes whom the queue node alone names as the holder. One that asked since is
+// heed notes the holder that the queue node alone names. A holder that asked since is
 // heeded from now on.
 func (b *Ballot) heed() {
 	owner, until := b.heeds(), b.votesUntil()
@@ -84,8 +84,8 @@ func (b *Ballot) blocks() bool {
 }
 
 // alone names the holder that only the queue node knows, of a key that a majority would
-// grant, for this fence or a larger one; "" when there is none. Those who read wait also
-// for one that waits in the queue.
+// grant, for this fence or a larger one; "" when there is none. Readers wait also
+// for an owner in the queue.
 func (b *Ballot) alone() (owner string) {
 	r := &b.round
 	if !r.refused(b.attempt.queue) || r.would(b.nodes).Len() < b.Need() {

@@ -14,8 +14,8 @@ import (
 const (
 	minBackoff = 2 * time.Millisecond
 	maxBackoff = 500 * time.Millisecond
-	// maxReservedBackoff is of one that has the queue node's vote: it asks twice at least
-	// while others heed it.
+	// maxReservedBackoff is for an owner that has the queue node's vote: it asks twice at
+	// least while others heed it.
 	maxReservedBackoff = heedTime / 4
 )
 
@@ -46,7 +46,7 @@ func (b *Ballot) won() Step {
 
 // lostRace is the outcome of a Try without a majority. The votes of a minority are
 // withdrawn, but for the queue node's where that is reserved: it keeps others from asking
-// while this owner, whose turn it is, goes on to.
+// while this owner goes on asking, since its turn has come.
 func (b *Ballot) lostRace() Step {
 	r := &b.round
 	b.heed()
@@ -95,14 +95,14 @@ func (b *Ballot) silent() (count int) {
 }
 
 // OutOfStep says that a node refused a proposal that its clock, or its largest fence, is too far from: either way
-// by more than what others who ask at the same time propose.
+// by more than what others that ask at the same time propose.
 func OutOfStep(res *driver.Result, proposal uint64) bool {
 	const near = uint64(driver.MaxFenceSkew / 2 / time.Microsecond)
 	return res.Why == driver.FenceTooLow && (res.Fence < proposal || res.Fence > proposal+near)
 }
 
-// refusal describes who is in the way. The owner asks again after its RetryIn and as much
-// of jitter.
+// refusal describes the owner in the way. The refused owner asks again after RetryIn and as
+// much of jitter.
 func (b *Ballot) refusal() (res driver.Result, jitter time.Duration) {
 	r := &b.round
 	res = driver.Result{Why: driver.Held}
@@ -143,8 +143,8 @@ func (b *Ballot) refusal() (res driver.Result, jitter time.Duration) {
 		return res, 0
 	}
 	// It is our turn, or there is no queue: ask again after a random delay that
-	// grows, unless a hint comes first. Whoever has the queue node's vote is alone
-	// with it, and asks soon.
+	// grows, unless a hint comes first. Only one owner has the queue node's vote:
+	// it asks soon.
 	step := minBackoff << min(b.place.lost, 10)
 	if b.place.reserved {
 		step = min(step, maxReservedBackoff)

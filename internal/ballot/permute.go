@@ -4,7 +4,7 @@
 package ballot
 
 // Permuted is the ballot with its nodes in another order: node i is order[i] of b. A
-// search takes ballots for one that differ by the names of nodes only.
+// search takes ballots for the same if they differ by the names of nodes only.
 func (b Ballot) Permuted(order []int) Ballot {
 	p := b
 	back := [MaxNodes]int{}

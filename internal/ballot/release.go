@@ -10,7 +10,7 @@ type Release struct {
 	nodes, need int
 	known       bool // there was a ballot
 	lease       bool // there was a lease; false also of another process's owner: a place, as far as we know
-	again       bool // a majority has confirmed a release before: what others still have is nobody's
+	again       bool // a majority has confirmed a release before: what others still have has no owner
 	toAll       bool // what one node hears late it would tell twice
 
 	req       driver.WithdrawRequest
@@ -18,7 +18,7 @@ type Release struct {
 	late      Set // has yet to answer a Try: then what it granted is withdrawn
 	unsettled Set // where a Try may still come
 
-	queue   int // whose answer is waited for
+	queue   int // the node that is waited for
 	waits   Set
 	done    Set // confirmed
 	nothing Set // the owner had nothing there
@@ -39,7 +39,7 @@ func (b *Ballot) Release(asked driver.ReleaseRequest, queue int) Release {
 	switch {
 	case b.lease.shared: // its work was done then, also where a node missed that it converted
 		r.req.End = driver.Finished
-	case !b.lease.had: // nobody worked under what some nodes may have granted
+	case !b.lease.had: // no work was done under what some nodes may have granted
 		r.req.End = driver.Unused
 	}
 	b.gone.end, b.gone.over, b.attempt.asking, b.lease.fence = r.req.End, true, false, 0

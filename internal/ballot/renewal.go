@@ -44,7 +44,7 @@ func (r *Renewal) Answer(node int, kind Kind, a driver.Renewal, queue bool) {
 }
 
 // Outcome is what became of it, once that is known, and once only. waits: the queue
-// node, which knows who waits, has yet to answer.
+// node, which knows the waiters, has yet to answer.
 func (r *Renewal) Outcome(waits bool) (res driver.Renewal, known bool) {
 	switch {
 	case r.done:

@@ -11,8 +11,8 @@ import (
 )
 
 // How many rounds one Try may take. The second is enough unless others are granted
-// the key in between. One that asks without a place, and may tell somebody no, is
-// more patient with others who ask at the same time: for some node time-outs.
+// the key in between. A Try without a place, which may refuse its caller for good, is
+// more patient with others that ask at the same time: for some node time-outs.
 const (
 	maxRounds = 4
 	splitTime = 4
@@ -32,10 +32,10 @@ type attempt struct {
 	pausing bool          // the next one begins after a pause
 	last    bool          // there is no other
 
-	queue  int  // the queue node, whose refusal is respected; None: none will do
+	queue  int  // the queue node: its refusal is respected; None: none will do
 	stands bool // it is about a lease that a majority granted before
-	wakes  int  // whose answer to a Convert is waited for: those in its queue are woken there
-	// introduces: not every node was heard before. Then everybody is waited for, since
+	wakes  int  // the node that a Convert waits for: it wakes the waiters in its queue
+	// introduces: not every node was heard before. Then all nodes are waited for, since
 	// one server may be listed twice, and only then it is known which is the queue node.
 	introduces bool
 }
@@ -47,7 +47,7 @@ type round struct {
 	fence   uint64             // that was asked for
 	raises  Set
 	asked   Set
-	waits   Set  // of those, whose answers the round waits for
+	waits   Set  // of those, the nodes that the round waits for
 	late    bool // the node time-out is over: a majority's answers are enough
 	answers [MaxNodes]Answer
 	twins   [2]int8 // two nodes that are one store, when they differ
@@ -81,7 +81,7 @@ type Step struct {
 	Twins   [2]int
 
 	Back []Withdrawal // to send; a refusal waits for the answers
-	// Said, Fence and Votes are for an error: what the nodes answered, the fence that was asked for, and who granted that.
+	// Said, Fence and Votes are for an error: what the nodes answered, the fence that was asked for, and the nodes that granted it.
 	Said   *[MaxNodes]driver.Result
 	Fence  uint64
 	Votes  Set
@@ -128,7 +128,7 @@ func (b *Ballot) Ask(req driver.TryRequest, v View) Step {
 	b.begin(req, v.Now)
 	r := b.newTry(req, v)
 	b.attempt.asking = true
-	if b.attempt.stands = leased; leased { // nobody in the queue is overtaken
+	if b.attempt.stands = leased; leased { // no waiter in the queue is overtaken
 		r.ask.Proposal = b.lease.fence
 		b.attempt.queue, b.attempt.introduces, b.attempt.last = None, false, true
 	} else {
@@ -190,7 +190,7 @@ func (b *Ballot) Silent(node, round int) (counts bool) {
 // decide nothing but what errors say.
 func (b *Ballot) Late(round int) { b.round.late = b.round.late || round == b.round.no }
 
-// Decided says that a round is over: the outcome is known, or everybody answered or had
+// Decided says that a round is over: the outcome is known, or all nodes answered or had
 // their time.
 func (b *Ballot) Decided() bool {
 	r := &b.round
@@ -232,7 +232,7 @@ func (b *Ballot) Next(v View) Step {
 	return Step{Outcome: Pausing, Pause: min(minPause<<min(b.attempt.rounds, 10), maxPause)}
 }
 
-// Introduces says that the round under way waits for all nodes, to know who they are.
+// Introduces says that the round under way waits for all nodes, to know their stores.
 func (b *Ballot) Introduces() bool { return b.attempt.introduces }
 
 // count counts an answer of the round.
@@ -286,7 +286,7 @@ func (r *round) would(nodes int) (s Set) {
 	return s
 }
 
-// majority are those who granted one fence, if they are enough.
+// majority are the nodes that granted one fence, if they are enough.
 func (b *Ballot) majority() (votes Set) {
 	r := &b.round
 	for i := range b.nodes {
@@ -377,11 +377,11 @@ func (b *Ballot) raises() (s Set) {
 	return s
 }
 
-// raised is the fence for another round, of what each node would grant. A node whose
-// fences are far ahead is left out when a majority is without it: the others would refuse
+// raised is the fence for another round, of what each node would grant. A node with
+// fences far ahead is left out when the others are a majority: they would refuse
 // what it wants.
 //
-// Nodes whose clocks are far behind refuse the proposal for being too large, and any
+// Nodes with clocks far behind refuse the proposal for being too large, and any
 // above it; when it takes their votes, it must become smaller.
 func (b *Ballot) raised(atLeast []uint64) uint64 {
 	r := &b.round
@@ -407,9 +407,9 @@ func (b *Ballot) raised(atLeast []uint64) uint64 {
 	return h
 }
 
-// split says that we have the queue node's vote, and others have others': those
-// who asked at the same time give back what they have, and the holder before us,
-// if the queue node's was handed on, is about to be released everywhere.
+// split says that we have the queue node's vote, and other owners have other nodes':
+// owners that asked at the same time withdraw what they have, and the holder before
+// us, if the queue node's vote was handed on, is about to be released everywhere.
 func (b *Ballot) split() bool {
 	r := &b.round
 	if r.sameStore() || !r.granted(b.attempt.queue) {
@@ -424,7 +424,7 @@ func (b *Ballot) split() bool {
 }
 
 // overruled says that a node that comes before the queue node has another holder:
-// somebody else sees another queue node. Who keeps one vote and waits for others
+// another client sees another queue node. Owners that keep one vote and wait for others
 // must do so in one order, or all wait for each other.
 func (b *Ballot) overruled() bool {
 	r, rank := &b.round, &b.attempt.view.Rank

@@ -14,7 +14,7 @@ import (
 type Withdrawal struct {
 	Node  int
 	Over  bool // its owner was released
-	Place bool // it is a place, for which nobody waits
+	Place bool // it is a place, and its withdrawal is not waited for
 	Tries int  // see Stands
 	driver.WithdrawRequest
 }
@@ -28,7 +28,7 @@ func (b *Ballot) withdraw(node int) Withdrawal {
 	if !b.gone.over || v.late && r.End == driver.Unfinished {
 		r.End = driver.Unused
 	}
-	// A request that comes late takes no vote that was given since, nor one that
+	// A request that comes late takes no vote that was given since, nor a vote that
 	// the lease counts on. A place has no fence.
 	if r.UpTo = v.fence; b.gone.over {
 		r.UpTo = b.most()

@@ -35,7 +35,7 @@ func (i Instant) Sub(earlier Instant) time.Duration {
 // A Clock reads the clocks now.
 type Clock func() Instant
 
-// base makes Mono a duration. Within a testing/synctest bubble, whose times
+// base makes Mono a duration. Within a testing/synctest bubble, where times
 // carry no monotonic reading, both Mono and Wall follow the fake clock.
 var base = time.Now()
 

@@ -76,7 +76,7 @@ type Script func(Call) Fault
 // Driver is a driver with faults.
 type Driver struct {
 	driver.Driver
-	Took func(time.Duration) // how long the driver took for a call, without the faults; nil: nobody asks
+	Took func(time.Duration) // how long the driver took for a call, without the faults; may be nil
 
 	script Script
 

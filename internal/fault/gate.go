@@ -27,7 +27,7 @@ func (g *Gate) Arrived() <-chan struct{} { return g.arrived }
 // Open lets all calls pass, now and later. Opening twice is harmless.
 func (g *Gate) Open() { g.opens.Do(func() { close(g.opened) }) }
 
-// pass waits for the gate to open. Everybody passes where there is none.
+// pass waits for the gate to open. Each call passes where there is none.
 func (g *Gate) pass(ctx context.Context) func() error {
 	return func() error {
 		if g == nil {

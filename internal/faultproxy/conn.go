@@ -178,7 +178,7 @@ func (w *wire) deliver(p parcel) bool {
 	f, _ := w.conn.proxy.faults()
 	drop := w.conn.proxy.drops(Chunk{Conn: w.conn.id, Dir: w.dir, Data: p.data})
 	if !drop && !f.swallow[w.dir] {
-		// A side that is gone says so to whoever reads from it: the other wire
+		// A side that is gone says so to its reader: the other wire
 		// carries the news, by its own rules.
 		_, _ = w.dst.Write(p.data)
 	}

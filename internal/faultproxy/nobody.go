@@ -10,7 +10,7 @@ import (
 
 // Nobody returns a loopback host:port that refuses connections until the test
 // ends. It is this end of an established connection, so that the system gives
-// the port to nobody else meanwhile, as it might with one that was closed.
+// the port to no other process meanwhile, as it might a closed one.
 func Nobody(t testing.TB) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package faultproxy puts a bad network between a test and a server: a TCP
-// proxy whose faults can be set at any moment and take effect on established
+// proxy with faults that can be set at any moment and take effect on established
 // connections, too.
 //
 // It imports testing, so only tests, and the other packages for tests, may

@@ -7,7 +7,7 @@ import "fmt"
 
 // Unreported lists the holds that did not finish and of which no later holder was told: the
 // next that may be alone, and all before it that share the key; of a semaphore, some later
-// holder since it ended. Of a hold that shares, or that downgraded, nobody need be told.
+// holder since it ended. Of a hold that shares, or that downgraded, no holder need be told.
 func Unreported(holds []Hold) (found []string) {
 	sorted := inOrder(holds)
 	for i, h := range sorted {

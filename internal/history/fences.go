@@ -100,7 +100,7 @@ func (t *tops) add(h *Hold) {
 	}
 }
 
-// against is the hold whose fence h's must be above.
+// against is the hold with the fence that h's must be above.
 func (t *tops) against(h *Hold) *Hold {
 	if h.Shared {
 		return t.alone

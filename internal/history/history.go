@@ -1,12 +1,12 @@
 // Copyright 2026 The hasp Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package history records who held which key when, in the holders' own view,
-// and judges it.
+// Package history records when each holder held which key, in its own view,
+// and judges that.
 //
 // A hold counts from when its holder learned of the grant to when it sent its
 // Release, or to its deadline, whichever is first: between those it may rely
-// on the key, and nobody else may.
+// on the key, and no other owner may.
 package history
 
 import (
@@ -79,7 +79,7 @@ func (h *Hold) Since(zero time.Time) string {
 	return fmt.Sprintf("%s%s, fence %d, %.6f to %.6f", h.Owner, how, h.Fence, h.From.Sub(zero).Seconds(), h.To.Sub(zero).Seconds())
 }
 
-// alone is until when nobody else may hold the key at all.
+// alone is until when no other owner may hold the key at all.
 func (h *Hold) alone() time.Time {
 	switch {
 	case h.Shared:
@@ -181,8 +181,8 @@ func Check(holds []Hold) error {
 	return errors.Join(exclusion(sorted), rise(sorted))
 }
 
-// CheckOrder reports owners that were granted a key before one whose place in the queue
-// is older than their request. The order among Shared holds is not judged: they may be
+// CheckOrder reports owners that were granted a key before an owner with a place in the
+// queue older than their request. The order among Shared holds is not judged: they may be
 // granted together, and learn of it in any order.
 func CheckOrder(holds []Hold) error {
 	holds = slices.DeleteFunc(slices.Clone(holds), func(h Hold) bool { return h.Queued == 0 })
@@ -190,7 +190,7 @@ func CheckOrder(holds []Hold) error {
 		return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Granted, b.Granted))
 	})
 	var errs []error
-	var last, alone Hold // of those granted so far, the one that asked last, and the one of those that do not share
+	var last, alone Hold // of those granted so far, the last that asked, and the last of those that do not share
 	for i, h := range holds {
 		if i == 0 || h.Key != holds[i-1].Key {
 			last, alone = Hold{}, Hold{}

@@ -26,9 +26,9 @@ type Wait struct {
 }
 
 // CheckIdle reports the keys that were open to a waiter for longer than limit allows
-// at that time. A key is open when nobody has it; and, to a waiter that would share it,
-// when only sharers have it, within the limits of all of them, and nobody to whom it is
-// not open can be earlier in the queue. With each grant of the key the time begins
+// at that time. A key is open when it is free; and, to a waiter that would share it,
+// when only sharers have it, within the limits of all of them, and no waiter to which it
+// is not open can be earlier in the queue. With each grant of the key the time begins
 // again.
 //
 // From and To of a hold mean here for how long the store may have kept the key for it,
@@ -70,7 +70,7 @@ type keyHistory struct {
 	cuts  []time.Time // whenever something changes
 }
 
-// gap is a time in which a key was open to somebody in the queue.
+// gap is a time in which a key was open to a waiter in the queue.
 type gap struct {
 	from, to time.Time
 	who      *Wait
@@ -109,7 +109,7 @@ func (s *keyHistory) gaps() (found []gap) {
 	return found
 }
 
-// open returns one of those in the queue to whom the key is open; nil: there is none.
+// open returns a waiter in the queue to which the key is open; nil: there is none.
 func open(held []*Hold, line []*Wait, at time.Time) *Wait {
 	alone := func(h *Hold) bool { return h.alone().After(at) }
 	if slices.ContainsFunc(held, alone) {

@@ -47,7 +47,7 @@ type Lifetime struct {
 	running         int32 // functions of Do that have not returned: Close leaves the key to them
 	state           State
 	Facts
-	broken    bool // one of the functions panicked: the end is Unfinished, whoever releases last
+	broken    bool // one of the functions panicked: the end is Unfinished, whichever caller releases last
 	forgotten bool // nothing can reach it any more: it is not renewed
 	wanted    bool // a waiter stands in the queue
 	ask       bool // the store is still to be asked to tell of waiters
@@ -134,7 +134,7 @@ const (
 )
 
 // Release notes that a lease of the caller's is released; again: not for the first time. ran:
-// its function of Do has returned, and the last one that Close left the key to tells the store. end
+// its function of Do has returned, and the last that Close left the key to tells the store. end
 // is how the work under the lease ended, and ended how all of it did.
 func (l *Lifetime) Release(write, again, ran bool, end driver.End) (r Release, ended driver.End) {
 	if ran {
@@ -178,8 +178,8 @@ func (l *Lifetime) Outcome(end driver.End) driver.End {
 	case l.why != nil: // lost, or closed
 		return driver.Unfinished
 	}
-	// A Try may come late and have the key after this lease. A mark which that took over
-	// is not one that this holder repaired: Unused puts it back.
+	// A Try may come late and have the key after this lease. This holder did not repair
+	// what a mark taken over by that Try stands for: Unused puts the mark back.
 	if end == driver.Finished && !l.Settled && !l.Marked && !l.Claims {
 		return driver.Unused
 	}

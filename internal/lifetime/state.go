@@ -55,7 +55,7 @@ func (l *Lifetime) Follow(now clock.Instant) (follower Lifetime, ok bool) {
 // Keep has a follower wait for its caller.
 func (l *Lifetime) Keep() { l.state = Kept }
 
-// Take gives a kept lease to a caller, who is given it at once or (not use) with other keys. False:
+// Take gives a kept lease to a caller, at once or (not use) together with other keys. False:
 // it is not kept any more, or has to go back.
 func (l *Lifetime) Take(now clock.Instant, use bool) bool {
 	if l.state != Kept || !l.fit(now) {

@@ -26,7 +26,7 @@ type KeyJSON struct {
 	Free    []string      `json:"free_by_hand,omitempty"` // of a foreign holder that never expires
 }
 
-// HeldJSON is one of those who hold a key.
+// HeldJSON is one of the holders of a key.
 type HeldJSON struct {
 	*HolderJSON
 	Fence uint64 `json:"fence,omitempty"`
@@ -52,7 +52,7 @@ type HolderJSON struct {
 	Value   string     `json:"value,omitempty"` // of a foreign holder
 	Mode    string     `json:"mode"`            // exclusive, shared
 	Slots   int        `json:"slots,omitempty"` // of a semaphore
-	Slot    *int       `json:"slot,omitempty"`  // of one who holds one
+	Slot    *int       `json:"slot,omitempty"`  // of a holder of one
 }
 
 // ToKeyJSON returns a key, without statements.
@@ -76,10 +76,10 @@ func ToKeyJSON(i hasp.Info) KeyJSON {
 // ToLeftJSON returns what is left of a lease; less than nothing: it never ends.
 func ToLeftJSON(left time.Duration) LeftJSON { return LeftJSON{max(left, 0).Seconds(), left < 0} }
 
-// Nobody says that the store did not say who.
+// Nobody says that the store did not name the owner.
 func Nobody(h hasp.Holder) bool { return h.Owner == "" && h.Label == "" && !h.Foreign }
 
-// Holding returns one who holds a key; nil for nobody.
+// Holding returns a holder of a key; nil for none.
 func Holding(h hasp.Holder) *HolderJSON {
 	j := Waiting(h)
 	if j != nil && h.Limit > 0 {
@@ -88,7 +88,7 @@ func Holding(h hasp.Holder) *HolderJSON {
 	return j
 }
 
-// Waiting returns one who waits for a key; nil for nobody.
+// Waiting returns a waiter for a key; nil for none.
 func Waiting(h hasp.Holder) *HolderJSON {
 	if Nobody(h) {
 		return nil

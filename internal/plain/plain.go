@@ -89,7 +89,7 @@ func Then(said, next string) string {
 	return strings.TrimRight(said+" "+strings.TrimSpace(next), " ")
 }
 
-// joined returns the lines of a text in one. One that the next begins with is left out: a
+// joined returns the lines of a text in one. A line that the next begins with is left out: a
 // driver that tried an address twice says so twice.
 func joined(text string) string {
 	var parts []string

@@ -30,7 +30,7 @@ type Stage struct {
 	ended    sync.Once
 	cleanups cleanups
 	signals  <-chan os.Signal
-	sig      os.Signal // the one that ended a wait
+	sig      os.Signal // the signal that ended a wait
 
 	rand    *rand.Rand // of the orders; which client is given which depends on timing
 	idle    []*Member  // that asked for an order
@@ -59,7 +59,7 @@ func newStage(t *Trial) *Stage {
 	return s
 }
 
-// Open starts the clients of a trial whose faults its caller plays.
+// Open starts the clients of a trial; its caller plays the faults.
 func (t *Trial) Open() *Stage { return newStage(t).open() }
 
 func (s *Stage) open() *Stage {
@@ -227,8 +227,8 @@ func (s *Stage) receive(m *Member, e *Event) {
 	}
 }
 
-// leave takes note that a client has ended. One that was killed by the faults drawn is replaced; the trial fails when one ends that
-// was not told to.
+// leave notes that a client has ended. A client that the drawn faults killed is replaced; the trial fails when a client ends
+// without being told to.
 func (s *Stage) leave(m *Member) {
 	m.Left = true
 	s.idle = slices.DeleteFunc(s.idle, func(other *Member) bool { return other == m })

@@ -53,7 +53,7 @@ type Trial struct {
 
 	Draw   func(*rand.Rand) Order
 	Last   bool                            // each client is granted one more order in the end
-	Client func(slot int) (*exec.Cmd, Job) // of this program; one that is killed has its successor in the same slot
+	Client func(slot int) (*exec.Cmd, Job) // of this program; a killed client has its successor in the same slot
 
 	Hear  func(b *Book, m *Member, e *Event) // nil, or told what a client says before it is recorded. A nil event: the client has ended
 	Hit   func(b *Book, m *Member)           // nil, or told which client is about to be killed or stopped
@@ -123,7 +123,7 @@ type Outcome struct {
 	Trouble string
 }
 
-// run is a trial under way whose faults are drawn.
+// run is a trial under way with faults that are drawn.
 type run struct {
 	*Stage
 	due []fault // for clients that are granted a key next

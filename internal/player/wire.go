@@ -51,8 +51,8 @@ type Order struct {
 	Try   bool          `json:"try,omitempty"`
 	Hold  time.Duration `json:"hold,omitempty"`
 	Limit time.Duration `json:"limit,omitempty"`
-	// The one key is a semaphore with so many Slots; or an election, whose leaders the client
-	// observes from then on; or it is downgraded after Hold, and held for as long again.
+	// The one key is a semaphore with so many Slots; or an election, and the client observes its
+	// leaders from then on; or it is downgraded after Hold, and held for as long again.
 	Slots     int  `json:"slots,omitempty"`
 	Campaign  bool `json:"campaign,omitempty"`
 	Downgrade bool `json:"downgrade,omitempty"`
@@ -64,7 +64,7 @@ type Order struct {
 	// The answer to a request for the register.
 	Refused  bool `json:"refused,omitempty"`
 	Value    int  `json:"value,omitempty"`
-	Unfenced int  `json:"unfenced,omitempty"` // of one that compares no fences
+	Unfenced int  `json:"unfenced,omitempty"` // of a register that compares no fences
 }
 
 // What says what an event is.
@@ -85,7 +85,7 @@ const (
 	Shares   What = "shares"   // Downgrade returned
 	Look     What = "look"     // the register is asked whether it has the value still
 	Ended    What = "ended"    // before Release: the hold is over
-	Gone     What = "gone"     // the store answered a release, also one that Lock left to the background
+	Gone     What = "gone"     // the store answered a release, also a release that Lock left to the background
 	Released What = "released" // Release returned
 	Saw      What = "saw"      // a leader was observed
 	Bye      What = "bye"      // the client is closed
@@ -105,7 +105,7 @@ type Event struct {
 	Abandoned bool   `json:"abandoned,omitempty"` // a previous holder did not release the key
 	Deadline  Mono   `json:"deadline,omitempty"`  // of the lease, as known now
 	Value     int    `json:"value,omitempty"`     // for the register
-	Unfenced  int    `json:"unfenced,omitempty"`  // for one that compares no fences
+	Unfenced  int    `json:"unfenced,omitempty"`  // for a register that compares no fences
 	Lost      bool   `json:"lost,omitempty"`      // of ended: the lease was over before
 	Closed    Mono   `json:"closed,omitempty"`    // of ended: when the holder was told of that, if it was
 	Kind      string `json:"kind,omitempty"`      // of an error, in a word

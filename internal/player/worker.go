@@ -48,7 +48,7 @@ type worker struct {
 	mu     sync.Mutex
 	out    *json.Encoder
 	n      int              // orders so far
-	leases map[string]Lease // by owner: those whose renewals are reported
+	leases map[string]Lease // by owner: their renewals are reported
 }
 
 // Work is all that a worker process does: it takes its job and then orders from

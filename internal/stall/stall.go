@@ -50,8 +50,8 @@ func (w *witness) ran(now time.Time) {
 	w.last = now
 }
 
-// upTo counts the time for which the witness has not run yet, too: who asks
-// may be on its feet again before it.
+// upTo counts the time for which the witness has not run yet, too: the caller
+// may run again before it.
 func (w *witness) upTo(now time.Time) time.Duration {
 	w.mu.Lock()
 	defer w.mu.Unlock()

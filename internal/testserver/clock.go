@@ -74,7 +74,7 @@ func NewClock(t testing.TB) *Clock {
 	}
 	dir, err := os.MkdirTemp("", "hasp-clock-")
 	if err == nil {
-		err = os.Chmod(dir, 0o755) // a server may run as somebody else
+		err = os.Chmod(dir, 0o755) // a server may run as another user
 	}
 	if err != nil {
 		t.Fatalf("testserver: %v", err)

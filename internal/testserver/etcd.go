@@ -14,7 +14,7 @@ import (
 )
 
 // The sockets of an etcd, in its directory: it answers at the one as at its
-// port, and nobody calls at the other. etcd wants a port in every address, and
+// port, and the other is not used. etcd wants a port in every address, and
 // makes it a part of the file's name.
 const (
 	etcdSocket = "sock:1"

@@ -110,7 +110,7 @@ func (c *EtcdCluster) start() {
 // Addrs are the members' addresses.
 func (c *EtcdCluster) Addrs() []string { return addrs(c.Members) }
 
-// Leader waits until a majority of the members names one that leads, other than those, and returns
+// Leader waits until a majority of the members names a leader, other than those of but, and returns
 // its index.
 func (c *EtcdCluster) Leader(but ...int) int {
 	c.t.Helper()

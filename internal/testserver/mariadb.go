@@ -18,7 +18,7 @@ import (
 )
 
 // MariaDB starts a MariaDB server for the test, on a free loopback port, with the user
-// root, who needs no password. args are further arguments of mariadbd, and win over the
+// root, which needs no password. args are further arguments of mariadbd, and win over the
 // defaults. It skips or fails the test where MariaDB is missing, see Require.
 //
 // A commit is written to the system before it is answered, but not synced to the disk:
@@ -45,7 +45,7 @@ func MariaDBIn(t testing.TB, env []string, args ...string) *Server {
 		path: path,
 		args: func(s *Server) []string {
 			// A server that starts removes all temporary tables from its tmpdir: also those of
-			// another one that has the same.
+			// another server with the same tmpdir.
 			data := filepath.Join(s.dir, "data")
 			if _, err := os.Stat(data); errors.Is(err, os.ErrNotExist) {
 				mariadbNew.copy(t, account{}, data, func(dir, data string) {

@@ -9,7 +9,7 @@ import (
 )
 
 // SideBySide lets at least n tests of a package that call t.Parallel run at once, however few
-// processors there are. It is for the TestMain of a package whose tests mostly wait, for
+// processors there are. It is for the TestMain of a package with tests that mostly wait, for
 // leases to end and for processes, and have a store of their own.
 func SideBySide(n int) {
 	flag.Parse()

@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// FullPipe returns the end to write to of a pipe that is full, and that nobody
-// reads until the test ends: every write to it stands still.
+// FullPipe returns the end to write to of a pipe that is full, and is not
+// read until the test ends: every write to it blocks.
 func FullPipe(t testing.TB) *os.File {
 	t.Helper()
 	r, w, err := os.Pipe()

@@ -22,7 +22,7 @@ import (
 )
 
 // Postgres starts a PostgreSQL server for the test, on a free loopback port, with the
-// superuser postgres, who needs no password. settings are further ones, each
+// superuser postgres, which needs no password. settings are further ones, each
 // "name=value", and win over the defaults. It skips or fails the test where PostgreSQL
 // is missing, see Require.
 //
@@ -119,7 +119,7 @@ func (s *Server) endPostgres() {
 
 // awaitNobody waits until no process works in a directory, as each of a PostgreSQL
 // server does: it does not start beside those of its predecessor. Where /proc does
-// not say so, it waits for nobody.
+// not say so, it does not wait.
 func awaitNobody(dir string) {
 	for limit := time.Now().Add(startLimit); time.Now().Before(limit); time.Sleep(5 * time.Millisecond) {
 		links, err := filepath.Glob("/proc/[0-9]*/cwd")
@@ -193,7 +193,7 @@ func postgresBin(t testing.TB) string {
 	return filepath.Dir(path)
 }
 
-// account is whom a server runs as that refuses to run as root.
+// account is the user of a server that refuses to run as root.
 type account struct {
 	name     string // empty: as this process
 	uid, gid int
@@ -238,7 +238,7 @@ func under(env []string) []string {
 	return append([]string{"env"}, env...)
 }
 
-// mkdir makes a directory for the account, within one that it is given, too.
+// mkdir makes a directory for the account, and gives it the parent, too.
 func (a account) mkdir(t testing.TB, parent, dir string) {
 	t.Helper()
 	err := os.Mkdir(dir, 0o700)

@@ -16,7 +16,7 @@ import (
 
 // Program lets a program use the servers and links that were written for
 // tests. Perform makes one. Its methods may be called by any number of
-// goroutines at once; Fatalf and Must end the one that calls.
+// goroutines at once; Fatalf and Must end the calling goroutine.
 type Program struct {
 	testing.TB // nil: what is not defined below is not used
 	ctx        context.Context
@@ -79,7 +79,7 @@ func (p *Program) Must(err error) {
 // Helper does nothing.
 func (p *Program) Helper() {}
 
-// Context returns the one that Perform was given.
+// Context returns the context that Perform was given.
 func (p *Program) Context() context.Context { return p.ctx }
 
 // Failed says whether an error was reported.

@@ -110,7 +110,7 @@ func (s *Server) ID() string {
 	return id[:40]
 }
 
-// Master returns which server takes itself for the master of a hash slot, and is one that runs; nil if none does.
+// Master returns the running server that takes itself for the master of a hash slot; nil if none does.
 func (c *RedisCluster) Master(slot int) *Server {
 	c.t.Helper()
 	for _, s := range c.All() {

@@ -25,8 +25,8 @@ type backbone struct {
 	buses  map[*Server]*faultproxy.Proxy // to the buses of a cluster
 
 	mu    sync.Mutex
-	apart map[*Server]bool          // nobody reaches its bus
-	mute  map[string]bool           // it reaches nobody's: by what a cluster calls it
+	apart map[*Server]bool          // no server reaches its bus
+	mute  map[string]bool           // it reaches no other's bus: by what a cluster calls it
 	lag   map[*Server]chan struct{} // nothing reaches its replicas until it is closed
 }
 
@@ -68,8 +68,8 @@ func (b *backbone) to(all map[*Server]*faultproxy.Proxy, s *Server, port int, ho
 	return l.Addr()
 }
 
-// severed reports whether a message on the bus of a server is lost. Each connection carries the messages of one sender, whose name is
-// in the header (cluster.h of Redis: clusterMsg).
+// severed reports whether a message on the bus of a server is lost. Each connection carries the messages of one sender; its name
+// is in the header (cluster.h of Redis: clusterMsg).
 func (b *backbone) severed(s *Server) func(faultproxy.Chunk) bool {
 	const from, to = 40, 80
 	senders := map[int]string{}
@@ -192,7 +192,7 @@ func (c *RedisSentinel) Failover() {
 	c.Settle()
 }
 
-// Settle waits until all servers agree about who is a master of which slots and who a replica, and none is failing.
+// Settle waits until all servers agree on the masters, their slots and the replicas, and none is failing.
 func (c *RedisCluster) Settle() {
 	c.t.Helper()
 	until(c.t, "all servers agree, and all replicas have a master", func() bool {

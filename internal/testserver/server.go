@@ -24,7 +24,7 @@ const (
 	// startLimit bounds the wait for the first answer: generous, because a
 	// machine under load must not fail a test here.
 	startLimit = 30 * time.Second
-	// attempts bounds how often a port that somebody else took in between is
+	// attempts bounds how often a port that another process took in between is
 	// exchanged for another.
 	attempts = 10
 )
@@ -202,7 +202,7 @@ func (s *Server) logTail() string {
 	return string(b[max(0, len(b)-4096):])
 }
 
-// freePort returns a port that nobody has now. It lies below those that systems
+// freePort returns a port that is free now. It lies below those that systems
 // give out by themselves (Linux from 32768 on, others from 49152): a connection
 // of another test would take one of those while a server restarts.
 func freePort() (port int, err error) {

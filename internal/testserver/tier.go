@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Variant leaves a test to make test-all: one that differs from another test of make test only in what is named.
+// Variant leaves a test to make test-all: it differs from another test of make test only in what is named.
 func Variant(t testing.TB, difference string) {
 	t.Helper()
 	if testing.Testing() && testing.Short() {

@@ -19,7 +19,7 @@ import (
 	"time"
 )
 
-// zookeeperJars is where Debian's packages have ZooKeeper, whose manifest names all that it needs.
+// zookeeperJars is where Debian's packages have ZooKeeper; its manifest names all that it needs.
 const zookeeperJars = "/usr/share/java"
 
 // ZooKeeperTick is the unit of a ZooKeeper's times: sessions last for two of them at

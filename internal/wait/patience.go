@@ -25,7 +25,7 @@ const (
 type patience struct {
 	terms   *Terms
 	silent  clock.Instant // when the first call began that had no good answer
-	puzzled clock.Instant // since when no error was one that the engine knows
+	puzzled clock.Instant // since when the engine knew none of the errors
 	denied  clock.Instant // since when the store refuses, later by the time for which it was away meanwhile
 	latest  clock.Instant // when the latest error came
 	due     clock.Instant // when the pause, or the call, ends at the latest

@@ -282,7 +282,7 @@ func (w *Wait) Settled() bool { return !w.unsure }
 // Left says what it may have left in the store without a lease: something, and (lost) a grant that had no answer.
 func (w *Wait) Left() (something, lost bool) { return w.maybe, w.lost }
 
-// Inherit goes on with the wait of another caller, for one that has waited since from. An error says that the
+// Inherit goes on with the wait of another caller, for a caller that has waited since from. An error says that the
 // silence has lasted for too long.
 func (w *Wait) Inherit(from, now clock.Instant) error {
 	if !w.failing() {
