@@ -27,7 +27,7 @@ type Options struct {
 	// Engine runs the schedules for another engine; empty: Redis.
 	Engine engines.Kind
 	// Wired makes real network links, between network namespaces, for the schedules
-	// whose faults allow it. See CanCutWires.
+	// with faults that allow it. See CanCutWires.
 	Wired bool
 	// Done is called with each outcome, by one goroutine at a time. nil: nothing is called.
 	Done func(*Outcome, error)

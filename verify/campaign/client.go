@@ -60,7 +60,7 @@ func open(with player.Job, observe func(hasp.Event)) (player.Locks, error) {
 	return openHasp(with, &j, v, observe)
 }
 
-// untilExit stands in for a test whose cleanups never run.
+// untilExit stands in for a test that never runs its cleanups.
 type untilExit struct{}
 
 func (untilExit) Cleanup(func()) {}

@@ -226,7 +226,7 @@ func (e *ensemble) take(ctx context.Context, k Kind) {
 	for i, c := range claims {
 		all.Go(func() {
 			err := e.near.Release(ctx, driver.ReleaseRequest{Claim: c, TTL: commandLimit, End: driver.Unfinished})
-			if err == nil { // otherwise it has ended, or nobody knows
+			if err == nil { // otherwise the lease had ended, or the outcome is unknown
 				held[i].at = now()
 			}
 		})

@@ -128,9 +128,9 @@ type generator struct {
 	taken [clients]spans // when a client's process has one
 	bad   [clients]spans // when its links have one
 	reach [clients][]int // the nodes that it is not permanently cut off from
-	pivot int            // the node whose vote every grant needs; -1: none
+	pivot int            // the node that must vote for every grant; -1: none
 	fixed [nodes]bool    // its persistence is already chosen
-	fakes int            // nodes whose clocks are stepped
+	fakes int            // nodes with clocks that are stepped
 }
 
 func newGenerator(seed, other uint64, of Store) *generator {
@@ -251,7 +251,7 @@ func (g *generator) add(i incident) {
 
 func (g *generator) between(from, to ms) ms { return from + ms(g.IntN(int(to-from))) }
 
-// one draws one of some.
+// one draws one of some values.
 func one[T any](g *generator, of ...T) T { return of[g.IntN(len(of))] }
 
 // some returns n nodes in order.
@@ -312,7 +312,7 @@ func (g *generator) node(from, to ms) (on []int, ok bool) {
 	return []int{n}, reserve(g.busy[:], from, to, n)
 }
 
-// client reserves a client whose process, or whose links, have no other fault in a span.
+// client reserves a client for a span in which its process, or its links, have no other fault.
 func (g *generator) client(of *[clients]spans, from, to ms) (c int, ok bool) {
 	c = g.IntN(clients)
 	return c, reserve(of[:], from, to, c)
@@ -427,7 +427,7 @@ func (g *generator) step(k Kind, at ms) bool {
 	by := one(g, time.Second, 2500*time.Millisecond, time.Minute, time.Hour)
 	if k == ClockBack {
 		by = -by
-		if g.on == 1 { // with no other node to decide, everybody would wait for as long
+		if g.on == 1 { // with no other node to decide, every client would wait for as long
 			by = max(by, -2500*time.Millisecond)
 		}
 	}
@@ -506,7 +506,7 @@ func (g *generator) operate(k Kind, at ms) bool {
 	return reserve(g.busy[:], at, at+1, 0) && g.once(k, at)
 }
 
-// killLagging kills a master whose replicas do not have what it granted last.
+// killLagging kills a master before its replicas have what it granted last.
 func (g *generator) killLagging(k Kind, at ms) bool {
 	lag := g.between(200, 2000)
 	to := at + lag + g.between(100, 5000)

@@ -124,8 +124,8 @@ func (r *run) idle(records []record) (found []string, longest time.Duration) {
 	return history.Found(history.CheckIdle(holds, waits, limit)), longest
 }
 
-// prepared returns for how long a fault was prepared between two instants: a server that
-// saves its data for that answers nobody, and where the disk is busy it takes long.
+// prepared returns for how long a fault was prepared between two instants: a server answers
+// no client while it saves its data for that, which takes long on a busy disk.
 func (r *run) prepared(from, to Mono) (took time.Duration) {
 	for _, a := range r.injected {
 		if a.Part == Prepare {

@@ -22,7 +22,7 @@ type record struct {
 	player.Event
 }
 
-// attempt is one order of a client, and when what came of it; 0: it did not.
+// attempt is one order of a client, and when each of its events came; 0: it did not.
 type attempt struct {
 	client, n int
 	key       string

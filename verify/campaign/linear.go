@@ -38,8 +38,8 @@ const (
 	end                // of a hold
 )
 
-// fencedLock models a lock that grants a free key, or one that readers hold to
-// another reader. A writer's fence is above all before it; a reader's is above those
+// fencedLock models a lock that grants a free key to any owner, and a key that readers
+// hold to another reader. A writer's fence is above all before it; a reader's is above those
 // of all writers before it. Without exclusive it only mints fences, which is all that
 // is promised when an assumption is broken.
 func fencedLock(exclusive bool) porcupine.Model {
@@ -99,11 +99,11 @@ const never Mono = math.MaxInt64
 // linearLimit bounds one check.
 const linearLimit = 10 * time.Second
 
-// notLinear finds keys whose history is not linearizable. unknown counts the keys
+// notLinear finds keys with a history that is not linearizable. unknown counts the keys
 // for which the search took too long.
 //
 // The end of a hold lies between the call of Release, or the deadline, and the
-// return of that Release; of a lease that was lost, at any time after.
+// return of that Release; a lease that was lost may end at any time after.
 func notLinear(holds []history.Hold, exclusive bool) (found []string, unknown int) {
 	byKey := map[string][]porcupine.Operation{}
 	for _, h := range holds {

@@ -19,7 +19,7 @@ type Counts struct {
 	Locks     int // granted
 	Shared    int // of them: shared
 	Lowered   int // downgrades that succeeded
-	Refused   int // TryLock of a key that was held, or a Lock whose context ended
+	Refused   int // TryLock of a key that was held, or Lock until its context ended
 	Failed    int // Lock and TryLock that returned another error
 	Renewals  int //
 	Releases  int // that succeeded
@@ -80,12 +80,12 @@ type Outcome struct {
 	Stalled  time.Duration // for how long the campaign's own process did not get to run
 	Open     time.Duration // the longest that a key was free beside a waiter, without stalls of the machine
 	Told     time.Duration // the longest that a holder did not know that its lease was taken away
-	Both     time.Duration // the longest that two held a key
+	Both     time.Duration // the longest that two owners held a key
 	Gap      time.Duration // the longest from when the master may have been replaced to the next grant, of whatever key
-	Taken    int           // leases that were taken away, and whose holders no other fault affected
+	Taken    int           // leases that were taken away from holders that no other fault affected
 	Dropped  int           // packets, on real links
 	Resent   int           // TCP segments
-	Unknown  int           // keys whose history was too long to search
+	Unknown  int           // keys with a history that was too long to search
 
 	records []record
 	holds   []history.Hold

@@ -33,7 +33,7 @@ func (r *run) play(a Action) {
 	}
 }
 
-// servers are those of a run: where a client finds them, and what is done to them and to its links.
+// servers are the servers of a run: where a client finds them, and what is done to them and to the client's links.
 type servers interface {
 	addrs(client int) []string
 	link(a Action, node int)

@@ -130,7 +130,7 @@ func (rep *Report) Markdown(w io.Writer) {
 	}
 }
 
-// failovers writes how often two held a key, and for how long, and for how long nobody got one.
+// failovers writes how often, and for how long, two owners held a key at once, and how long the next grant took.
 func (rep *Report) failovers(w io.Writer) {
 	var both, gaps []time.Duration
 	n := 0

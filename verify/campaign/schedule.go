@@ -45,7 +45,7 @@ type Part string
 
 // The parts of a fault. Not each kind has all.
 const (
-	Prepare Part = "prepare" // what has to be done before, without effect on anybody
+	Prepare Part = "prepare" // what has to be done before, without effect on a client
 	Begin   Part = "begin"
 	End     Part = "end"
 )
@@ -137,7 +137,7 @@ func (s *Schedule) engine() (engines.Kind, bool) {
 	return k, slices.Contains(engines.Kinds, k) || slices.Contains(engines.Replicated, k)
 }
 
-// lingers returns how long the store may keep what nobody renews.
+// lingers returns how long the store may keep a lease or a place that is not renewed.
 func (s *Schedule) lingers() time.Duration {
 	if k, ok := s.engine(); ok {
 		return s.MaxTTL + k.Lingers()
@@ -189,7 +189,7 @@ func (a Action) steps() bool {
 	return a.Kind == ClockForward || a.Kind == ClockBack || a.Kind == ClockHeldBack
 }
 
-// replaces reports whether the action may have another master replace the one that there is.
+// replaces reports whether the action may have another master replace the current master.
 func (a Action) replaces() bool {
 	switch a.Kind {
 	case KillLeader, StopLeader, KillLagging, CutMaster, Switch:

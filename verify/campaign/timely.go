@@ -16,10 +16,9 @@ import (
 // drift is by how much a lease is shorter than its TTL, because clocks differ.
 func drift(ttl time.Duration) time.Duration { return ttl/100 + 2*time.Millisecond }
 
-// overdue finds leases that their holder could rely on for too long: with a deadline
-// that is later than the witness allows; whose Done was closed later than the deadline,
-// by more than the drift and the stalls of the holder's process; or whose Err was nil
-// after the deadline.
+// overdue finds leases that their holder could rely on for too long: the deadline is later
+// than the witness allows; Done was closed later than the deadline, by more than the drift
+// and the stalls of the holder's process; or Err was nil after the deadline.
 func overdue(records []record, ttl time.Duration) (found []string) {
 	all := map[int]history.Stalls{} // of each client
 	for _, r := range records {

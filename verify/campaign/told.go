@@ -17,9 +17,10 @@ import (
 // the rest is for the messages between the processes.
 const toldLimit = 250 * time.Millisecond
 
-// untold finds holders that went on after their lease was taken away, and returns how many were judged, and the longest
-// that one did, without stalls of the machine. An engine that does not hear of that by itself, or whose driver has not renewed the
-// lease yet, learns it by the next renewal, a third of the TTL later. It only judges holders that no other fault affects.
+// untold finds holders that went on for too long after their lease was taken away. It returns how many it judged, and the
+// longest that a holder went on until it was told, without stalls of the machine. A driver that does not hear of the loss by
+// itself, or has not renewed the lease yet, learns it by the next renewal, a third of the TTL later. It only judges holders
+// that no other fault affects.
 func (r *run) untold(records []record) (found []string, judged int, longest time.Duration) {
 	k, _ := r.s.engine()
 	out, all := r.outages(), attemptsOf(records)
@@ -56,8 +57,8 @@ func (r *run) untold(records []record) (found []string, judged int, longest time
 	return found, judged, longest
 }
 
-// lostEarly finds leases that were lost before their deadline, as their holder was told or their release found, though nobody took
-// them away.
+// lostEarly finds leases that were lost before their deadline, as their holder was told or their release found, though they
+// were not taken away.
 func lostEarly(holds []*player.Hold, taken []takenAway) (found []string) {
 	for _, h := range holds {
 		away := slices.ContainsFunc(taken, func(t takenAway) bool { return t.key == h.Key && t.fence == h.Fence })

@@ -157,7 +157,7 @@ func (v *variant) over(d driver.Driver, seen *witness) driver.Driver {
 	return broken.Around(seen.around(d), v.whole)
 }
 
-// compose makes a quorum of nodes, for a client whose clock is ahead.
+// compose makes a quorum of nodes, for a client with a clock that is ahead.
 func (v *variant) compose(all []member, skew time.Duration, o *quorum.Options, seen *witness) driver.Driver {
 	var ds []driver.Node
 	for _, n := range all {

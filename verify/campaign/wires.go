@@ -111,7 +111,7 @@ func newWires(t *testserver.Program) *wires {
 }
 
 // newNamespace makes an empty namespace. It ends when its process and all that were
-// started in it have ended; that process ends with this one, whose pipe it reads.
+// started in it have ended; that process reads a pipe of this one, and ends with it.
 func newNamespace(t *testserver.Program) *namespace {
 	cmd := exec.Command("cat")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNET}
