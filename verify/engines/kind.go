@@ -34,10 +34,10 @@ const (
 	ClusterReplicas  Kind = "Redis Cluster, replicas confirm"
 )
 
-// Kinds are those that are not of Redis.
+// Kinds are the kinds that are not of Redis.
 var Kinds = []Kind{Etcd, Etcd3, ZooKeeper, ZooKeeper3, Postgres, MariaDB, SQLite}
 
-// Replicated are those of Redis with replicas.
+// Replicated are the kinds of Redis with replicas.
 var Replicated = []Kind{Sentinel, SentinelRecord, SentinelReplicas, Cluster, ClusterReplicas}
 
 // IsCluster reports whether it is a Redis Cluster.
@@ -60,7 +60,7 @@ func (k Kind) Lingers() time.Duration { return k.engine().lingers }
 // Tells reports whether the driver hears by itself that a lease is over.
 func (k Kind) Tells() bool { return k.engine().tells }
 
-// engine is what differs between kinds. The servers of start are those that env is for, such as a testserver.Clock's.
+// engine is what differs between kinds. start gives its servers env, such as a testserver.Clock's, where they take it.
 type engine struct {
 	servers int
 	lingers time.Duration

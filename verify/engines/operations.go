@@ -46,8 +46,8 @@ var operations = []operation{
 	}},
 }
 
-// try: a grant that was answered is there, one that was not sent is not, and asking again gives the same
-// one; no other owner is granted the key beside it.
+// try: a grant that was answered is in the store, a request that was not sent has left nothing there, and asking
+// again gives the same grant; no other owner is granted the key beside it.
 func (s *step) try() {
 	if res, ok := s.cutTry(); ok {
 		s.granted(res.Fence)
@@ -272,7 +272,7 @@ func (s *step) watch() {
 const hintLimit = lasts / 8
 
 // hinted: each hint has the owner ask, and one of them gives it the key. Where the engine promises none, the
-// waiter also asks once the time is over that its last answer named.
+// waiter also asks after the time that its last answer named.
 func (s *step) hinted(hints <-chan driver.Hint, again time.Duration) (fence uint64) {
 	for limit := time.After(hintLimit); hints != nil; {
 		var poll <-chan time.Time

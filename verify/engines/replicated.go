@@ -24,7 +24,7 @@ const (
 	replaced = time.Second
 	// masters is how many a cluster has, each with a replica.
 	masters = 3
-	// redisKey is a lock's key in Redis whose master is the leader of a cluster.
+	// redisKey is a lock's key in Redis; its master is the leader of a cluster.
 	redisKey = "lock:k0"
 )
 
@@ -77,7 +77,7 @@ func (g *group) follower() int {
 	return slices.IndexFunc(g.all, func(s *testserver.Server) bool { return s != master })
 }
 
-// Settle waits until servers agree again about who leads.
+// Settle waits until servers agree again which of them leads.
 func (s *Store) Settle() {
 	if s.redis != nil {
 		s.redis.Settle()

@@ -21,9 +21,9 @@ import (
 const (
 	// soon bounds what must happen, far above what it takes.
 	soon = time.Minute
-	// patient is how long a call may take whose connection is reset, and every one that is not cut.
+	// patient is how long a call may take that is not cut, or that has its connection reset.
 	patient = 30 * time.Second
-	// brief is how long one may take that gets no answer: its caller gives up then.
+	// brief is how long a call may take that gets no answer: its caller gives up then.
 	brief = 500 * time.Millisecond
 	// lasts is the TTL of every lease, so that none ends by itself.
 	lasts = 2 * time.Minute
@@ -109,7 +109,7 @@ func (s *step) arm() {
 // call is a request to the store.
 type call = func(ctx context.Context) error
 
-// asks is the owner's Try, whose answer goes to res.
+// asks is the owner's Try; its answer goes to res.
 func (s *step) asks(res *driver.Result) call {
 	return func(ctx context.Context) (err error) { *res, err = s.far.Try(ctx, s.r); return err }
 }
@@ -189,7 +189,7 @@ func (s *step) again(f call) (err error) {
 	return fmt.Errorf("no answer within %v: %w", soon, err)
 }
 
-// mustEnd is Must for a release, whose owner may have ended.
+// mustEnd is Must for a release; what it releases may have ended.
 func (s *step) mustEnd(err error) {
 	if !errors.Is(err, driver.ErrNotHeld) {
 		s.Must(err)

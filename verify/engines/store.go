@@ -33,8 +33,8 @@ type Store struct {
 // quick is how every etcd here is started.
 var quick = []string{"--heartbeat-interval=50", fmt.Sprintf("--election-timeout=%d", electionTimeout.Milliseconds())}
 
-// Start starts the servers, and makes what they need. Those that are one server that does not run Go have env, such as a
-// testserver.Clock's, in their environment.
+// Start starts the servers, and makes what they need. A store of one server that does not run Go has env, such as a
+// testserver.Clock's, in its environment.
 func Start(t testing.TB, k Kind, env ...string) *Store {
 	t.Helper()
 	s := &Store{Kind: k, t: t, leader: func() int { return 0 }}
@@ -123,7 +123,7 @@ func (s *Store) Links(t testing.TB) (all []*faultproxy.Proxy) {
 	return all
 }
 
-// Leader returns which server leads now, once one does; of one, that one; of a cluster, the master of the key k0.
+// Leader returns which server leads now, once a server does: of a single server, that; of a cluster, the master of the key k0.
 func (s *Store) Leader() int { return s.leader() }
 
 // Follower returns a server that follows the leader.

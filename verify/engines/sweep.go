@@ -63,7 +63,7 @@ type sweep struct {
 
 // Sweep cuts each operation at each of its messages, in both directions, one after the other until it
 // completes uncut, and reports where the driver said what is not so, an answer was not the same the second
-// time, two held a key, a fence fell, a hint was lost for good, or something was left in the store.
+// time, two owners held a key, a fence fell, a hint was lost for good, or something was left in the store.
 func Sweep(t testing.TB, s *Store, o Sweeping) *Swept {
 	t.Helper()
 	if o.Beside == 0 {
