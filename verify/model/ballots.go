@@ -14,14 +14,14 @@ import (
 
 // Ballots is a model of owners that ask, give up, ask again and release, each with the
 // ballot that package quorum ships. Messages arrive at any later time or never; their
-// answers, too. Nothing expires, so whoever was granted the key has it until its release
+// answers, too. Nothing expires, so an owner that was granted the key has it until its release
 // begins. The nodes are the model's own: they grant, refuse and forget nothing.
 type Ballots struct {
 	Modes  string  // of the owners: w writes, r reads
 	Tries  [3]int8 // of each owner
 	Rounds int8    // of each owner, in all
 	Clocks [3]int8 // what each owner proposes at first
-	Queue  bool    // owners keep a place: node 0 is the queue node, whose vote they reserve
+	Queue  bool    // owners keep a place, and reserve the vote of node 0, the queue node
 	Leaves bool    // owners give up during a Try, because its context ended
 	Silent bool    // refused owners do not release
 
@@ -94,11 +94,11 @@ type ballotsNode struct {
 	votes [3]int8 // the fence of each owner's vote; 0: none
 	tombs [3]bool // the owner was released
 	key   int8    // the largest fence that was granted
-	keyX  int8    // and to one that writes
+	keyX  int8    // and to an owner that writes
 	of    [3]ballotsMessages
 }
 
-// ballotsMessages are those of an owner to a node.
+// ballotsMessages are the messages of an owner to a node.
 type ballotsMessages struct {
 	votes [maxAsked]vote
 	backs [maxBacks]back
@@ -107,7 +107,7 @@ type ballotsMessages struct {
 type ballotsState struct {
 	n       [nodes]ballotsNode
 	o       [3]ballotsOwner
-	granted [2]int8 // the largest fence that a majority granted: to any, and to one that writes
+	granted [2]int8 // the largest fence that a majority granted: to any owner, and to an owner that writes
 	used    [3]int8 // late, lost, twins
 	wrong   verdict
 }
@@ -476,8 +476,8 @@ func (m ballots) grant(s *ballotsState, j, i int, a vote) reply {
 	return reply{granted: true, fence: fence}
 }
 
-// withdrawals emits what may happen to owner j's Withdraws at node i. One whose answer is
-// lost is sent again, and is then not settled if its owner was released.
+// withdrawals emits what may happen to owner j's Withdraws at node i. If the answer is
+// lost, the Withdraw is sent again, and is then not settled if its owner was released.
 func (m ballots) withdrawals(s ballotsState, j, i int, emit func(Step, ballotsState)) {
 	for k, w := range s.n[i].of[j].backs {
 		st := Step{owner(j), Released, i, int(w.upTo)}
@@ -555,8 +555,8 @@ func (m ballots) judge(s *ballotsState) {
 	}
 }
 
-// leftovers checks an owner whose ballot is about to be forgotten: every vote that it may
-// still have must be covered by a Withdraw in flight.
+// leftovers checks an owner before its ballot is forgotten: a Withdraw in flight must cover
+// every vote that the owner may still have.
 func (m ballots) leftovers(s *ballotsState, j int) {
 	for i := range s.n {
 		n := &s.n[i]

@@ -23,7 +23,7 @@ type Fences struct {
 	Others     bool // other keys raise the floors of nodes
 	Forget     bool // nodes forget the fences of a key that is free, which raises their floor
 	Raises     bool // owners propose once more, with Raise
-	Withdraws  bool // who proposes once more withdraws its votes first; nothing else ends a lease, and no two may hold
+	Withdraws  bool // an owner that proposes once more withdraws its votes first; nothing else ends a lease, and no two may hold
 	Restores   bool // holders ask for votes with Restore, at any time from then on
 	Votes      bool // judge also the order of the votes that each node gave, which must be that of their fences
 	Revive     bool // judge also whether a lease can be confirmed that another's hold interrupted
@@ -44,14 +44,14 @@ type Fences struct {
 }
 
 type fencesNode struct {
-	owner int8 // who holds the key: 0 is A; -1 nobody
+	owner int8 // the holder of the key: 0 is A; -1: none
 	fence int8 // its fence
 	key   int8 // the largest fence of the key that is remembered
 	floor int8 // the floor for all keys
 	of    [3]fencesMessages
 }
 
-// fencesMessages are those of an owner to a node.
+// fencesMessages are the messages of an owner to a node.
 type fencesMessages struct {
 	sent  [2]int8 // how often the Try of a round was carried out
 	got   [2]int8 // the fence that it was answered with, 0: none
@@ -65,7 +65,7 @@ type fencesOwner struct {
 	h     [2]int8 // proposals, 0: not made
 	held  int8    // the fence it holds with, 0: it does not
 	first int8    // the first of the row that ends with it
-	after uint8   // who had held before it began
+	after uint8   // the owners that had held before it began
 }
 
 type fencesState struct {
@@ -330,7 +330,7 @@ func (m Fences) judgeVote(s *fencesState, i, j int, fence int8) {
 	}
 }
 
-// holders returns the set of those who hold, or held.
+// holders returns the set of owners that hold, or held.
 func (s *fencesState) holders() (set uint8) {
 	for j := range s.o {
 		if s.o[j].held > 0 {

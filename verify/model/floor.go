@@ -63,8 +63,8 @@ func (m Floor) next(s floorState, emit func(Step, floorState)) {
 		n.kept = false
 		emit(Step{"", Forget, 0, 0}, n)
 	}
-	// A proposal for this key that is too low, and one that is granted, come after
-	// the same rotation as one for another key.
+	// A proposal for this key, too low or granted, comes after the same rotation as a
+	// proposal for another key.
 	n := m.rotate(s)
 	if n.old && n.age < rotation && m.Steps == 0 {
 		n.wrong = says("the floor for all keys is above a fence that was granted less than a rotation ago")

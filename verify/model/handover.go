@@ -8,15 +8,15 @@ import (
 	"slices"
 )
 
-// Handover is a model of one store with a queue, whose owners may enter on the message that says that the
-// key was handed to their place, before they claim it. Time is counted in steps, and leases go by the store's
-// clock, which may be set. Messages arrive at any later time, or never; a lost one is the same as one that is
-// still in flight. Somebody outside holds the key at first, for as long as it likes. The zero value of
-// each rule is the rule; setting one removes it.
+// Handover is a model of one store with a queue. An owner may enter on the message that says that the key was
+// handed to its place, before it claims the key. Time is counted in steps, and leases go by the store's clock,
+// which may be set. Messages arrive at any later time, or never; a lost message is the same as a message that
+// is still in flight. An owner outside the model holds the key at first, for as long as it likes. The zero
+// value of each rule is what hasp does; setting one removes it.
 type Handover struct {
 	Owners  int
 	TTL     int8    // of a lease that was asked for or claimed
-	Claim   int8    // of one that was handed over
+	Claim   int8    // of a lease that was handed over
 	End     int8    // the last moment
 	Tries   [3]int8 // of each owner
 	Renewed int8    // how often an owner renews; the first time is the claim
@@ -34,18 +34,18 @@ type Handover struct {
 	Drops    bool // the same, from when that owner sends its release on
 	Again    bool // a place that came back may enter before its owner asked again
 	NoMark   bool // a handover that expires leaves no mark
-	Untold   bool // nobody need be told who did not finish
+	Untold   bool // no owner need be told that an owner before it did not finish
 }
 
-// handoverLease is who has the key.
+// handoverLease is the lease of the key.
 type handoverLease struct {
-	owner    int8 // 0 is A; -1 nobody
+	owner    int8 // 0 is A; -1: none
 	fence    int8
 	until    int8 // by the store's clock
 	enters   bool // its owner may enter on the message
 	claimed  bool
 	declined bool // its owner said that it did not enter
-	mark     bool // one before it did not finish, and nobody who came since was told
+	mark     bool // an owner before it did not finish, and no owner since was told
 }
 
 // handoverMessage tells of a handover. A fence of 0: there is none.
@@ -57,10 +57,10 @@ type handoverMessage struct {
 type handoverOwner struct {
 	phase    int8 // idle, asking, holding, done, or lapsed
 	tries    int8
-	sent     int8 // when the Try began whose answer it waits for; -1: there is none
+	sent     int8 // when the Try began that it waits for; -1: there is none
 	answer   handoverAnswer
 	late     int8 // Tries that it does not wait for any more
-	unsure   bool // there was one
+	unsure   bool // there was such a Try
 	start    int8 // before the Try that was refused last
 	seen     handoverAnswer
 	mail     [3]handoverMessage // in flight
@@ -74,10 +74,10 @@ type handoverOwner struct {
 	renew    int8 // not sent, in flight, carried out, or refused
 	release  int8 // not sent, or how its lease ended
 	back     bool // in flight: what it was handed is given back
-	working  bool // it began to work and did not finish, and nobody was told of that
+	working  bool // it began to work and did not finish, and no owner was told of that
 }
 
-// handoverAnswer is the answer to a Try; what was not carried out has none.
+// handoverAnswer is the answer to a Try; a Try that was not carried out has none.
 type handoverAnswer struct {
 	is    int8 // none, saidHeld, or saidYes
 	at    int8 // by the store's clock
@@ -98,7 +98,7 @@ const (
 	unfinished = 3
 	unclaimed  = 4
 
-	outside = 3  // the number of the one that holds the key at first
+	outside = 3  // the number of the owner that holds the key at first
 	forever = 99 // when its lease ends
 )
 
@@ -108,7 +108,7 @@ type handoverState struct {
 	lease  handoverLease
 	mark   bool    // of a free key
 	newest int8    // fence
-	queue  [3]int8 // owners' numbers and 1; 0: nobody
+	queue  [3]int8 // owners' numbers plus 1; 0: none
 	missed [3]bool // owners that did not claim the key once
 	enters [3]bool // owners in the queue that may enter
 	o      [3]handoverOwner
@@ -241,7 +241,7 @@ func (m Handover) enters(s *handoverState, j int) int8 {
 	return m.until(o, o.told)
 }
 
-// until is enters by what does not change with time.
+// until is enters without the checks that depend on the time.
 func (m Handover) until(o *handoverOwner, told handoverMessage) int8 {
 	since := told.at - o.seen.at
 	if o.seen.is == 0 || told.fence == 0 || o.unsure && !m.Unsure || told.fence <= o.seen.fence && !m.AnyFence || since < 0 {
@@ -268,7 +268,7 @@ func (m Handover) begin(s *handoverState, j int, until, fence int8, told bool) {
 		entered: o.entered, deadline: until, fence: fence, begun: -1, working: true}
 }
 
-// relies says what is wrong where another relies on the key, too.
+// relies says what is wrong where another owner relies on the key, too.
 func (m Handover) relies(s *handoverState, j int) {
 	for k := range s.o {
 		if k != j && s.o[k].phase == holding && s.now < s.o[k].deadline {
@@ -405,8 +405,8 @@ func (m Handover) deliver(s handoverState, j int, emit func(Step, handoverState)
 	}
 }
 
-// settle ends the lease, if it is over, and says whether it was. Who did not claim the key gets its old place back,
-// once, and the next has the key instead.
+// settle ends the lease, if it is over, and says whether it was. An owner that did not claim the key gets its old
+// place back, once, and the next owner has the key instead.
 func (m Handover) settle(s *handoverState) bool {
 	l := s.lease
 	if l.owner == nobody || l.until > s.clock {
@@ -465,7 +465,7 @@ func (m Handover) try(s *handoverState, j int) handoverAnswer {
 	}
 	m.settle(s)
 	l := &s.lease
-	if l.owner == nobody { // and nobody waits
+	if l.owner == nobody { // and no owner waits
 		*l = handoverLease{owner: me, mark: s.mark}
 		s.mark = false
 	}
@@ -484,7 +484,7 @@ func (m Handover) try(s *handoverState, j int) handoverAnswer {
 	return handoverAnswer{saidHeld, s.clock, s.newest, false}
 }
 
-// leave carries out a Release, or what gives a handover back that nobody waits for.
+// leave carries out a Release, or gives back a handover that its owner does not wait for.
 func (m Handover) leave(s *handoverState, j int, how int8) {
 	me := int8(j)
 	if l := &s.lease; l.owner == me && !l.claimed {
@@ -522,7 +522,7 @@ func (m Handover) canon(s handoverState) handoverState {
 	return s
 }
 
-// tidy sorts an owner's messages, and keeps one of those that can only give something back.
+// tidy sorts an owner's messages, and keeps one of the messages that can only give something back.
 func (m Handover) tidy(s *handoverState, o *handoverOwner) {
 	if !m.helps(s, o, o.told) {
 		o.told = handoverMessage{}

@@ -60,7 +60,7 @@ const (
 
 // Step is one step of a counterexample. A node that is not named is -1.
 type Step struct {
-	Actor string // an owner "A", "B", "C", or "" where nobody acts
+	Actor string // an owner "A", "B", "C", or "" where no owner acts
 	Act   Act
 	Node  int
 	Value int

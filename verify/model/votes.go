@@ -7,8 +7,8 @@ import "slices"
 
 // Votes is a model of leases in time: two owners with one acquisition each, and
 // nodes that expire leases and lose their data. Time is counted in steps. Messages
-// arrive at any later time, or never; a lost message is the same as one that is still
-// in flight. The zero value of each rule is what hasp does; setting one removes it.
+// arrive at any later time, or never; a lost message is the same as a message that is
+// still in flight. The zero value of each rule is what hasp does; setting one removes it.
 type Votes struct {
 	TTL   [2]int8 // of the owners' leases
 	Max   int8    // the longest lease that nodes grant; 0: TTL[0]
@@ -50,7 +50,7 @@ const (
 const nobody = -1
 
 type votesNode struct {
-	owner  int8 // 0 is A; -1 nobody
+	owner  int8 // 0 is A; -1: none
 	until  int8 // when it expires
 	key    int8 // the largest fence that is remembered of the key
 	top    int8 // the largest fence ever granted: a node that was admitted has a floor that is not below
@@ -94,7 +94,7 @@ type votesOwner struct {
 	stirred  bool // another owner has held since this one did
 }
 
-// votesMessages are those of an owner to a node.
+// votesMessages are the messages of an owner to a node.
 type votesMessages struct {
 	tried    bool // the Try was carried out
 	granted  bool
@@ -229,7 +229,7 @@ func (m Votes) decide(s votesState, j int, emit func(Step, votesState)) {
 	}
 }
 
-// stop makes an owner one that neither holds nor ever will.
+// stop ends an owner's part: it does not hold the key, and never will.
 func (s *votesState) stop(j int, phase int8) {
 	s.o[j] = votesOwner{phase: phase, fence: s.o[j].fence, begun: -1}
 	for i := range s.n {
@@ -371,7 +371,7 @@ func (m Votes) admission(s votesState, j, i int, emit func(Step, votesState)) {
 		return
 	}
 	n := s
-	if x.record == missing { // the first client that looks writes one that waits
+	if x.record == missing { // the first client that looks writes a record that waits
 		n.nonce++
 		n.n[i].record, n.n[i].nonce = waits, n.nonce
 	}
