@@ -6,9 +6,9 @@
 // the clients saw. A minute of it takes milliseconds, so that thousands of
 // schedules are played where a campaign on real servers plays a few.
 //
-// One schedule in six, by its seed, is of one store alone, without a quorum: those whose names begin with
-// "lone". There a waiter may enter on the message that it was handed the key ([driver.Hint]), which a quorum's never
-// does. The message has a delay of its own; it may be lost, come twice, after the lease that it tells of, or after
+// One schedule in six, by its seed, is of one store alone, without a quorum; its name begins with "lone". There a
+// waiter may enter on the message that it was handed the key ([driver.Hint]), which a waiter of a quorum never does. The
+// message has a delay of its own; it may be lost, come twice, after the lease that it tells of, or after
 // the next one. Hints may come for no reason.
 //
 // A schedule is derived from a seed: the faults of nodes and clients are those of [FaultKind], what happens to messages
@@ -29,20 +29,20 @@
 //   - a key that a majority would grant to a waiter is free for less than a second:
 //     no clock is wrong by more than 3 seconds, and no client's is more than
 //     driver.MaxFenceSkew ahead of a node's. The 2.4 seconds after a time without a majority, or
-//     with a network that loses messages, do not count; nor does a node that handed
-//     the key off to a place whose owner is gone, or that voted for a waiter which
-//     cannot itself get a majority, nor, for one that reads, and for a TTL, a
-//     writer before it in a queue that is cut off from a node and therefore cannot.
+//     with a network that loses messages, do not count. Nor does a node that handed
+//     the key off to an owner that is gone, or that voted for a waiter that cannot get
+//     a majority; nor, for a reader, and for a TTL, a writer before it in a queue that
+//     cannot get a majority because it is cut off from a node.
 //
 // One store alone has no node record. So exclusion and the order of fences must hold while
 // it forgets nothing, also over restarts, and its clock neither runs nor is stepped ahead,
 // while it is up or down, by more than that drift. Progress must be made whatever happens;
-// the bound for a free key holds where no answer to a client is cut off, since who never
-// hears of a grant has it for its TTL.
+// the bound for a free key holds where no answer to a client is cut off, since an owner that
+// never hears of its grant has the key for its TTL.
 //
-// After the faults of one schedule in four nobody uses the key for an hour, 13 or 25 hours, 8 or 60 days, once or twice. Then every client must
-// be granted it within a second, by the process that it had and by a new one, also with a single attempt;
-// where clocks are so far apart that a key may be free for longer (above), in the time that a turn may take.
+// After the faults of one schedule in four the key is not used for an hour, 13 or 25 hours, 8 or 60 days, once or
+// twice. Then every client must be granted it within a second, in the process that it had and in a new one, also with a
+// single attempt; where clocks are so far apart that a key may be free for longer (above), in the time that a turn may take.
 //
 // The clients of every schedule write, read, and downgrade: two in five of their
 // acquisitions are shared, and one writer in three downgrades at some point and

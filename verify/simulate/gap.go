@@ -10,10 +10,10 @@ import (
 	"github.com/hasplock/hasp"
 )
 
-// gaps are for how long nobody uses the key, after the faults: longer than all that is kept for a while.
+// gaps are for how long the key is not used, after the faults: longer than all that is kept for a while.
 var gaps = []time.Duration{time.Hour, 13 * time.Hour, 25 * time.Hour, 8 * 24 * time.Hour, 60 * 24 * time.Hour}
 
-// afterGap bounds how long a lock may take after a gap, when all nodes are up and nobody else asks.
+// afterGap bounds how long a lock may take after a gap, when all nodes are up and no other client asks.
 const afterGap = time.Second
 
 // pauseUse has one plan in four end with gaps, by numbers of its own.

@@ -33,16 +33,16 @@ type waiter struct {
 	shared bool
 }
 
-// idle detects a key that nobody uses while somebody waits for it. It inspects the
+// idle detects a key that is not used while an owner waits for it. It inspects the
 // nodes directly, and changes nothing there.
 type idle struct {
 	w       *world
 	since   map[string]time.Duration // for each owner in the queue: since when it could have the key
-	asked   map[string]*client       // whose each owner is that was seen to wait
+	asked   map[string]*client       // the client of each owner that was seen to wait
 	grants  int
 	last    time.Duration            // the previous inspection
 	apart   map[way]time.Duration    // when each client last did not reach each node
-	excused map[string]time.Duration // for how long each owner in the queue has been behind one that is cut off
+	excused map[string]time.Duration // for how long each owner in the queue has been behind a writer that is cut off
 	longest time.Duration
 }
 
@@ -65,7 +65,7 @@ type look struct {
 	*idle
 	waiters []waiter
 	states  []state
-	kept    map[string]bool // waiters that cannot get a majority themselves, whose votes are therefore not available
+	kept    map[string]bool // waiters that cannot get a majority themselves: the votes that they have are not available
 }
 
 func (i *idle) look() {
@@ -86,13 +86,13 @@ func (i *idle) look() {
 		i.grants = grants
 		return
 	}
-	handedOff := false // to a place whose owner is gone: it lasts for the claim time, and does not count
+	handedOff := false // to an owner that is gone: that lasts for the claim time, and does not count
 	for _, n := range i.w.nodes {
 		l.states = append(l.states, l.state(n))
 		handedOff = handedOff || l.states[n.index].handedOff
 	}
-	// A waiter that has a vote, but cannot get the others because of a cut or of votes
-	// that are not withdrawn yet, or until it has found out that a cut is over, makes all those behind it wait.
+	// A waiter that has a vote makes all waiters behind it wait while it cannot get the others: because of votes that
+	// are not withdrawn yet, or of a cut, until it has found out that the cut is over.
 	kept := map[string]bool{}
 	for _, wt := range l.waiters {
 		whole, open := l.open(wt)
@@ -128,9 +128,9 @@ func (i *idle) look() {
 	}
 }
 
-// behindAbsent reports whether a waiter is behind a place whose owner cannot claim the
-// key: it is cut off from that node, or gave up while its client is, or the place was made by a
-// request that arrived after the node had forgotten its owner's release. Each such place lasts for its patience.
+// behindAbsent reports whether a waiter is behind a place of an owner that cannot claim the key: the owner is
+// cut off from that node, or gave up while its client is, or a late request made the place after the node had
+// forgotten the owner's release. Each such place lasts for its patience.
 func (l *look) behindAbsent(wt waiter) bool {
 	leftovers := l.w.plan.Network.LateBy > driver.LateRequest
 	return slices.ContainsFunc(l.states, func(s state) bool {
@@ -145,8 +145,8 @@ func (l *look) behindAbsent(wt waiter) bool {
 	})
 }
 
-// behindCutOff reports whether one that reads is behind a waiting writer that cannot get a majority itself, and
-// that is cut off from a node.
+// behindCutOff reports whether a waiter that reads is behind a writer that waits, cannot get a majority itself, and
+// is cut off from a node.
 func (l *look) behindCutOff(wt waiter) bool {
 	return wt.shared && slices.ContainsFunc(l.waiters, func(o waiter) bool {
 		if o.shared || !l.kept[o.owner] || !slices.ContainsFunc(l.w.nodes, func(n *node) bool { return !l.w.joined(o.p.c, n) }) {

@@ -68,7 +68,7 @@ func newNode(w *world, i int) *node {
 	return n
 }
 
-// newStore returns an empty store with the node's clock. One that is used alone has no node record.
+// newStore returns an empty store with the node's clock. A store that is used alone has no node record.
 func (n *node) newStore() *memdriver.Store {
 	o := memdriver.NodeOptions{MaxTTL: n.w.plan.MaxTTL, Now: n.clock.now}
 	if n.w.plan.Lone {

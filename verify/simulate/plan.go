@@ -56,7 +56,7 @@ type Network struct {
 	Slow   float64 // share of messages that take up to SlowBy
 	SlowBy time.Duration
 	Lost   float64       // share that never arrive
-	Reset  float64       // share of requests whose caller gets an error
+	Reset  float64       // share of requests that give their caller an error
 	Twice  float64       // share of requests that are duplicated
 	Late   float64       // share of requests that arrive long after their caller gave up
 	LateBy time.Duration // how late at most, also of duplicates
@@ -70,8 +70,8 @@ type Promise int
 const (
 	Exclusion Promise = iota // no two clients rely on the key at one instant, unless both only read
 	Fences                   // are above those granted before; those of readers have no order among themselves
-	Register                 // that compares fences refuses no holder whose lease is valid
-	Told                     // a writer is, of one before it that did not finish; by one store alone
+	Register                 // that compares fences refuses no holder with a valid lease
+	Told                     // a writer is, of an owner before it that did not finish; by one store alone
 	Progress                 // every client acquires the key
 	Free                     // the key is not, beside a waiter that could have it, for longer than documented
 	Said                     // is what a story is about
@@ -85,7 +85,7 @@ type Plan struct {
 	Scenario  string
 	Nodes     int
 	Lone      bool            // there is one node, which clients use without a quorum
-	Admitted  bool            // an operator admits all nodes at the start, so that nobody has to wait for it
+	Admitted  bool            // an operator admits all nodes at the start, so that no client has to wait for it
 	Eager     bool            // the drivers of the nodes are quorum.Async
 	MaxTTL    time.Duration   // of the nodes
 	TTLs      []time.Duration // of each client
@@ -95,7 +95,7 @@ type Plan struct {
 	Network   Network
 	Faults    []Fault         // in order of time
 	FaultsEnd time.Duration   // when all faults have ended
-	Gaps      []time.Duration // for which nobody uses the key afterwards
+	Gaps      []time.Duration // for which the key is not used afterwards
 
 	Story       string        // steps that are played instead of all that
 	NodeTimeout time.Duration // as in quorum.Options
@@ -110,7 +110,7 @@ type Plan struct {
 // internal/admission.
 const clockError = 3 * time.Second
 
-// claimTime is how long one who was handed the key has to claim it, as in memdriver.
+// claimTime is how long a waiter that was handed the key has to claim it, as in memdriver.
 const claimTime = 500 * time.Millisecond
 
 // judge determines which assumptions the plan's faults break.
@@ -214,7 +214,7 @@ func (c *course) apply(f Fault) {
 		c.rate = f.Rate
 		c.fastest = max(c.fastest, c.rate)
 	case Step, RestartEmpty, RestartSaved, RestartKept:
-		if f.By > 0 && (f.Kind == Step || c.p.Lone) { // a node that was down has no votes to lose, but one alone has leases
+		if f.By > 0 && (f.Kind == Step || c.p.Lone) { // a node that was down has no votes to lose, but a lone store has leases
 			c.ahead += f.By
 		}
 		c.back += max(-f.By, 0)
@@ -230,7 +230,7 @@ func (c *course) note() {
 // early says why leases may expire on the node before their holders' deadlines, or "".
 func (c *course) early() string {
 	ttls := c.p.TTLs
-	if c.p.Lone { // who enters relies on the time that it has to claim the key
+	if c.p.Lone { // a waiter that enters relies on the time that it has to claim the key
 		ttls = append(slices.Clone(ttls), claimTime)
 	}
 	for _, ttl := range ttls {
