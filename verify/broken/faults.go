@@ -37,7 +37,7 @@ var (
 	})
 	// OneSlot gives all the same slot.
 	OneSlot = answering(func(_ driver.VoteRequest, a *answer) { a.Slot = 0 })
-	// DeathsHidden says of no holder that it did not finish, and DeathsMadeUp of all.
+	// DeathsHidden never says with a grant that the key is abandoned, and DeathsMadeUp always does.
 	DeathsHidden = answering(func(_ driver.VoteRequest, a *answer) { a.Abandoned = false })
 	DeathsMadeUp = answering(func(_ driver.VoteRequest, a *answer) { a.Abandoned = true })
 	// NoNewest does not say, with a refusal, which fence is the newest.
@@ -107,7 +107,7 @@ func mirror(fence uint64) uint64 {
 	return 1<<62 - fence
 }
 
-// Ahead gives a client a wall clock that is ahead by so much: of it others see the fences.
+// Ahead gives a client a wall clock that is ahead by so much: it shows in the client's fences alone.
 func Ahead(by func() time.Duration) Fault {
 	return func(s *store) {
 		vote, withdraw, inspect := s.vote, s.withdraw, s.inspect
@@ -321,7 +321,7 @@ func LateEnter(s *store) {
 	})(s)
 }
 
-// EnterUntold does not say to whom is handed a key that a holder did not finish.
+// EnterUntold hands a key to a waiter without saying that the key is abandoned.
 var EnterUntold = hinting(func(_ driver.Claim, to *driver.Handover) { to.Abandoned = false })
 
 // hinting changes the handovers that hints tell of.
@@ -342,7 +342,7 @@ func hinting(f func(c driver.Claim, to *driver.Handover)) Fault {
 
 // Of releases.
 var (
-	// BlindRelease frees the key whoever holds it, and ReleaseAll for all that share it.
+	// BlindRelease ends the lease of any holder of the key, and ReleaseAll the leases of all holders that share it.
 	BlindRelease = withdrawing(func(ctx context.Context, s *store, r *driver.WithdrawRequest) {
 		if info, err := s.Inspect(ctx, r.Key); err == nil && info.Held {
 			r.Owner, r.Label, r.UpTo = info.Holder.Owner, info.Holder.Label, 0
@@ -366,7 +366,7 @@ func NoRelease(s *store) {
 	s.withdraw = func(context.Context, driver.WithdrawRequest) error { return nil }
 }
 
-// TrustRelease takes a release without an answer for one.
+// TrustRelease takes a release without an answer for a release that succeeded.
 func TrustRelease(s *store) {
 	withdraw := s.withdraw
 	s.withdraw = func(ctx context.Context, r driver.WithdrawRequest) error {
@@ -416,7 +416,7 @@ func SeesNothing(s *store) {
 	})(s)
 }
 
-// LookLeaves leaves a place of nobody's with each look at a key.
+// LookLeaves leaves a place of a new owner, which never asks again, with each look at a key.
 func LookLeaves(s *store) {
 	inspect := s.inspect
 	s.inspect = func(ctx context.Context, key string) (driver.Info, error) {

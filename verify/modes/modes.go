@@ -59,7 +59,7 @@ type Options struct {
 // manyKeys is the number of keys of LockAll.
 const manyKeys = 6
 
-// keys are the names of those that a kind uses.
+// keys returns the names of the keys that a kind uses.
 func (k Kind) keys() (names []string) {
 	if k != LockAll {
 		return []string{string(k)}
@@ -74,7 +74,7 @@ func (k Kind) keys() (names []string) {
 type Outcome struct {
 	*player.Outcome
 	Holding   int // processes that were killed while they held something
-	Abandoned int // grants whose client learned that a previous holder did not release the key
+	Abandoned int // grants with which a client learned that a previous holder did not release the key
 }
 
 // String returns the outcome in one line.

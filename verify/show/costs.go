@@ -116,7 +116,7 @@ func median(all []time.Duration) time.Duration {
 	return all[len(all)/2]
 }
 
-// handoff returns how long after a release by the first client began the other one has the key.
+// handoff returns how long after the first client begins a release the other client has the key.
 func handoff(t *testserver.Program, clients [2]*hasp.Client, waits <-chan struct{}) time.Duration {
 	lease, err := lock(t, clients[0], "both")
 	t.Must(err)

@@ -89,7 +89,7 @@ func (d *duel) measure(t testing.TB) outcome {
 	if e, ok := first.next(d.after); ok {
 		t.Fatalf("the first client, before the fault: %s %s", e.What, e.Err)
 	}
-	from := player.Mono(0) // since then two may believe that they hold the key: the second one does, and the first one runs
+	from := player.Mono(0) // since then two clients may believe that they hold the key: the second does, and the first runs
 	switch d.fault {
 	case partition:
 		for _, l := range links {

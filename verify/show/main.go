@@ -134,7 +134,7 @@ func figure(what, format string, args ...any) row {
 	return row{what: what, got: fmt.Sprintf(format, args...)}
 }
 
-// judged is a row whose bar was met or not.
+// judged is a row with a bar that was met or not.
 func judged(met bool, what, bar, format string, args ...any) row {
 	return row{what: what, bar: bar, got: fmt.Sprintf(format, args...), missed: !met}
 }

@@ -176,7 +176,7 @@ func heading(n, side int, took time.Duration) string {
 		time.Now().UTC().Format(time.DateOnly), n, side, took.Round(time.Second), runtime.NumCPU(), load, runtime.Version(), versions())
 }
 
-// versions are those of the other libraries.
+// versions returns the versions of the other libraries.
 func versions() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -37,7 +37,7 @@ type subject struct {
 	signal  string       // what its holder asks whether it holds the key
 	exact   bool         // it must not overlap, but for a stepped clock
 	store   engines.Kind // Redlock: five Redis
-	stepped int          // of the five: those whose clocks are stepped
+	stepped int          // of the five: how many have their clock stepped
 	faults  []fault      // those it is measured under; nil: all that its store can have
 	open    locking
 }
@@ -90,7 +90,7 @@ func (s *subject) has(f fault) bool {
 	case f == partition:
 		return s.store != engines.SQLite
 	case f == clockStep:
-		// A file is on the machine of its clients, whose monotonic clock decides. An etcd is a program in Go, whose clock
+		// A file is on the machine of its clients, and their monotonic clock decides. An etcd is a program in Go: its clock
 		// cannot be stepped for it alone.
 		return s.store != engines.SQLite && s.store != engines.Etcd
 	}
