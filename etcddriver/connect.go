@@ -34,7 +34,7 @@ const (
 	// connectLimit bounds the making of a connection.
 	connectLimit = 3 * time.Second
 	// pongLimit is for how long gRPC's own question of a connection may have no answer. A server that checks a hundred passwords at once
-	// takes long for it, and checks those again whose connection was closed meanwhile.
+	// takes long, and checks those again that lost their connection meanwhile.
 	pongLimit = 20 * time.Second
 	// loginLimit bounds a login, which may outlive the request that began it. Each takes a server some
 	// 70 ms of a processor, and a hundred clients may begin at once.
@@ -45,9 +45,9 @@ const (
 //
 //   - It waits for nothing, also with a password.
 //   - It logs in once for all its requests, and again when its token is refused, as after a restart of
-//     the servers. clientv3.New's logs in for each stream, and for each request whose token is refused.
+//     the servers. clientv3.New's logs in for each stream, and for each request with a refused token.
 //   - A connection that leaves a question unanswered for two seconds, and on which nothing else is heard, is
-//     closed, and another one is made. So one that is half open is noticed though a proxy acknowledges all
+//     closed, and another one is made. So a half-open connection is noticed though a proxy acknowledges all
 //     that is sent.
 //
 // What the configuration leaves at zero (keep-alives of gRPC) gets values that suit locks.
@@ -102,7 +102,7 @@ type login struct {
 
 	mu    sync.Mutex
 	last  *token // nil: there is none
-	fresh bool   // nobody has refused it, as far as is known
+	fresh bool   // no server has refused it, as far as is known
 }
 
 // token is what a login gives, once done is closed.

@@ -45,11 +45,11 @@ type Driver struct {
 	pool     map[pool]*pooled                // the leases that newcomers share
 	leases   map[clientv3.LeaseID]*lease     // those that this driver was granted, and that may stand
 	records  map[driver.ID]*record           // what this driver's owners have in the store
-	renewing map[driver.ID]chan struct{}     // whom a Renew is at work on; closed when it has ended
-	waiters  map[driver.ID]*waiter           // who watches
+	renewing map[driver.ID]chan struct{}     // the owners that a Renew is at work on; closed when it has ended
+	waiters  map[driver.ID]*waiter           // the owners that watch
 	watched  map[string]int                  // by key: how many of the waiters there are
 	refused  map[string]time.Time            // by key: when an owner was refused it last
-	lost     func(c driver.ID, fence uint64) // nil: nobody wants to hear
+	lost     func(c driver.ID, fence uint64) // nil: losses are not reported
 	guarded  int                             // how many own keys are watched
 	pulse    *pulse                          // on which leases are kept alive; nil: none was yet
 	channel  *channel                        // on which watches begin; nil: none did yet

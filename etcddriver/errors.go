@@ -20,7 +20,7 @@ type configError struct{ Why string }
 func (e *configError) Error() string { return "etcd: " + e.Why }
 
 // DataError reports a key in etcd below a lock's prefix that this version of hasp did not
-// write, or does not understand. It is left unchanged, and nobody is granted the lock.
+// write, or does not understand. It is left unchanged, and the lock is not granted.
 type DataError struct{ Key string }
 
 func (e *DataError) Error() string {

@@ -13,9 +13,9 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// glances reads of a lock what a newcomer that asks Exclusive has to know while others write: who
-// is the first, and who is before it. The queue may be long, and each newcomer would read
-// all of it. What else is there is counted.
+// glances reads of a lock what a newcomer that asks Exclusive has to know while others write: the
+// first owner, and the owner before it. The others are only counted: the queue may be long, and each
+// newcomer would read all of it.
 func (n names) glances(queue bool) []clientv3.Op {
 	all := clientv3.WithRange(n.to(writes))
 	ops := []clientv3.Op{
@@ -29,9 +29,8 @@ func (n names) glances(queue bool) []clientv3.Op {
 	return ops
 }
 
-// glance is what the answers to glances say; nil when that is not enough: somebody shares the key,
-// the owner is no newcomer, or nobody is before it. joined: it is in the queue since this
-// transaction.
+// glance is what the answers to glances say; nil when that is not enough: the key is shared, the
+// owner is no newcomer, or no owner is before it. joined: it is in the queue since this transaction.
 func (d *Driver) glance(rev int64, in []*pb.ResponseOp, joined bool) (*view, error) {
 	shared, own, first := in[0].GetResponseRange(), in[1].GetResponseRange(), in[2].GetResponseRange()
 	if shared.Count > 0 || own.Count > 0 != joined || first.Count == own.Count {
@@ -54,7 +53,7 @@ func (d *Driver) glance(rev int64, in []*pb.ResponseOp, joined bool) (*view, err
 	return v, nil
 }
 
-// crowded is for how long after a refusal a key is taken for one that many want.
+// crowded is for how long after a refusal a key is taken for one with many waiters.
 const crowded = 10 * time.Second
 
 // peek refuses a newcomer that asks Exclusive without the queue when others of this process wait for

@@ -14,8 +14,8 @@ import (
 // gathered is how many marks the transaction of a grant takes over.
 const gathered = 32
 
-// grant grants the key to one that is admitted: to a waiter with its key, or to a newcomer if
-// nobody came since.
+// grant grants the key to an admitted owner: to a waiter with its key, or to a newcomer if no
+// other owner came since.
 func (a *attempt) grant(ctx context.Context, v *view, own *entry) (res driver.Result, done bool, err error) {
 	orphans := v.orphans()
 	if a.mark != nil && len(orphans) > gathered {

@@ -168,7 +168,7 @@ func (l *listing) add(ctx context.Context, kv *mvccpb.KeyValue) (more bool) {
 	return true
 }
 
-// flush yields the lock whose keys are collected, unless only a mark is left of it.
+// flush yields the lock of the collected keys, unless only a mark is left of it.
 func (l *listing) flush(ctx context.Context) (more bool) {
 	if len(l.kvs) == 0 {
 		return true

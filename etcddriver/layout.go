@@ -16,10 +16,10 @@ import (
 // Everything of a lock is below its root, prefix + the key as text + "|":
 //
 //	root + "c|" + id   a holder that converted
-//	root + "r|" + id   one that reads: Shared without a Limit
-//	root + "s|" + id   one that shares with a Limit
+//	root + "r|" + id   a reader: Shared without a Limit
+//	root + "s|" + id   an owner that shares with a Limit
 //	root + "u|" + id   an unfinished holder: beside that of a live one; alone, the key is abandoned
-//	root + "w|" + id   one that writes: Exclusive
+//	root + "w|" + id   a writer: Exclusive
 //	root + "z|" + id   an owner that was released
 //
 // The letters are in this order so that one range covers all that may keep a request from the
@@ -154,7 +154,7 @@ func quote(s string) string { return strconv.Quote(s) }
 type stored struct {
 	state             byte
 	limit, slot, many int
-	rev               int64 // of the first key of one that converted; else 0
+	rev               int64 // of the first key of a holder that converted; else 0
 	marked            bool
 	label             string
 }

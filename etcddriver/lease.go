@@ -30,8 +30,8 @@ const (
 type lease struct {
 	id    clientv3.LeaseID
 	asked time.Duration // the TTL that etcd was asked for
-	ttl   time.Duration // the one that it granted
-	sent  time.Time     // when the request was begun since which it lasts for ttl
+	ttl   time.Duration // the TTL that it granted
+	sent  time.Time     // when the request was begun from which ttl counts
 
 	members int  // how many owners have their keys on it, or may have them soon
 	strange bool // a request without an answer may have put a key on it
@@ -132,8 +132,8 @@ func (d *Driver) lend(ctx context.Context, ttl time.Duration) (*lease, error) {
 	return d.borrow(ctx, pool{ttl: seconds(ttl) + window}, ttl)
 }
 
-// lendFixed returns a lease of ttl that lasts for need and is never kept alive, so that nobody
-// counts its members.
+// lendFixed returns a lease of ttl that lasts for need and is never kept alive, so that its
+// members need no count.
 func (d *Driver) lendFixed(ctx context.Context, ttl, need time.Duration) (*lease, error) {
 	l, err := d.borrow(ctx, pool{ttl, true}, need)
 	d.giveBack(l, false)
@@ -146,7 +146,7 @@ func (d *Driver) lendMark(ctx context.Context, ttl time.Duration) (*lease, error
 	return d.lendFixed(ctx, markTTL(ttl), ttl+2*memory)
 }
 
-// refill begins to get a lease for newcomers: the last one, if nobody is on it any more, which costs
+// refill begins to get a lease for newcomers: the last one, if no owner is on it any more, which costs
 // etcd no write, or a new one. d.mu is held.
 func (d *Driver) refill(p *pooled, from pool) chan struct{} {
 	ended := make(chan struct{})
@@ -174,7 +174,7 @@ func (d *Driver) refill(p *pooled, from pool) chan struct{} {
 	return ended
 }
 
-// again keeps a lease alive that nobody is on, and reports whether it is as good as a new one.
+// again keeps a lease without owners alive, and reports whether it is as good as a new one.
 func (d *Driver) again(ctx context.Context, l *lease) bool {
 	began := time.Now()
 	if l == nil || d.keepAlive(ctx, l) != nil {
@@ -237,7 +237,7 @@ func (d *Driver) giveBack(l *lease, unknown bool) {
 	l.strange = l.strange || unknown
 }
 
-// expired forgets a lease that etcd does not know, so that nobody borrows it again.
+// expired forgets a lease that etcd does not know, so that it is not borrowed again.
 func (d *Driver) expired(ls ...*lease) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -26,7 +26,7 @@ const (
 	fewLooks  = 4
 	// mostLooks is above what a server takes to answer that it cannot carry out a request.
 	mostLooks = 16
-	// bears is for how long a server whose connection was closed may be a slow one.
+	// bears is for how long a server may count as slow after its connection was closed.
 	bears = time.Minute
 )
 

@@ -11,18 +11,18 @@ import (
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 )
 
-// plan is what one pass of a Renew prolongs, and for whom.
+// plan is what one pass of a Renew prolongs, and for which owners.
 type plan struct {
 	now    time.Time
 	all    []*renewal
 	keep   map[*lease][]*renewal        // to be kept alive, for those that are to be on it
-	target map[time.Duration]*lease     // by TTL: the one that takes all
+	target map[time.Duration]*lease     // by TTL: the lease that takes all
 	move   map[time.Duration][]*renewal // by TTL: those to move
-	remark []*renewal                   // those whose mark needs another lease
+	remark []*renewal                   // those that need another lease for their mark
 	ready  []*renewal                   // those to carry out next
 }
 
-// plan decides which leases to keep alive, and who moves to which.
+// plan decides which leases to keep alive, and which owners move to which.
 func (d *Driver) plan(now time.Time, all []*renewal) *plan {
 	p := &plan{now: now, all: all, keep: make(map[*lease][]*renewal), target: make(map[time.Duration]*lease), move: make(map[time.Duration][]*renewal)}
 	d.mu.Lock()
@@ -195,8 +195,8 @@ func (d *Driver) unanswered(it *renewal) {
 	}
 }
 
-// anew returns renewals whose transaction etcd refused, since it does not know a lease that a key or a
-// mark was to be put on: nothing was written, and another pass takes others.
+// anew returns renewals after etcd refused their transaction, since it does not know a lease that a key
+// or a mark was to be put on: nothing was written, and another pass takes other leases.
 func (d *Driver) anew(some []*renewal) []*renewal {
 	for _, it := range some {
 		d.expired(it.remark)

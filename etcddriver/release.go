@@ -74,7 +74,7 @@ func (n names) ending(class byte, held bool, end driver.End) ([]clientv3.Cmp, []
 	return []clientv3.Cmp{clientv3.Compare(clientv3.Value(key), ">", string(holds)), clientv3.Compare(clientv3.Value(key), "<", string(holds+1))}, gone
 }
 
-// unmark deletes the mark of a holder unless its end leaves it. One that nobody worked under
+// unmark deletes the mark of a holder unless its end leaves it. An unused lease
 // puts back the mark that it took over.
 func (n names) unmark(end driver.End) []clientv3.Op {
 	mark := n.name(unfinished)

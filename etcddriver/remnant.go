@@ -16,7 +16,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// fate is what became of an owner whose key has no lease any more. The lease that it was on before says so:
+// fate is what became of the owner of a key without a lease. The lease that the key was on before says so:
 // only renewals keep that alive, and each puts the key on a lease again.
 type fate struct {
 	is whether
@@ -26,15 +26,15 @@ type fate struct {
 type whether int
 
 const (
-	gone    whether = iota // nobody renews it, or hasp has never written it
-	stands                 // somebody may rely on it
+	gone    whether = iota // it is not renewed, or hasp has never written it
+	stands                 // its owner may rely on it
 	unknown                // etcd was compacted since, and there is no mark
 )
 
 // steps bounds how many versions of a key are looked at.
 const steps = 16
 
-// fate looks at the versions of a key before the one that has no lease.
+// fate looks at the versions of a key before the one without a lease.
 func (d *Driver) fate(ctx context.Context, kv *mvccpb.KeyValue) (fate, error) {
 	ctx = clientv3.WithRequireLeader(ctx)
 	name := string(kv.Key)
@@ -98,9 +98,10 @@ const (
 	placeKeep  = time.Minute
 )
 
-// RemoveLeftover removes what ListLeftovers found; see [driver.Operations]. A lease of which etcd's history says that nobody
-// renewed it is gone at once, and so is a place; the key is abandoned. Where that history was compacted the mark of the holder says so,
-// and of a reader nobody knows: it expires within an hour, a place within a minute. What stood beside a lock expires as it would have.
+// RemoveLeftover removes what ListLeftovers found; see [driver.Operations]. A lease that was
+// not renewed, by etcd's history, is gone at once, and so is a place; the key is abandoned. Where that history was
+// compacted the mark of the holder says so; a reader has none, and its lease expires within an hour, a place within a
+// minute. What stood beside a lock expires as it would have.
 func (d *Driver) RemoveLeftover(ctx context.Context, l driver.Leftover) (stays time.Duration, err error) {
 	if err := d.valid(driver.CheckKey(l.Key)); err != nil {
 		return 0, err
@@ -137,7 +138,7 @@ func (d *Driver) RemoveLeftover(ctx context.Context, l driver.Leftover) (stays t
 
 var errNotListed = errors.New("etcd: this was not listed by ListLeftovers of a driver with these options")
 
-// removeEntry removes the key of a holder or a waiter, unless somebody may rely on it.
+// removeEntry removes the key of a holder or a waiter, unless its owner may rely on it.
 func (d *Driver) removeEntry(ctx context.Context, kv *mvccpb.KeyValue) (stays time.Duration, err error) {
 	f, err := d.fate(ctx, kv)
 	if err != nil {
@@ -153,8 +154,8 @@ func (d *Driver) removeEntry(ctx context.Context, kv *mvccpb.KeyValue) (stays ti
 		return d.expire(ctx, kv, placeKeep)
 	}
 	if f.on != 0 {
-		// A member that lags behind says of a lease which it does not know yet what it says of one that has ended. What is
-		// written is decided by all: to put the key on it again fails only if it has.
+		// A member that lags behind answers for a lease which it does not know yet as for an ended one. All members decide a
+		// write: to put the key on the lease again fails only if the lease has ended.
 		stays, err := d.attach(ctx, kv, f.on)
 		if !errors.Is(err, rpctypes.ErrLeaseNotFound) {
 			return stays, err
@@ -182,7 +183,7 @@ func (d *Driver) remove(ctx context.Context, kv *mvccpb.KeyValue, more ...client
 	return d.replaceLeftover(ctx, kv, append(more, clientv3.OpDelete(string(kv.Key)))...)
 }
 
-// expire puts a key that is as it was seen on a lease that lasts for so long, and the mark of a holder on one that outlasts that.
+// expire puts a key that is as it was seen on a lease that lasts for keep, and the mark of a holder on a longer one.
 func (d *Driver) expire(ctx context.Context, kv *mvccpb.KeyValue, keep time.Duration) (stays time.Duration, err error) {
 	on, err := d.lendFixed(ctx, keep+window, keep)
 	if err != nil {

@@ -57,10 +57,10 @@ func span(r driver.RenewRequest) time.Duration {
 // Renew implements [driver.Driver].
 //
 // Owners that are renewed together share a lease of etcd, which is kept alive in one request, and
-// their keys are looked at in one transaction for 126 of them. Who is on a lease with others
-// that are not renewed moves to another one, so that those expire.
+// their keys are looked at in one transaction for 126 of them. An owner on a lease with others
+// that are not renewed moves to another lease, so that those expire.
 //
-// One at a time renews an owner: a move to a lease that was the longer one when it was planned may
+// One Renew at a time works on an owner: a move to a lease that was the longer one when it was planned may
 // come after another Renew has prolonged the old one.
 func (d *Driver) Renew(ctx context.Context, rs []driver.RenewRequest, done func(i int, r driver.Renewal)) {
 	start := time.Now()
@@ -90,8 +90,8 @@ func (d *Driver) Renew(ctx context.Context, rs []driver.RenewRequest, done func(
 	}
 }
 
-// begin makes this Renew the only one that is at work on the owners of mine. Others are at work on
-// those of busy, one of them until ended is closed.
+// begin makes this the only Renew at work on the owners of mine. Other Renews are at work on those
+// of busy, one of them until ended is closed.
 func (d *Driver) begin(all []*renewal) (mine, busy []*renewal, ended chan struct{}) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -215,8 +215,8 @@ func fit(all []*renewal) int {
 
 func (it *renewal) writes() bool { return it.err == nil && (it.move || it.remark != nil) }
 
-// write puts the key on its new lease, if it is still the one that is known. A request that
-// comes late finds another revision: whoever had no answer moves the key again.
+// write puts the key on its new lease, if its revision is still the known one. A request that
+// comes late finds another revision: a Renew that had no answer moves the key again.
 func (it *renewal) write() clientv3.Op {
 	key := it.name(it.own.class)
 	var ops []clientv3.Op

@@ -109,7 +109,7 @@ func (s *sweep) add(ctx context.Context, kv *mvccpb.KeyValue) (more bool, err er
 	return true, nil
 }
 
-// settle yields what is left over of the lock whose keys are collected, and passes it on when it is held.
+// settle yields the leftovers of the lock of the collected keys, and passes the lock on when it is held.
 func (s *sweep) settle(ctx context.Context) (more bool, err error) {
 	kvs, ours := s.kvs, make([]*mvccpb.KeyValue, 0, len(s.kvs))
 	s.kvs = nil
@@ -132,7 +132,7 @@ func (s *sweep) settle(ctx context.Context) (more bool, err error) {
 	}
 	for _, kv := range ours {
 		remnant := s.d.remnant(kv)
-		if kv.Lease != 0 || remnant == markRemnant && len(v.entries) > 0 { // whoever is granted the key next takes the mark over
+		if kv.Lease != 0 || remnant == markRemnant && len(v.entries) > 0 { // the next holder takes the mark over
 			continue
 		}
 		l := s.d.leftover(s.key, kv)

@@ -15,7 +15,7 @@ import (
 
 const (
 	// overtakes bounds how often a request is decided anew when others changed the key
-	// meanwhile. Each time somebody else was served.
+	// meanwhile. Each time another owner was served.
 	overtakes = 64
 	// soon is when to look again at a lease that is about to end.
 	soon = 250 * time.Millisecond
@@ -105,7 +105,7 @@ func (a *attempt) queues(ctx context.Context) (err error) {
 	return err
 }
 
-// decide asks until nobody changed the key between the look at it and the grant.
+// decide asks until no other owner changed the key between the look at it and the grant.
 func (a *attempt) decide(ctx context.Context) (driver.Result, error) {
 	for range overtakes {
 		res, done, err := a.open(ctx)
@@ -207,7 +207,7 @@ func (a *attempt) free() []clientv3.Cmp {
 }
 
 // claims are the conditions under which a waiter may have the key without a closer look. A
-// holder that converted is before everybody, though its key is a later one.
+// holder that converted is before all others, though its key is a later one.
 func (a *attempt) claims(rec record) []clientv3.Cmp {
 	own := clientv3.Compare(clientv3.ModRevision(a.name(a.class)), "=", rec.own.mod)
 	switch a.class {

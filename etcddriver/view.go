@@ -60,7 +60,7 @@ type mark struct {
 	lease  clientv3.LeaseID
 }
 
-// view is all that etcd has of a lock at one revision: who holds the key follows from
+// view is all that etcd has of a lock at one revision: the holders of the key follow from
 // the order of the entries, see admitted.
 type view struct {
 	rev     int64
@@ -115,10 +115,10 @@ func (v *view) find(id string) *entry {
 	return nil
 }
 
-// admits reports whether one more can have the key beside all before it.
+// admits reports whether one more owner can have the key beside all before it.
 //
-// It needs no compare-and-set: what comes later stands behind, and what goes only makes room. So
-// who was admitted once, at any revision, is admitted for as long as its own key stands.
+// It needs no compare-and-set: later owners stand behind it, and those that leave only make room. So an
+// owner that was admitted once, at any revision, is admitted for as long as its own key stands.
 func admits(before []*entry, mode driver.Mode, limit int) bool {
 	if mode == driver.Exclusive {
 		return len(before) == 0

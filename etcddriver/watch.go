@@ -18,7 +18,7 @@ import (
 // tell.
 const guards = 1000
 
-// waiter is an owner that somebody watches for.
+// waiter is an owner with a Watch under way.
 type waiter struct {
 	hints map[chan driver.Hint]bool
 	key   string             // the first that is watched in etcd for it
@@ -60,8 +60,8 @@ func (d *Driver) Watch(ctx context.Context, c driver.Claim) (<-chan driver.Hint,
 	return ch, nil
 }
 
-// catchUp follows the place that an owner has already. Of one that is not known there mostly is none,
-// which is less to read than the queue.
+// catchUp follows the place that an owner has already. An unknown owner mostly has none,
+// and to look for that reads less than the queue.
 func (d *Driver) catchUp(ctx context.Context, id driver.ID, class byte, known bool) error {
 	n := d.names(id)
 	ctx = clientv3.WithRequireLeader(ctx)
@@ -158,7 +158,7 @@ func (d *Driver) follow(id driver.ID, v *view, own *entry) {
 	d.watch(id, v, own, what, end)
 }
 
-// watch begins a watch for a waiter, unless it is the one that there is.
+// watch begins a watch for a waiter, unless the waiter has the same one.
 func (d *Driver) watch(id driver.ID, v *view, own *entry, what, end string) {
 	same, there := what, []string{what}
 	room := func(string) bool { return true }
@@ -199,7 +199,7 @@ func (d *Driver) watch(id driver.ID, v *view, own *entry, what, end string) {
 }
 
 // room returns a function that is told the keys that go, and reports when there is room for
-// own. Who leaves the queue makes room as a holder does.
+// own. A waiter that leaves the queue makes room as a holder does.
 func (d *Driver) room(before []*entry, own *entry) func(string) bool {
 	before = append([]*entry(nil), before...)
 	return func(gone string) bool {
@@ -297,7 +297,7 @@ func (d *Driver) current() *channel {
 	return d.open(0)
 }
 
-// open is the current channel, one that is newer than n at least. d.mu is held.
+// open is the current channel, or a new one if that is older than n. d.mu is held.
 func (d *Driver) open(n int) *channel {
 	if d.channel == nil || d.channel.n < n {
 		c := &channel{n: n}
@@ -373,8 +373,8 @@ func (d *Driver) prove() {
 	}
 }
 
-// attend watches the own key of an owner from a revision on: what a holder loses is told, and a
-// waiter whose place is gone gets a hint.
+// attend watches the own key of an owner from a revision on: a holder's loss is told, and a
+// waiter gets a hint when its place is gone.
 func (d *Driver) attend(id driver.ID, rev int64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -403,7 +403,7 @@ func (d *Driver) attend(id driver.ID, rev int64) {
 	})
 }
 
-// gone looks what became of an owner whose key seems to be gone: another process may have
+// gone looks what became of an owner when its key seems to be gone: another process may have
 // converted the lease.
 func (d *Driver) gone(ctx context.Context, id driver.ID, n names) {
 	got, err := d.client.Get(clientv3.WithRequireLeader(ctx), n.from(converted), clientv3.WithRange(n.to(writes)), clientv3.WithKeysOnly())
