@@ -8,30 +8,30 @@
 //	locks, err := hasp.New(redisdriver.New(rdb, nil), nil)
 //
 // ContextTimeoutEnabled has the client heed the deadlines of contexts. Without it a request occupies its connection
-// until ReadTimeout, whoever has left, and one that is alone cannot be sent by its own caller, which is faster.
+// until ReadTimeout, though its callers have left, and a lone request cannot be sent by its own caller, which is faster.
 //
 // Where the password is rotated, give the client Options.CredentialsProviderContext, which go-redis asks at each connection.
 //
 // # Layout
 //
-// A lock is one string key, prefix + key, whose value is the owner and a
-// label, set with NX and PX: the layout that redsync, redislock, redlock-py,
+// A lock is one string key, prefix + key, with the owner and a label as its
+// value, set with NX and PX: the layout that redsync, redislock, redlock-py,
 // node-redlock and redis-cli share. They and hasp exclude each other when they
 // name the same Redis key; see [Options]. A string that is not of hasp's form
 // is a foreign holder: shown and respected, and never changed. A key of
 // another type is a [TypeError].
 //
 // A lock that is shared (driver.Shared) is one such string, too, which begins
-// with SHAREDLEASESAREINHASPSHARE: other clients are refused until the last of
-// those who share it is gone. Who that is stands beside it, in hasp.shares and
+// with SHAREDLEASESAREINHASPSHARE: other clients are refused until its last
+// holder is gone. The holders stand beside it, in hasp.shares and
 // hasp.held, and in hasp.room the slots of those that have a limit. If a
-// person or an eviction policy deletes one of these, nobody knows who shares the
-// lock, and it stays held until it expires. PERSIST on a lock keeps it for all its
-// holders until they release it, or, where they died, until somebody removes it:
+// person or an eviction policy deletes one of these, the holders are not known any
+// more, and the lock stays held until it expires. PERSIST on a lock keeps it for all its
+// holders until they release it, or, where they died, until an operator removes it:
 // [Driver.ListLeftovers] finds such a lock.
 //
-// Everything else begins with "hasp.", lies in the lock key's hash slot and expires: the queue of waiters, who was granted what, owners that were
-// released a moment ago, and the largest fence (one for the server, in a
+// Everything else begins with "hasp.", lies in the lock key's hash slot and expires: the queue of waiters, the
+// grants, owners that were released a moment ago, and the largest fence (one for the server, in a
 // cluster one for each hash slot). The files in lua of this package say what is in
 // them. Use a server through one kind of client, cluster or not: the two keep
 // the largest fence in different keys. A node, see below, also has a record that
@@ -44,10 +44,10 @@
 // on one channel and one connection per Driver (in a cluster one for each hash slot
 // with waiters, up to 32). The connection is opened by the first wait, or the first
 // renewal of a lease, and stays until Close. It also carries the channel hasp.broken, on
-// which whoever breaks a lease says so: its holder then does not learn it by a renewal
-// only, TTL/3 later. Who may publish there can end a lease early. Over a quorum only
+// which a client that breaks a lease says so: else its holder learns it only by a renewal,
+// TTL/3 later. A client that may publish there can end a lease early. Over a quorum only
 // renewals tell of that. The first in the queue tells the holders that called hasp.Lease.Wanted; their
-// inboxes stand behind the grant, and who may publish there can make them believe it.
+// inboxes stand behind the grant, and a client that may publish there can make them believe it.
 // Waiters without hints poll: the first every 50 ms,
 // none less often than every second. Behind a foreign holder, which sends no
 // hint when it releases the key, only the first in the queue polls, every 100 ms. Foreign
@@ -66,7 +66,7 @@
 // also +ssubscribe +spublish +cluster|slots +command +asking, and Options.Replicas
 // needs +wait. Without the right to subscribe,
 // waiters poll. Without the right to publish, a release frees the key and the first in the
-// queue, who looks every 100 ms, takes it. +scan is for lists. The command "hasp doctor"
+// queue, which looks every 100 ms, takes it. +scan is for lists. The command "hasp doctor"
 // says which right is missing. From Redis 7.2 on each new connection of go-redis is in ACL LOG, since
 // it sends CLIENT SETINFO, unless its options have DisableIdentity.
 //
@@ -75,13 +75,13 @@
 // Replies are checked for their form, but the client has read them by then, and
 // go-redis makes room for as many elements as a reply's first line announces
 // ("*1000000000" takes gigabytes): there is no limit to set. Where the server, or the
-// way to it, is not trusted, use TLS, and give redis.Options a Dialer whose
-// connections look at these lines, as the command hasp does.
+// way to it, is not trusted, use TLS, and give redis.Options a Dialer with
+// connections that look at these lines, as the command hasp does.
 //
 // # What Redis cannot promise
 //
 // A server that loses data (killed without persistence, flushed, replaced by a
-// replica that lagged) loses its leases, and somebody else may get the key:
+// replica that lagged) loses its leases, and another owner may get the key:
 // Traits.Survives is 0. Fences rise across that, as they count the server's
 // microseconds, unless its clock, or that of a promoted replica, is behind
 // what it was. Leases end by the server's wall clock: a step forward ends them
@@ -99,8 +99,8 @@
 // NotVoting, hands nothing on and prolongs nothing, until a client that has held
 // it back for long enough admits it.
 //
-// A promoted replica is held back, but a client that still reaches the master
-// before it goes on renewing there, unless that one stops: set
+// A promoted replica is held back, but a client that still reaches the former
+// master goes on renewing there, unless that master stops: set
 // min-replicas-to-write to the number of all replicas, and min-replicas-max-lag
 // to 7 at most.
 //

@@ -43,7 +43,7 @@ type Options struct {
 	// A failover then loses no lease if Replicas is the number of all replicas that may be
 	// promoted, each keeps its memory, and their clocks are not ahead of the master's. The
 	// client must be a *redis.Client or *redis.ClusterClient, without a proxy in between. With
-	// fewer it may: Sentinel and Cluster may promote one that did not confirm. [NewNode]
+	// fewer it may: Sentinel and Cluster may promote a replica that did not confirm. [NewNode]
 	// takes no Replicas: it treats a promotion as a restart.
 	Replicas int
 }
@@ -70,7 +70,7 @@ type Driver struct {
 	life    context.Context // ends with Close
 	end     context.CancelFunc
 	running sync.WaitGroup
-	giving  chan struct{} // bounds the releases that answer hints for nobody
+	giving  chan struct{} // bounds the releases that answer hints without a waiter
 	boxes   *boxes
 }
 
@@ -225,8 +225,8 @@ func (t *roundTrip) sample(took time.Duration) {
 	}
 }
 
-// The time that a waiter gets to claim a key that was handed to it. Short, as
-// nobody works meanwhile; but never less than three round trips.
+// The time that a waiter gets to claim a key that was handed to it. Short, as no
+// owner works meanwhile; but never less than three round trips.
 const (
 	claimTime = 500 * time.Millisecond
 	maxClaim  = 10 * time.Second

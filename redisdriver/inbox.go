@@ -13,8 +13,8 @@ import (
 	"github.com/hasplock/hasp/redisdriver/internal/wire"
 )
 
-// inbox is one channel on one connection of its own, and everybody here who
-// waits for a message on it.
+// inbox is one channel on one connection of its own, and all owners here that
+// wait for a message on it.
 type inbox struct {
 	*wire.Inbox
 	d        *Driver
@@ -25,7 +25,7 @@ type inbox struct {
 	watchers map[string][]*watcher // by owner
 }
 
-// watcher is one owner who waits.
+// watcher is one owner that waits.
 type watcher struct {
 	key   string
 	hint  chan driver.Hint
@@ -85,7 +85,7 @@ func (in *inbox) forget(owner string, w *watcher) {
 	}
 }
 
-// waiting returns who waits here for c. mu is held.
+// waiting returns the watchers for c. mu is held.
 func (in *inbox) waiting(c driver.Claim) []*watcher {
 	return slices.DeleteFunc(slices.Clone(in.watchers[c.Owner]), func(w *watcher) bool { return w.key != c.Key })
 }
@@ -105,12 +105,12 @@ func (in *inbox) unwatched() bool {
 	return len(in.watchers) == 0
 }
 
-// unused: nobody waits for a message, neither of who is next nor of who joins.
+// unused: no waiter waits for a hint, and no holder for news of a waiter that joins.
 func (in *inbox) unused() bool {
 	return in.unwatched() && (in.hashSlot >= 0 || !in.d.leases.asking())
 }
 
-// idle: nobody is about to watch, nor does.
+// idle: no owner watches, or is about to.
 func (in *inbox) idle() bool { return in.Use(0) == 0 && in.unused() }
 
 // mode says how a place of c gets hints now.
@@ -131,7 +131,7 @@ func (in *inbox) mode(c driver.Claim) byte {
 	return modeShardPublish
 }
 
-// news gives everybody a hint.
+// news gives each watcher a hint.
 func (in *inbox) news() {
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -142,8 +142,8 @@ func (in *inbox) news() {
 	}
 }
 
-// receive takes a message. Anybody who may publish can have sent it: what is not of our
-// form is ignored.
+// receive takes a message. Any client that may publish can have sent it: what is not of
+// our form is ignored.
 func (in *inbox) receive(channel, payload string) {
 	if key, fence, ok := in.d.parseJoin(payload); ok && channel == in.channel {
 		in.d.leases.joined(key, fence)

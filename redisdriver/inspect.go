@@ -94,8 +94,8 @@ func byHand(n names, shared bool) []string {
 const maxShown = 600
 
 // byHandFree is the statement that deletes a key which is not of our form and has no
-// expiry, if its value still is what was seen: by whoever took it since, nothing is
-// lost. It is not there for a value of which we saw a part.
+// expiry, if its value still is what was seen: a client that took it since loses
+// nothing. There is none for a value of which we saw a part.
 func byHandFree(lock, value string, left int64) []string {
 	if left != int64(wire.Forever) || len(value) >= maxShown || !holderOf(value).Foreign {
 		return nil
@@ -133,7 +133,7 @@ func holders(r *wire.Reply) (all []driver.Lease) {
 	return all
 }
 
-// describe fills in who holds a key, from its value, what PTTL says of it and
+// describe fills in the holder of a key, from its value, what PTTL says of it and
 // its grant record.
 func describe(info *driver.Info, text string, left time.Duration, g grant) {
 	info.Held, info.Holds = true, max(info.Holds, 1)

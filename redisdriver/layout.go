@@ -34,7 +34,7 @@ var layout = struct {
 
 // The requests of the batch script, by kind. A request is its kind, and then all of the
 // kind's fields in their order here. The scripts are built with their places, and
-// know a field by its name; one that may be missing is nil there, and "" on the way.
+// know a field by its name; a field that may be missing is nil there, and "" on the way.
 type (
 	// tryArgs: Exclusive, and with neither a place in the queue nor a proposal.
 	tryArgs struct {
@@ -56,9 +56,9 @@ type (
 		ttl      int64
 		state    string
 		fences   int
-		fence    string `lua:"optional"` // the one that is proposed, or held: 16 digits; or ""
+		fence    string `lua:"optional"` // the proposed one, or the one held: 16 digits; or ""
 		how      string // "", "raise", "restore" or "convert"
-		limit    string `lua:"optional"` // of one that shares the key, "0" for none; Exclusive: ""
+		limit    string `lua:"optional"` // of an owner that shares the key, "0" for none; Exclusive: ""
 		place    string `lua:"optional"` // to join the queue, what follows contact in a place; or ""
 		patience int64  // of that place, ms
 	}

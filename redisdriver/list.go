@@ -61,8 +61,8 @@ func (d *Driver) lockKeys(keys []string, prefix string) []string {
 }
 
 // describeAll looks at keys in one pipeline, and at those that are shared or waited for,
-// unless they were looked at, in a few more. Keys that are no locks, or that nobody holds
-// or waits for any more, are left out.
+// unless they were looked at, in a few more. Keys that are no locks, or have neither
+// holders nor waiters any more, are left out.
 func (d *Driver) describeAll(ctx context.Context, keys []string, looked map[string]bool) ([]driver.Info, error) {
 	if len(keys) == 0 {
 		return nil, nil

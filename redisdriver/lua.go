@@ -36,7 +36,7 @@ func build(name string, node bool) string {
 
 // include adds a file, or a part of one.
 func (b *built) include(name string) {
-	skip, depth := 0, 0 // the depth of the "if" whose lines are left out, 0: none; and the depth of this line
+	skip, depth := 0, 0 // the depth of the "if" that is left out, 0: none; and the depth of this line
 	for line := range strings.Lines(part(name)) {
 		words := strings.Fields(line)
 		switch {
@@ -197,7 +197,7 @@ func (b *built) field(name string, a []string) string {
 		return fmt.Sprintf("(%[1]s == 'm' or %[1]s == 'M')", a[0])
 	case "lasting": // how long a grant is kept, and as much longer as its fence is above the clock: once it is forgotten, the clock is above it
 		return fmt.Sprintf("%[1]s + (%[2]s > stamp and math.ceil((%[2]s - stamp) / 1000) or 0)", a[0], a[1])
-	case "about": // of whom a message is: the length of the value, the value, and the lock
+	case "about": // which owner a message is about: the length of the value, the value, and the lock
 		return fmt.Sprintf("string.format('%%03d', #%[1]s) .. %[1]s .. K.lock", a[0])
 	case "reply": // what a script, or its function for a request, returns
 		return b.reply(strings.TrimSpace(strings.Join(a, ", ")))

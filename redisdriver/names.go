@@ -24,7 +24,7 @@ const (
 // sharedValue begins the value of a lock key that is shared.
 const sharedValue = "SHAREDLEASESAREINHASPSHARE "
 
-// names are the Redis keys that belong to one lock key: see queue.lua, and key.lua for those of one that is shared.
+// names are the Redis keys that belong to one lock key: see queue.lua, and key.lua for those of a shared key.
 type names struct {
 	lock, grant, queue, places, shares, held, room, side string
 
@@ -96,8 +96,8 @@ func (n names) gone(owner string) string { return wire.Sidecars + "gone:" + owne
 // value is what a lock key holds while an owner has it.
 func value(c driver.Claim) string { return c.Owner + " " + c.Label }
 
-// holderOf reads a lock key's value. What is not of our form is somebody
-// else's. Of a key that is shared it names nobody.
+// holderOf reads a lock key's value. A value that is not of our form is another
+// program's. Of a shared key it names no owner.
 func holderOf(v string) driver.Holder {
 	const label = driver.OwnerLen + 1
 	if strings.HasPrefix(v, sharedValue) {

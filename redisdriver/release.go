@@ -94,10 +94,10 @@ func (d *Driver) batchCall(n *keyed, gone string, args []any) *wire.Call {
 	return &wire.Call{Script: d.scripts.batch, Mark: n.mark, Keys: keys, Args: args}
 }
 
-// unclaimedCall is the answer to a hint for nobody: a lease goes only when it was
-// handed off and nobody claimed it, since the hint may be late. And the owner is
+// unclaimedCall is the answer to a hint without a waiter: a lease goes only when it was
+// handed off and not claimed, since the hint may be late. And the owner is
 // not remembered: it may have been away from its subscription for a moment only,
-// and ask again. One that gave up was released by whoever gave it up.
+// and ask again. An owner that gave up was released by its caller.
 func (d *Driver) unclaimedCall(c driver.Claim) *wire.Call {
 	n := d.keyed(c.Key)
 	return d.batchCall(n, n.gone(c.Owner), releaseAnyArgs{value: value(c), ending: "unclaimed"}.args())

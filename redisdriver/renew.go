@@ -51,7 +51,7 @@ func (d *Driver) Renew(ctx context.Context, rs []driver.RenewRequest, done func(
 		}
 	}
 	asked := slices.ContainsFunc(leases, func(i int) bool { return rs[i].Wanted != nil })
-	channel := "" // of who wants to hear of who joins
+	channel := "" // on which holders hear of waiters that join
 	if len(leases) > 0 {
 		if in := d.listen(asked); in != nil {
 			defer in.Begun(ctx) // all outcomes are reported before, and so they are here
@@ -105,7 +105,7 @@ func (d *Driver) renewPart(ctx context.Context, part []*job) {
 	}
 }
 
-// bear prolongs leases whose slot moves to another master of the cluster, for which it may
+// bear prolongs leases while their slot moves to another master of the cluster, which may
 // take longer than they have left: the grant of each, and then its lock, which alone says whether it
 // stands. See bear.lua.
 func (d *Driver) bear(ctx context.Context, j *job) {
@@ -127,7 +127,7 @@ func bearing(key any, begins any, length int, ms int64) *wire.Call {
 }
 
 // leaseJobs groups leases by what one script can carry: one TTL, whether they ask to be told on that
-// channel of who joins (none where it is ""), whether they entered, and, in a cluster, one hash slot.
+// channel of waiters that join (none where it is ""), whether they entered, and, in a cluster, one hash slot.
 func (d *Driver) leaseJobs(rs []driver.RenewRequest, idx []int, channel string) []*job {
 	type group struct {
 		ttl      time.Duration
@@ -176,7 +176,7 @@ func (d *Driver) leaseJobs(rs []driver.RenewRequest, idx []int, channel string) 
 	return jobs
 }
 
-// inboxOf is where the holder of a lease wants to be told of who joins, see queue.lua; "": nowhere.
+// inboxOf is where the holder of a lease wants to be told of waiters that join, see queue.lua; "": nowhere.
 func inboxOf(r driver.RenewRequest, channel string) string {
 	switch {
 	case channel == "" || r.Wanted == nil:

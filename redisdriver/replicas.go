@@ -13,7 +13,7 @@ import (
 )
 
 // ReplicasError reports that fewer replicas (Got) than [Options].Replicas (Want) confirmed a request in time, so that a failover may
-// undo it. A lease that was requested is not granted then, and one that was to be renewed lasts no longer.
+// undo it. A requested lease is not granted then, and a lease that was to be renewed lasts no longer.
 type ReplicasError = wire.ReplicasError
 
 // confirm waits until the replicas confirm a lease that was granted. It renews it for that: a renewal always writes.

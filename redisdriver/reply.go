@@ -29,7 +29,7 @@ type answer struct {
 	ahead int
 	grant grant
 	next  int64         // what became of the search for the next in the queue: nextFound…
-	at    time.Duration // the server's clock, of one that queues
+	at    time.Duration // the server's clock, of a Try that queues
 	keeps bool          // a holder would give the key back
 
 	kind string // the lock key holds something of this type
@@ -193,8 +193,8 @@ func (a answer) refusal(hinted bool) driver.Result {
 	return r
 }
 
-// looksAfterClaim: whoever handed the key over sees whether it is claimed, and may
-// have lost the answer that says so, or asked again: the few behind that one look, too.
+// looksAfterClaim: the client that handed the key over sees whether it is claimed, and may
+// have lost the answer that says so, or asked again: the few behind that waiter look, too.
 func (a answer) looksAfterClaim() bool {
 	return a.ahead <= 3 && (a.grant.state == 'c' || a.grant.state == 'C')
 }

@@ -198,14 +198,14 @@ func (s *sweep) skips(name, text string) bool {
 	return err != nil
 }
 
-// lease yields a lock that has no expiry, and passes on one that has.
+// lease yields a lock without an expiry, and passes on a lock with one.
 func (s *sweep) lease(ctx context.Context, r remnant, value string, pttl int64, g grant) (more bool, err error) {
 	h := g.holder(value)
 	if pttl != int64(wire.Forever) {
 		return true, s.passOn(ctx, r.key, value, pttl, g)
 	}
 	if h.Foreign {
-		if s.d.prefix == "" || len(value) >= maxShown { // data of somebody's, or a value of which we saw a part
+		if s.d.prefix == "" || len(value) >= maxShown { // another program's data, or a value of which we saw a part
 			return true, nil
 		}
 		r.kind = foreignRemnant
@@ -245,7 +245,7 @@ func (s *sweep) passOn(ctx context.Context, key, value string, pttl int64, g gra
 	return nil
 }
 
-// describe asks for one of those who share a key.
+// describe asks for one of the holders that share a key.
 func (s *sweep) describe(ctx context.Context, key string) (driver.Info, error) {
 	info, err := paced(ctx, func(ctx context.Context) (driver.Info, error) { return s.d.look(ctx, key, 0) })
 	if err != nil && strings.Contains(err.Error(), "WRONGTYPE") { // what is beside it is not ours, and says nothing
@@ -274,7 +274,7 @@ func (s *sweep) sidecar(ctx context.Context, r remnant, pttl int64) (more bool, 
 	return s.yield(driver.Leftover{Key: r.key, Kind: driver.LeftSidecar, Name: r.name, State: what.state}, nil), nil
 }
 
-// places yields those of a queue whose waiters have been gone for a while.
+// places yields the places in a queue of waiters that have been gone for a while.
 func (s *sweep) places(ctx context.Context, r remnant) (more bool, err error) {
 	r.kind = placesRemnant
 	reply, err := s.run(ctx, r)
@@ -335,9 +335,9 @@ func (d *Driver) sweepCall(r remnant, seen, place string, stays time.Duration) *
 	}
 }
 
-// RemoveLeftover removes what ListLeftovers found; see [driver.Operations]. A lease that nobody renews is gone at once. One of
-// which that cannot be known, since its grant is gone or was made permanent as well, and what stood beside a lock get an
-// expiry of a minute instead, or, of a node, its longest TTL.
+// RemoveLeftover removes what ListLeftovers found; see [driver.Operations]. A lease that is not renewed is gone at once. A
+// lease of which that cannot be known, since its grant is gone or was made permanent as well, and what stood beside a lock
+// get an expiry of a minute instead, or, of a node, its longest TTL.
 func (d *Driver) RemoveLeftover(ctx context.Context, l driver.Leftover) (stays time.Duration, err error) {
 	if err := d.checkKey(l.Key); err != nil {
 		return 0, err

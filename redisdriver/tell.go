@@ -13,7 +13,7 @@ import (
 	"github.com/hasplock/hasp/redisdriver/internal/wire"
 )
 
-// brokenChannel carries the leases that somebody else than their holder released, see
+// brokenChannel carries the leases that another client than their holder's released, see
 // release.lua. There is one for the server: such leases are rare, and owners unique.
 const brokenChannel = wire.Sidecars + "broken"
 
@@ -31,7 +31,7 @@ func (d *Driver) Tell(lost func(id driver.ID, fence uint64)) {
 // leases are those that this driver was granted, or renews, and did not release.
 type leases struct {
 	mu     sync.Mutex
-	lost   func(driver.ID, uint64) // nil: nobody wants to know
+	lost   func(driver.ID, uint64) // nil: losses are not reported
 	all    map[driver.ID]lease
 	room   int                // when there are more, those that expired go
 	askers map[string][]asker // by key: see wanted.go
@@ -40,7 +40,7 @@ type leases struct {
 type lease struct {
 	fence uint64 // 0: not known
 	until time.Time
-	gives *wire.Call // its Release, where the names for it were at hand; not of one that was renewed, since it takes memory
+	gives *wire.Call // its Release, where the names for it were at hand; not of a renewed lease, since it takes memory
 }
 
 // maxReady is of how many leases the Release is kept ready: it takes a kilobyte each.
@@ -124,8 +124,8 @@ func (l *leases) hear(id driver.ID, fence uint64) {
 	}
 }
 
-// listen opens the subscription by which leases are heard of. It is nil when nobody
-// wants to know: asked says that a holder does.
+// listen opens the subscription that brings news of leases. It is nil when no caller
+// wants them: asked says that a holder does.
 func (d *Driver) listen(asked bool) *inbox {
 	d.leases.mu.Lock()
 	told := d.leases.lost != nil || asked

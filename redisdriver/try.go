@@ -147,7 +147,7 @@ const maxFence = 9_999_999_999_999_999
 
 func digits(fence uint64) string { return fmt.Sprintf("%016d", min(fence, maxFence)) }
 
-// enters says whether who is handed a key may enter on the message: not before replicas have confirmed it.
+// enters says whether a waiter that is handed a key may enter on the message: not before replicas have confirmed it.
 func (d *Driver) enters() bool { return d.renew.Replicas() == 0 && d.maxTTL == 0 }
 
 // place describes r's place in the queue: patience, claim, mode and inbox as

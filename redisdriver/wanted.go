@@ -13,14 +13,14 @@ import (
 	"github.com/hasplock/hasp/driver"
 )
 
-// asker is a lease whose holder wants to hear of it when somebody joins the queue.
+// asker is the lease of a holder that wants to hear when a waiter joins the queue.
 type asker struct {
 	id     driver.ID
 	fence  uint64
 	wanted func()
 }
 
-// ask notes whether the holder of a lease wants to hear of who joins. mu is held.
+// ask notes whether the holder of a lease wants to hear of waiters that join. mu is held.
 func (l *leases) ask(id driver.ID, fence uint64, wanted func()) {
 	all := l.askers[id.Key]
 	i := slices.IndexFunc(all, func(a asker) bool { return a.id == id })
@@ -37,13 +37,13 @@ func (l *leases) ask(id driver.ID, fence uint64, wanted func()) {
 	}
 }
 
-// joined tells those who hold a key, with a fence up to that one, that somebody joined its queue. A later
+// joined tells the holders of a key, with a fence up to that one, that a waiter joined its queue. A later
 // holder has a larger fence.
 func (l *leases) joined(key string, fence uint64) {
 	l.tell(key, func(a asker) bool { return a.fence <= fence })
 }
 
-// tell tells those of a key's askers whom it concerns.
+// tell tells those of a key's askers that it concerns.
 func (l *leases) tell(key string, concerns func(asker) bool) {
 	l.mu.Lock()
 	var told []func()
@@ -58,7 +58,7 @@ func (l *leases) tell(key string, concerns func(asker) bool) {
 	}
 }
 
-// asking says whether a holder wants to hear of who joins.
+// asking says whether a holder wants to hear of waiters that join.
 func (l *leases) asking() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -89,7 +89,7 @@ func (d *Driver) askOnceItStands(ctx context.Context, rs []driver.RenewRequest, 
 	}
 }
 
-// stillAsk returns those whose lease was not released, and still asks.
+// stillAsk returns the requests of leases that were not released, and still ask.
 func (l *leases) stillAsk(rs []driver.RenewRequest) (asks []driver.RenewRequest) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -101,7 +101,7 @@ func (l *leases) stillAsk(rs []driver.RenewRequest) (asks []driver.RenewRequest)
 	return asks
 }
 
-// askAgain renews leases that ask, and tells the holders whose key has a waiter.
+// askAgain renews leases that ask, and tells the holders of keys with a waiter.
 func (d *Driver) askAgain(ctx context.Context, rs []driver.RenewRequest, in *inbox) {
 	all := make([]int, len(rs))
 	for i := range all {

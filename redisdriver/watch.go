@@ -103,7 +103,7 @@ func (b *boxes) get(hashSlot int) (*inbox, error) {
 	return in, nil
 }
 
-// makeRoom closes an inbox that nobody watches.
+// makeRoom closes an idle inbox.
 func (b *boxes) makeRoom() bool {
 	for hashSlot, in := range b.open {
 		if in.idle() {
@@ -135,7 +135,7 @@ func (b *boxes) close() {
 	}
 }
 
-// giveBack answers a hint for an owner that nobody here waits for: whatever it
+// giveBack answers a hint for an owner that has no watcher here: whatever it
 // was given goes on to the next. When too many of them come at once, the rest
 // is left to the claim time.
 func (d *Driver) giveBack(c driver.Claim) {
@@ -152,8 +152,8 @@ func (d *Driver) giveBack(c driver.Claim) {
 	})
 }
 
-// parseHint reads what notify in first.lua publishes: who waits, and before that may stand
-// when to try, in ms: such a hint says only that somebody should look then; or the lease that it was handed, see
+// parseHint reads what notify in first.lua publishes: the waiter's claim, and before that may stand
+// when to try, in ms: such a hint says only that a waiter should look then; or the lease that it was handed, see
 // offer in serve.lua.
 func (d *Driver) parseHint(s string) (c driver.Claim, after time.Duration, to handover, ok bool) {
 	if rest, late := strings.CutPrefix(s, "+"); late {
@@ -194,8 +194,8 @@ func parseHandover(s string) (rest string, to handover, ok bool) {
 	}, token}, ok
 }
 
-// parseClaim reads who a message is about: the length of the value in three digits, the
-// value, the lock key.
+// parseClaim reads the claim that a message is about: the length of the value in three digits,
+// the value, the lock key.
 func (d *Driver) parseClaim(s string) (c driver.Claim, ok bool) {
 	if len(s) < 3 {
 		return c, false

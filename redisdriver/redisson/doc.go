@@ -26,9 +26,10 @@
 // begin again at 1, and guards refuse every new holder: do not call delete() on a fenced lock in Java, and raise the counter by hand after
 // a server has lost data.
 //
-// ReadWrite is getReadWriteLock, for hasp.RWMutex. Waiters have no order, and readers who come and go may starve a writer. No TTL may be longer
-// than Redisson's lockWatchdogTimeout, which Options.LockWatchdogTimeout states: when Redisson renews a reader of Java's, the lock of all readers ends so
-// long after that, and once that program has died a writer would be let in under a longer lease of hasp's.
+// ReadWrite is getReadWriteLock, for hasp.RWMutex. Waiters have no order, and readers that come and go may starve a writer. No
+// TTL may be longer than Redisson's lockWatchdogTimeout, which Options.LockWatchdogTimeout states: when Redisson renews a
+// reader of Java's, the lock of all readers ends so long after that, and once that program has died a writer would be
+// granted the lock under a longer lease of hasp's.
 //
 // None of them reports a key as abandoned, and none can have a number of holders. A master that fails may lose its latest grants:
 // Traits.Survives is 0, as in package redisdriver without a node record.
@@ -40,25 +41,26 @@
 // A release sends Redisson's message, by PUBLISH, or in a cluster by SPUBLISH, as Redisson does on Redis 7. (In a cluster of Redis 6, or with
 // Redisson's shardedSubscriptionMode OFF, neither side gets the other's messages: hasp then asks every second, and Java when the lease has
 // ended.) In each process a message is a hint for the waiter that has waited for longest; if that one wants
-// to read, for all who do. A spin lock of Java's sends none: of those who wait here for one key, the first asks every second, and the
-// others more rarely.
+// to read, for all readers. A spin lock of Java's sends none: of the waiters here for one key, the first asks every
+// second, and the others more rarely.
 //
 // In the queue of a fair lock a waiter of hasp's shows that it is alive, and the other clients of hasp's take it out when it has not for its
 // patience (10 s), wherever it stands. Java takes out only the first, and only when its score has passed, which for a waiter of hasp's is its
-// patience, too, once it is the first. A thread of Java's that dies as the first holds everybody up for its fairLockWaitTimeout, 5
-// minutes, as in Redisson. The clocks of the Java hosts and the server must be right to a few seconds, since Java puts its own
+// patience, too, once it is the first. A thread of Java's that dies as the first holds all others up for its fairLockWaitTimeout,
+// 5 minutes, as in Redisson. The clocks of the Java hosts and the server must be right to a few seconds, since Java puts its own
 // time into the queue.
 //
 // # Semaphores and latches
 //
 // [Synchronizers] has getSemaphore, getPermitExpirableSemaphore and getCountDownLatch. They are no locks: a permit of
-// a Semaphore has no holder, nothing renews any, and there is no order among those who wait. Their keys are Redisson's own; beside them
+// a Semaphore has no holder, nothing renews any, and waiters have no order. Their keys are Redisson's own; beside them
 // stands only hasp.gone:…, for 10 seconds, where it is not known whether a permit was acquired. Leases of permits are by the server's
 // clock, and Java's by its host's. A number that is no number of permits is an error, and stays as it is. A full server takes back permits and
 // counts events. In a cluster a latch's name must have no braces: Redisson's own has its keys in two hash slots then.
 //
-// After a loss of the server's data, a FLUSHALL or an eviction, semaphores and latches are gone, as in Redisson: a latch that is gone is open, so that
-// Wait returns nil with events still to come, and a semaphore has no permits, so that Acquire waits until somebody sets them again.
+// After a loss of the server's data, a FLUSHALL or an eviction, semaphores and latches are gone, as in Redisson: a latch
+// that is gone is open, so that Wait returns nil with events still to come, and a semaphore has no permits, so that
+// Acquire waits until they are set again.
 //
 // A waiter also asks every 3 seconds, so that it goes on after a lost message, where Redisson's may wait for the next one. As in Redisson, a
 // Semaphore's permits are lost with a reply that is lost, or a process that ends: use a PermitExpirableSemaphore with a lease where that matters.
@@ -71,9 +73,9 @@
 // for an owner that was released a moment ago. A queue that hasp has used expires a day after it did so last; Redisson's
 // own never does. The counts of a hash stay 1: re-entrance is hasp's own (hasp.LockOptions.Reentrant).
 //
-// Holders and live waiters of Java's are foreign: shown, respected, never broken. (A thread of Java's at the head of a queue whose time has passed
-// is taken out, as Redisson does.) A key of another type is an error; a hash that is no lock of this
-// kind is a foreign holder.
+// Holders and live waiters of Java's are foreign: shown, respected, never broken. (A thread of Java's at the head of a
+// queue is taken out when its time has passed, as Redisson does.) A key of another type is an error; a hash that is no
+// lock of this kind is a foreign holder.
 //
 // In a cluster, Redisson puts a name without braces into them, and leaves one with a brace as it is. A name such as "a{b" or "{}x"
 // then has its keys in several hash slots, where no script can reach them all: it is refused, as a misconfiguration.

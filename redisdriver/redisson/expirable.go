@@ -19,9 +19,9 @@ import (
 // maxAtOnce is how many permits one request takes at most.
 const maxAtOnce = 1000
 
-// PermitExpirableSemaphore is one of getPermitExpirableSemaphore: permits with ids, each for a lease. Who has the id has the permit. A permit
-// whose lease is over is free again, and may be another's: nothing renews it but UpdateLease. Ids are 32 hexadecimal digits, as
-// Redisson shows them.
+// PermitExpirableSemaphore is one of getPermitExpirableSemaphore: permits with ids, each for a lease. The caller with
+// the id has the permit. Once its lease has expired the permit is free again, and may be another caller's: nothing renews
+// it but UpdateLease. Ids are 32 hexadecimal digits, as Redisson shows them.
 //
 // Leases are by the server's clock. Redisson's are by that of the Java host, which has to be right. As with a [Semaphore], nothing is left
 // of it, and Acquire waits, once the server has lost its data.
@@ -141,8 +141,8 @@ func checkLease(n int, lease time.Duration) error {
 	return nil
 }
 
-// try asks once, for permits that no request named before: so one that is late grants nothing that somebody here has. ids is nil if it was
-// refused; in is when a lease ends then, or 0.
+// try asks once, for permits that no request named before: so a late request grants nothing that a caller here has. ids is
+// nil if it was refused; in is when a lease ends then, or 0.
 func (m *PermitExpirableSemaphore) try(ctx context.Context, n int, lease time.Duration) (ids []string, in time.Duration, err error) {
 	raw := make([]any, n)
 	for i := range raw {

@@ -43,7 +43,7 @@ func (d *Driver) inspectCall(key string, names int) *wire.Call {
 	return c
 }
 
-// describe reads the answer of inspect.lua. lock is false for a hash whose fields are not those of Redisson's locks.
+// describe reads the answer of inspect.lua. lock is false for a hash with other fields than Redisson's locks.
 func (d *Driver) describe(key string, reply any) (info driver.Info, lock bool, err error) {
 	r := wire.NewReply(reply)
 	info.Key = key
@@ -76,7 +76,7 @@ func (d *Driver) describe(key string, reply any) (info driver.Info, lock bool, e
 		first := info.Holders[0]
 		info.Held, info.Holder, info.Fence, info.Left = true, first.Holder, first.Fence, first.Left
 	}
-	if info.Holds == 0 && kind == "hash" { // readers whose leases have ended, and who still keep writers out
+	if info.Holds == 0 && kind == "hash" { // readers that still keep writers out, though their leases have ended
 		info.Held, info.Holds, info.Left = true, 1, left
 		info.Holder = driver.Holder{Foreign: true, Mode: driver.Shared}
 		info.Holders = []driver.Lease{{Holder: info.Holder, Left: left}}

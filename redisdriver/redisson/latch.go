@@ -10,7 +10,7 @@ import (
 	"github.com/hasplock/hasp/redisdriver/internal/wire"
 )
 
-// CountDownLatch is one of getCountDownLatch: it is open while its count is 0, which it is before anybody has set one. It
+// CountDownLatch is one of getCountDownLatch: it is open while its count is 0, which it is before one was set. It
 // never expires.
 //
 // A latch that is not there is open, as Redisson defines it: after the server has lost its data, or after a FLUSHALL or an eviction, Wait returns

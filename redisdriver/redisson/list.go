@@ -16,7 +16,7 @@ import (
 
 // List yields the keys that are held or waited for; see [driver.Driver]. It reads the whole database with SCAN, in steps. Without
 // a Prefix every hash in it may be a lock, and counts as one if its fields are those of Redisson's locks.
-// Behind the first 1,000 places of a queue it counts all who wait, and does not look at who of them lives.
+// Behind the first 1,000 places of a queue it counts all waiters, and does not look at which of them live.
 func (d *Driver) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, error] {
 	if d.bad != nil {
 		return func(yield func(driver.Info, error) bool) { yield(driver.Info{}, d.bad) }
@@ -50,8 +50,8 @@ func (d *Driver) lockKeys(keys []string, prefix string) []string {
 	return out
 }
 
-// describeAll looks at keys in one pipeline. Keys that are no locks, or that
-// nobody holds or waits for any more, are left out.
+// describeAll looks at keys in one pipeline. Keys that are no locks, or
+// have neither holders nor waiters any more, are left out.
 func (d *Driver) describeAll(ctx context.Context, keys []string) (infos []driver.Info, err error) {
 	if len(keys) == 0 {
 		return nil, nil

@@ -60,7 +60,7 @@ func suffixName(name, suffix string) string {
 	return "{" + name + "}:" + suffix
 }
 
-// tagged are the names whose keys Redisson has in one hash slot.
+// tagged are the names that have all of Redisson's keys in one hash slot.
 const tagged = "choose a name without braces, or with one tag {like this}"
 
 // oneSlot returns nil if all of a lock's names are in one hash slot.
@@ -78,8 +78,8 @@ func oneSlot(what, advice, key string, others ...string) error {
 	return nil
 }
 
-// An owner is a field of Redisson's: its first 128 bits are the UUID of a client, and the other two a thread whose number no thread
-// of Java's has.
+// An owner is a field of Redisson's: its first 128 bits are the UUID of a client, and the other two a thread number that no
+// thread of Java's has.
 const firstThread = 1 << 62
 
 const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567" // base32

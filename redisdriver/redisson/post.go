@@ -21,13 +21,13 @@ const maxPosts = 32
 type posts struct {
 	s      *store
 	wake   func(channel, payload string, all []*watcher) // gives hints for a message; all have waited on the channel, the longest first
-	next   string                                        // the message for the others when one leaves that was woken, and asked no more
+	next   string                                        // the message for the others when one leaves with an unheeded hint
 	mu     sync.Mutex
 	open   map[int]*post
 	closed bool
 }
 
-// post is one connection for subscriptions, and those who wait for a message of it.
+// post is one connection for subscriptions, and the watchers that wait for its messages.
 type post struct {
 	*wire.Inbox
 	all     *posts
@@ -35,7 +35,7 @@ type post struct {
 	waiting map[string][]*watcher // by channel, the longest first
 }
 
-// watcher is one who waits.
+// watcher is one waiter.
 type watcher struct {
 	claim   driver.Claim // of a lock
 	permits int          // of a semaphore: how many it wants
@@ -85,7 +85,7 @@ func (ps *posts) get(slot int) (*post, error) {
 	return p, nil
 }
 
-// makeRoom closes a post that nobody watches.
+// makeRoom closes an idle post.
 func (ps *posts) makeRoom() bool {
 	for slot, p := range ps.open {
 		if p.idle() {
@@ -113,7 +113,7 @@ func (ps *posts) find(slot int) *post {
 	return ps.open[slot]
 }
 
-// watch registers who waits on a channel that was joined, until ctx ends.
+// watch registers a watcher on a channel that was joined, until ctx ends.
 func (p *post) watch(ctx context.Context, channel string, w *watcher) {
 	w.hint = make(chan driver.Hint, 1)
 	p.mu.Lock()
@@ -153,7 +153,7 @@ func (p *post) forget(channel string, w *watcher) {
 	}
 }
 
-// idle: nobody watches, and nobody is about to.
+// idle: no waiter watches, or is about to.
 func (p *post) idle() bool { return p.Use(0) == 0 && p.unwatched() }
 
 func (p *post) unwatched() bool {
@@ -162,7 +162,7 @@ func (p *post) unwatched() bool {
 	return len(p.waiting) == 0
 }
 
-// receive takes a message. Anybody who may publish can have sent it.
+// receive takes a message. Any client that may publish can have sent it.
 func (p *post) receive(channel, payload string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

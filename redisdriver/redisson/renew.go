@@ -80,8 +80,9 @@ func (d *Driver) Renew(ctx context.Context, rs []driver.RenewRequest, done func(
 	})
 }
 
-// bear prolongs leases whose slot moves to another master of the cluster, for which it may take longer than they have left: each key
-// by a script of its own, which go-redis takes to where it is. Of a reader the hold comes before the lock, which alone would keep others out.
+// bear prolongs leases while their slot moves to another master of the cluster, which may take longer than they have
+// left: each key by a script of its own, which go-redis takes to where the key is. A reader's hold comes before the lock,
+// which alone would keep others out.
 func (d *Driver) bear(ctx context.Context, j *job) {
 	if ctx.Err() != nil {
 		return

@@ -11,14 +11,14 @@ import (
 	"github.com/hasplock/hasp/redisdriver/internal/wire"
 )
 
-// Semaphore is one of getSemaphore: a number of free permits. It knows no holders: those of a process that ends stay acquired,
-// and anybody may release what nobody acquired. Numbers of permits are 0 to 2^31-1; 0 is always granted.
+// Semaphore is one of getSemaphore: a number of free permits. It knows no holders: the permits of a process that ends stay
+// acquired, and any caller may release permits that none acquired. Numbers of permits are 0 to 2^31-1; 0 is always granted.
 //
 // As in Redisson, permits can be lost: when the reply to Acquire or TryAcquire is lost, together with its connection, or when this process ends
-// while one is under way. A reply that is only late is not lost: what it grants is released when nobody waits for it any more.
+// while one is under way. A reply that is only late is not lost: what it grants is released when its caller has left.
 //
-// A semaphore that is not there has no permits, as in Redisson: after the server has lost its data, or after a FLUSHALL or an eviction, Acquire waits
-// until somebody sets permits again, for ever if nobody does.
+// A semaphore that is not there has no permits, as in Redisson: after the server has lost its data, or after a FLUSHALL or
+// an eviction, Acquire waits until permits are set again, for ever if they are not.
 type Semaphore struct{ object }
 
 // Semaphore returns the semaphore of a name, of 1 to 512 bytes. It does no I/O.
@@ -56,7 +56,7 @@ func (m *Semaphore) Available(ctx context.Context) (int, error) {
 	return int(a.numbers[0]), err
 }
 
-// Acquire waits until n permits are free at once, and takes them. There is no order among those who wait. The error is
+// Acquire waits until n permits are free at once, and takes them. Waiters have no order. The error is
 // ctx.Err() when ctx ends first; no permits stay taken then, unless the reply is lost. A lost reply ends the wait with an error, see [Semaphore].
 func (m *Semaphore) Acquire(ctx context.Context, n int) error {
 	if err := number("permits", n, 0); err != nil {
@@ -99,8 +99,8 @@ func (m *Semaphore) try(ctx context.Context, n int) (bool, error) {
 	return a.done, err
 }
 
-// Release makes n permits more free, whoever acquired them. After an error they may or may not be. More than 2^31-1 free permits are an
-// error, which changes nothing.
+// Release makes n permits more free, no matter which caller acquired them. After an error they may or may not be. More than
+// 2^31-1 free permits are an error, which changes nothing.
 func (m *Semaphore) Release(ctx context.Context, n int) error {
 	if err := number("permits", n, 0); err != nil {
 		return err

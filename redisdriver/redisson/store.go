@@ -32,7 +32,7 @@ type store struct {
 	posts   *posts
 }
 
-// newStore returns a store whose waiters are woken by wake; next is the message that goes on to the next waiter when one leaves.
+// newStore returns a store. wake wakes its waiters; next is the message that goes on to the next waiter when one leaves.
 func newStore(rdb redis.UniversalClient, prefix string, wake func(channel, payload string, all []*watcher), next string) *store {
 	s := &store{rdb: rdb, prefix: prefix, id: rand.Text(), bad: wire.Unusable(rdb)}
 	if s.bad == nil && strings.HasPrefix(prefix, wire.Sidecars) {

@@ -28,8 +28,8 @@ type SynchronizerOptions struct {
 // Synchronizers are Redisson's semaphores and count-down latches, which Go and Java use together. Create them with
 // [NewSynchronizers]. All methods, also those of the handles, may be called concurrently.
 //
-// What waits is woken by Redisson's messages, over one connection for subscriptions beside the client's pool; in a cluster one for
-// each hash slot that somebody here waits for, at most 32, beyond which waiters ask every second. Messages can be lost:
+// Waiters are woken by Redisson's messages, over one connection for subscriptions beside the client's pool; in a cluster one for
+// each hash slot with waiters here, at most 32, beyond which waiters ask every second. Messages can be lost:
 // a waiter also asks every 3 seconds, and when the connection is there again. While the server cannot be reached a wait goes on
 // for 30 seconds; then it ends with the error.
 //
@@ -37,7 +37,7 @@ type SynchronizerOptions struct {
 // every method returns [driver.ErrClosed], which is hasp.ErrClosed.
 type Synchronizers struct {
 	*store
-	poll time.Duration // how often a waiter asks to whom messages come
+	poll time.Duration // how often a waiter asks that gets messages
 
 	mu     sync.Mutex
 	closed bool
@@ -65,8 +65,8 @@ func (s *Synchronizers) Close() error {
 
 const latchChannel = "redisson_countdownlatch__channel__"
 
-// wakeSynchronizer gives hints for a message. That of a semaphore says how many permits there are: as many as that are woken who
-// were not yet, in the order in which they came. That of a latch is 0 when it opens, and then all are.
+// wakeSynchronizer gives hints for a message. A semaphore's says how many permits there are: as many waiters are woken that
+// were not yet, in the order in which they came. A latch's is 0 when it opens, and then all are.
 func wakeSynchronizer(channel, payload string, all []*watcher) {
 	n, err := strconv.ParseInt(payload, 10, 64)
 	if strings.HasPrefix(channel, latchChannel) {
@@ -86,7 +86,7 @@ func wakeSynchronizer(channel, payload string, all []*watcher) {
 	}
 }
 
-// object is what the handles of all kinds have: whose they are, and their names in Redis.
+// object is what the handles of all kinds have: their Synchronizers, and their names in Redis.
 type object struct {
 	s            *Synchronizers
 	what         string
@@ -185,8 +185,8 @@ func untouched(err error) bool {
 // maxGiving is how many goroutines give permits back at most. Beyond it, one request does.
 const maxGiving = 1000
 
-// giveBack sends a request that gives permits back which nobody here has, until it is answered, or for a time; 0: until Close. With
-// once it is not repeated where it may have been carried out.
+// giveBack sends a request that gives back permits without a caller here, until it is answered, or for a time; 0: until Close.
+// With once it is not repeated where it may have been carried out.
 func (s *Synchronizers) giveBack(call func() *wire.Call, once bool, limit time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -112,8 +112,8 @@ func (d *Driver) tried(r driver.TryRequest, a *wire.Reply) (res driver.Result, e
 }
 
 // retryIn says when to try again without a hint, of a lock that lasts for left: in the queue of a fair lock, the server says when to
-// look. Of those who wait here for another, the first asks every second, and the others more rarely: spin locks of Java's, and clients
-// that may not PUBLISH, send no message.
+// look. Of the waiters here for another, the first asks every second, and the others more rarely: spin locks of Java's, and
+// clients that may not PUBLISH, send no message.
 func (d *Driver) retryIn(c driver.Claim, ahead int, left, look time.Duration) time.Duration {
 	expiry := pollMax
 	if left >= 0 {

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	pollHeard  = 3 * time.Second  // a waiter to whom messages come asks so often all the same
+	pollHeard  = 3 * time.Second  // a waiter that gets messages asks so often all the same
 	askTime    = 5 * time.Second  // for the answer to one request
 	silentTime = 30 * time.Second // a wait goes on for so long without an answer
 )
@@ -189,7 +189,7 @@ func (w *wait) sleep(ctx context.Context, pause time.Duration) (hinted bool, err
 	}
 }
 
-// passOn gives the hint of who was refused to the next who wants fewer permits.
+// passOn gives the hint of a refused waiter to the next that wants fewer permits.
 func (w *wait) passOn() {
 	p := w.post
 	p.mu.Lock()
@@ -203,8 +203,8 @@ func (w *wait) passOn() {
 	}
 }
 
-// undated is a context without a deadline, for a request whose answer matters also when nobody waits for it: a client may
-// end its connection at the deadline.
+// undated is a context without a deadline, for a request with an answer that matters also when its caller has left: a client
+// may end its connection at the deadline.
 type undated struct{ context.Context }
 
 func (undated) Deadline() (at time.Time, ok bool) { return time.Time{}, false }

@@ -74,8 +74,8 @@ func (d *Driver) asked(c driver.Claim) (answered func()) {
 	return p.asks(w)
 }
 
-// wakeLock gives a hint to whoever has waited for longest: as Java, to one in each process. Readers share the lock, and so the
-// hint: it is given to all readers there are.
+// wakeLock gives a hint to the waiter that has waited for longest: as Java, to one in each process. Readers share the lock,
+// and so the hint: it is given to all readers there are.
 func wakeLock(_, payload string, all []*watcher) {
 	all[0].signal()
 	if payload != "1" && all[0].claim.Mode != driver.Shared {

@@ -67,7 +67,7 @@ func (e *SentinelsError) Error() string {
 func (e *SentinelsError) Unwrap() []error { return e.said }
 
 // Explained is the error of a call, in words of ours where go-redis's mislead: it says of Sentinels that refuse a login, or know no master
-// by a name, that they cannot be reached. One that cannot be reached may know it.
+// by a name, that they cannot be reached. A Sentinel that cannot be reached may know it.
 func Explained(err error) error {
 	if err == nil {
 		return nil
@@ -100,7 +100,7 @@ func ofAddress(err error) driver.Class {
 	return driver.ClassUnknown
 }
 
-// isTLS: the two sides do not agree on who they are, or on TLS at all; asking
+// isTLS: the two sides do not agree on their identities, or on TLS at all; asking
 // again changes nothing.
 func isTLS(err error) bool {
 	var cert *tls.CertificateVerificationError

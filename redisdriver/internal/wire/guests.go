@@ -126,7 +126,7 @@ func (gs *guests) arrive(in *Inbox, conn *redis.PubSub) error {
 	return nil
 }
 
-// subscribe asks for a channel on the connection of now, if there is one and nobody did.
+// subscribe asks for a channel on the current connection, if there is one and no user did.
 func (gs *guests) subscribe(in *Inbox, g *guest) error {
 	gs.order.Lock()
 	defer gs.order.Unlock()
@@ -146,7 +146,7 @@ func (gs *guests) subscribe(in *Inbox, g *guest) error {
 	return gs.written(conn, subscribe(in.life, g.name))
 }
 
-// written ends the session whose connection takes no more commands. Receive would only say that it was closed.
+// written ends the session when its connection takes no more commands. Receive would only say that it was closed.
 func (gs *guests) written(conn *redis.PubSub, err error) error {
 	if err == nil || errors.Is(err, redis.ErrClosed) { // the session ended meanwhile; the next one asks again
 		return nil
@@ -160,7 +160,7 @@ func (gs *guests) written(conn *redis.PubSub, err error) error {
 	return err
 }
 
-// cause is why a session ended whose connection said err.
+// cause is why a session ended when its connection said err.
 func (gs *guests) cause(err error) error {
 	gs.mu.Lock()
 	defer gs.mu.Unlock()
@@ -182,7 +182,7 @@ func (gs *guests) gone() {
 	}
 }
 
-// confirmed notes an answer of the server, and is false for one that nobody asked for.
+// confirmed notes an answer of the server, and is false for an answer that was not asked for.
 func (gs *guests) confirmed(m *redis.Subscription) bool {
 	gs.mu.Lock()
 	defer gs.mu.Unlock()
@@ -196,8 +196,8 @@ func (gs *guests) confirmed(m *redis.Subscription) bool {
 	return true
 }
 
-// refused reports whether err is the server's answer to a command that subscribes, and to which channel; "" to one that
-// ends a subscription, which then stands for nobody.
+// refused reports whether err is the server's answer to a command that subscribes, and to which channel; "" when the
+// command ends a subscription, which then stands without users.
 func (gs *guests) refused(err error) (name string, ok bool) {
 	var server redis.Error
 	if !errors.As(err, &server) || ClassOf(server.Error()) != driver.ClassDenied {
@@ -215,7 +215,7 @@ func (gs *guests) refused(err error) (name string, ok bool) {
 }
 
 // answered notes the answer for a channel that was asked for. Its users may have left meanwhile, and others
-// come, who asked again. mu is held.
+// come, which asked again. mu is held.
 func (gs *guests) answered(i int, stands bool) (name string) {
 	g := gs.asked[i]
 	gs.asked = slices.Delete(gs.asked, i, i+1)

@@ -14,7 +14,7 @@ import (
 
 const (
 	confirmTime = 5 * time.Second        // for the answer to SUBSCRIBE, and to PUBLISH
-	quietTime   = 5 * time.Second        // between checks of a subscription that stands; twice as long while nobody waits, and no message is missed
+	quietTime   = 5 * time.Second        // between checks of a standing subscription; twice that while no message is waited for
 	reopenPause = 500 * time.Millisecond // between attempts, unless a waiter comes
 	deniedPause = time.Minute            // and where the server refuses
 )
@@ -50,7 +50,7 @@ type InboxOptions struct {
 
 	Receive  func(channel, payload string)
 	News     func()                    // the subscription stands now, or does not: messages may have been missed
-	Stands   func(channel string)      // one that came stands now: messages on it may have been missed
+	Stands   func(channel string)      // a channel that came stands now: messages on it may have been missed
 	Muted    func(bool)                // whether this client may not publish; nil: it does not matter
 	Classify func(error) driver.Class  // of an error of the client
 	Idle     func() (nobodyWaits bool) // then it is not reopened in haste, and checked less often
@@ -176,8 +176,8 @@ func (in *Inbox) rest() time.Duration {
 	return reopenPause
 }
 
-// pause waits for a good moment for the next attempt: soon while somebody
-// waits, else when somebody comes. It returns false when there is none.
+// pause waits for a good moment for the next attempt: soon while a caller
+// waits, else when a caller comes. It returns false when there is none.
 func (in *Inbox) pause() bool {
 	idle := in.o.Idle()
 	in.mu.Lock()
@@ -209,7 +209,7 @@ func (in *Inbox) Close() {
 	}
 }
 
-// Raise says that the subscription stands. Who waited meanwhile tries again; who comes from now on has missed nothing.
+// Raise says that the subscription stands. Callers that waited try again; callers that come from now on have missed nothing.
 func (in *Inbox) Raise(counted bool) {
 	in.o.News()
 	in.mu.Lock()
@@ -232,7 +232,7 @@ func (in *Inbox) down(err error) (was bool) {
 	return was
 }
 
-// decided wakes all who wait for an attempt. mu is held.
+// decided wakes all callers that wait for an attempt. mu is held.
 func (in *Inbox) decided() {
 	close(in.attempt)
 	in.attempt = make(chan struct{})

@@ -46,8 +46,8 @@ func (s *Sender) Exec(ctx context.Context, calls []*Call) {
 	}
 }
 
-// stillWanted leaves out the calls whose callers left: what they asked for may
-// have been released meanwhile.
+// stillWanted leaves out the calls that their callers left: what they asked for
+// may have been released meanwhile.
 func stillWanted(calls []*Call) []*Call {
 	return slices.DeleteFunc(calls, func(c *Call) bool {
 		if c.ctx == nil || c.ctx.Err() == nil {
@@ -94,8 +94,8 @@ func (s *Sender) pipe(ctx context.Context, calls []*Call, size int, load bool) {
 			err = short
 		}
 		if err == nil && reply == nil {
-			// A connection whose set-up the server refused (a wrong password)
-			// leaves a pipeline's commands without a word.
+			// A connection that the server refused to set up (a wrong password)
+			// leaves a pipeline's commands without an answer.
 			err = cmp.Or(all, ErrReply)
 		}
 		if shut != nil && errors.Is(err, io.EOF) {
@@ -111,7 +111,8 @@ func unauthenticated(err error) bool {
 	return err != nil && redis.HasErrorPrefix(err, "Protocol error: unauthenticated")
 }
 
-// nonLocal is of a script whose named keys all exist on the master that their slot leaves, and which came to one that does not.
+// nonLocal is the error of a script with named keys that all exist on the master that their slot leaves, when it
+// came to a key that does not.
 const nonLocal = "non local key"
 
 // explain adds to errors of the server that do not say what to do.

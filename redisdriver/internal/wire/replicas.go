@@ -14,8 +14,8 @@ import (
 // replicaTime is for how long a master waits for its replicas at most.
 const replicaTime = time.Second
 
-// ReplicasError reports that fewer replicas than Options.Replicas confirmed a request in time, so that a failover may undo it. A lease
-// that was requested is not granted then, and one that was to be renewed lasts no longer.
+// ReplicasError reports that fewer replicas than Options.Replicas confirmed a request in time, so that a failover may undo it. A
+// requested lease is not granted then, and a lease that was to be renewed lasts no longer.
 type ReplicasError struct {
 	Want, Got int
 

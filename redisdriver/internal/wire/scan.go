@@ -16,9 +16,9 @@ const scanCount = 1000
 
 // Scan reads the whole database, on every server that has keys, with SCAN in short steps: no other client waits for
 // all of it. It yields what read makes of each step's keys, which are those that match the pattern (see Glob). A step
-// may have none; a key may come twice, also within a step; one that is added or deleted meanwhile may come or not.
+// may have none; a key may come twice, also within a step; a key that is added or deleted meanwhile may come or not.
 // The first error ends it, after what read returned beside the error. The next step begins when the caller has taken
-// all of this one's: whoever wants to spare the server waits there, or in read.
+// all of this one's: a caller that wants to spare the server waits there, or in read.
 func Scan[T any](
 	ctx context.Context, rdb redis.UniversalClient, match string, read func(ctx context.Context, keys []string) ([]T, error),
 ) iter.Seq2[T, error] {

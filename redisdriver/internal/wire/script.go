@@ -19,7 +19,7 @@ type Script struct {
 	whole func() (text string, sha any) // sha is a string; as any once, since each call needs it so
 }
 
-// NewScript returns a script whose text is built when it is first used.
+// NewScript returns a script that builds its text when it is first used.
 func NewScript(build func() string) *Script {
 	return &Script{whole: sync.OnceValues(func() (string, any) {
 		text := build()

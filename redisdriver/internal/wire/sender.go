@@ -51,7 +51,7 @@ func (c *Call) voids() bool { return c.fate.CompareAndSwap(unsent, void) }
 //
 // A caller leaves when its context ends, whatever the connection does: most
 // clients let no context interrupt their sockets, so a lane waits for them. See sendAlone for
-// who may wait for itself.
+// callers that wait for themselves.
 type Sender struct {
 	rdb      redis.UniversalClient
 	direct   *direct // for lone calls; nil: there are none
@@ -96,7 +96,7 @@ const (
 	aloneFor = 250 * time.Millisecond
 )
 
-// NewSender returns a Sender over the caller's client, whose calls count once so many replicas of
+// NewSender returns a Sender over the caller's client. Its calls count once so many replicas of
 // their keys' master have confirmed what they wrote. Its goroutines end when they have had no work for
 // a moment, and when closing is closed.
 func NewSender(rdb redis.UniversalClient, replicas int, closing <-chan struct{}) *Sender {
@@ -146,15 +146,15 @@ func (s *Sender) Do(ctx context.Context, c *Call) (any, error) {
 	case <-ctx.Done():
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if !c.taken { // whoever takes it looks at ctx
+		if !c.taken { // the lane that takes it looks at ctx
 			return nil, driver.NotSent(ctx.Err())
 		}
 		return nil, ctx.Err()
 	}
 }
 
-// Begin runs one call. report is called once, by whoever has the answer: it must
-// not block. A call whose ctx ended is dropped where it was not sent yet.
+// Begin runs one call. report is called once, by the goroutine with the answer: it must
+// not block. A call is dropped when its ctx ended before it was sent.
 func (s *Sender) Begin(ctx context.Context, c *Call, report func(*Call)) {
 	c.ctx, c.report = ctx, report
 	s.mu.Lock()
@@ -167,7 +167,7 @@ func (s *Sender) Begin(ctx context.Context, c *Call, report func(*Call)) {
 	}
 }
 
-// ends tells whoever waits for the call: Reply and Err stand.
+// ends tells the caller of the call: Reply and Err stand.
 func (c *Call) ends() {
 	if c.report != nil {
 		c.report(c)
@@ -227,7 +227,7 @@ func (s *Sender) unblock(returned int) {
 func (s *Sender) work() {
 	for company := false; ; {
 		if company {
-			runtime.Gosched() // whoever was answered, and is about to ask again, comes along
+			runtime.Gosched() // callers that were answered, and are about to ask again, come along
 		}
 		s.mu.Lock()
 		share := (s.away + len(s.queue) + s.lanes - 1) / s.lanes
@@ -257,7 +257,7 @@ func (s *Sender) work() {
 		s.returned++
 		s.away -= n
 		over, stays := !company && len(s.queue) == 0, false
-		if over { // before its caller asks again, who then need not share the way with this lane
+		if over { // before its caller asks again, which then need not share the way with this lane
 			stays = s.rest()
 		}
 		s.mu.Unlock()
@@ -322,8 +322,8 @@ func (s *Sender) reap() {
 	})
 }
 
-// run sends calls as one pipeline and waits for the answers. It returns those whose callers
-// are to be told: whoever left before anything was sent has been.
+// run sends calls as one pipeline and waits for the answers. It returns those with callers
+// to be told: callers that left before anything was sent have been.
 func (s *Sender) run(calls []*Call) []*Call {
 	wanted := calls[:0] // calls are this lane's alone
 	for _, c := range calls {

@@ -59,7 +59,7 @@ func (in *Inbox) receive(conn *redis.PubSub, counted bool) error {
 			in.o.Receive(m.Channel, m.Payload)
 		case *redis.Subscription:
 			if m.Kind == "subscribe" || m.Kind == "ssubscribe" {
-				in.stands(m.Channel) // before whoever joins it now hears of it, and has missed nothing
+				in.stands(m.Channel) // before a user that joins it now hears of it, and has missed nothing
 			}
 			if !in.guests.confirmed(m) {
 				return errUnsubscribed // the hash slot moved to another node

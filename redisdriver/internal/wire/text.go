@@ -15,7 +15,7 @@ const Sidecars = "hasp."
 
 // Beside returns the end of a sidecar's name. It lies in the lock key's slot
 // and tells the three forms apart, so that no two locks share a sidecar:
-// "={tag}rest" for a key with a hash tag, "{key}" for one that has no }, and
+// "={tag}rest" for a key with a hash tag, "{key}" for a key without a }, and
 // "#{tag of the slot}key" for the others.
 func Beside(lock string) string {
 	if _, tagged := Hashed(lock); tagged {
@@ -74,7 +74,7 @@ func Quote(s string) string {
 	return b.String()
 }
 
-// What PTTL says of a key without an expiry, and of one that is not there;
+// What PTTL says of a key without an expiry, and of an absent key;
 // other values are milliseconds.
 const (
 	Forever time.Duration = -1

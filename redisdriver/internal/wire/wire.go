@@ -35,7 +35,7 @@ func Await[T any](ctx context.Context, f func(context.Context) (T, error)) (T, e
 // Carry carries parts out, so many at a time, and reports each when it is done. It returns when all are, or when ctx
 // ended, and reports nothing after that.
 func Carry[T any](ctx context.Context, parts []T, lanes int, carry, report func(T)) {
-	work, ready := make(chan T, len(parts)), make(chan T, len(parts)) // room for all: nobody waits for a caller that has gone
+	work, ready := make(chan T, len(parts)), make(chan T, len(parts)) // room for all: none waits for a caller that has gone
 	for _, part := range parts {
 		work <- part
 	}
