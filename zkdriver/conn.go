@@ -28,9 +28,9 @@ type ConnOptions struct {
 	SessionTimeout time.Duration
 	// User and Password are a digest identity. Nodes are then made for that identity alone.
 	User, Password string
-	// Login, unless it is nil, is asked for the user and the password at each connection, and when the servers refuse what it asked, instead of these two. After a change
-	// the connection has the identity of before, too, since what was made then belongs to it; the nodes from [Options].Root
-	// upwards must allow the new one.
+	// Login, unless it is nil, is asked for the user and the password instead of these two, at each connection and when the
+	// servers refuse its answer. After a change the connection has the identity of before, too, since what was made then
+	// belongs to it; the nodes from [Options].Root upwards must allow the new one.
 	Login func(ctx context.Context) (user, password string, err error)
 	// Dial connects to one server, for TLS for example; nil means TCP. It must return soon after ctx ends.
 	Dial func(ctx context.Context, addr string) (net.Conn, error)
@@ -39,7 +39,7 @@ type ConnOptions struct {
 // A Conn is one session with a ZooKeeper, which Drivers share. Make one with [Connect], and close it after them. Its
 // methods may be called concurrently.
 //
-// It also ends the leases and places of owners that nobody renewed: the session itself lasts as
+// It also ends the leases and places of owners that were not renewed: the session itself lasts as
 // long as the process does.
 type Conn struct {
 	zk      *zk.Client
@@ -183,7 +183,7 @@ func (c *Conn) listen(ctx context.Context, p place) <-chan driver.Hint {
 	}
 	c.hints[p][ch] = true
 	if e := c.entries[p]; e != nil && e.live() && e.watch == nil {
-		ch <- driver.Hint{} // what it waited for has ended before now, and nobody was told
+		ch <- driver.Hint{} // what it waited for has ended before now, and no watcher was told
 	}
 	context.AfterFunc(ctx, func() {
 		c.mu.Lock()

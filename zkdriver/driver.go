@@ -98,7 +98,7 @@ func validRoot(root string) bool {
 func (d *Driver) Check() error { return d.bad }
 
 // Traits returns what this engine promises; see [driver.Traits]. The times are of the session that the servers granted, once they have
-// been reached, and until then of the one that is asked for.
+// been reached, and until then of the requested one.
 func (d *Driver) Traits() driver.Traits {
 	t := driver.Traits{
 		Engine:    "zookeeper",
@@ -119,7 +119,7 @@ func (d *Driver) Traits() driver.Traits {
 }
 
 // Tell has lost called for each lease that this driver was granted and that is over, though this driver did not release it: its
-// session expired, its node was deleted, or nobody renewed it. lost does not block, and is called until Close returns.
+// session expired, its node was deleted, or it was not renewed. lost does not block, and is called until Close returns.
 func (d *Driver) Tell(lost func(id driver.ID, fence uint64)) {
 	if d.c == nil {
 		return
@@ -129,7 +129,7 @@ func (d *Driver) Tell(lost func(id driver.ID, fence uint64)) {
 	d.lost = lost
 }
 
-// Close ends the driver. What is held stays with the Conn, which ends it when nobody renews it.
+// Close ends the driver. What is held stays with the Conn, which ends it when it is not renewed.
 func (d *Driver) Close() error {
 	if d.c != nil {
 		d.c.mu.Lock()
@@ -238,7 +238,7 @@ func (d *Driver) read(ctx context.Context, s *zk.Session, dir string) (queue, er
 	return queueOf(d.folders(), calls)
 }
 
-// waitsIn is the folder in which all are that wait for a key.
+// waitsIn is the folder of all waiters for a key.
 func (d *Driver) waitsIn(dir string) string {
 	if d.layout == Semaphore {
 		return dir + "/" + locks
@@ -258,7 +258,7 @@ func (d *Driver) make(ctx context.Context, s *zk.Session) error {
 	if err := s.Do(ctx, calls...); err != nil {
 		return err
 	}
-	// Where somebody else made the first ones, we need not be allowed to. The first that failed says why.
+	// Where another client made the first ones, we need not be allowed to. The first that failed says why.
 	if last := calls[len(calls)-1].Err; last == nil || errors.Is(last, zk.ErrNodeExists) {
 		return nil
 	}

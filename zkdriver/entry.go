@@ -11,8 +11,8 @@ import (
 	"github.com/hasplock/hasp/zkdriver/internal/zk"
 )
 
-// entry is what this session has of one owner: a node, or perhaps one. Conn.mu guards what changes; whoever
-// has the token of busy alone may change the node.
+// entry is what this session has of one owner: a node, or perhaps one. Conn.mu guards what changes; only
+// the goroutine with the token of busy may change the node.
 type entry struct {
 	place
 	mark    mark
@@ -33,7 +33,7 @@ type entry struct {
 	gone    bool // it is being given up
 	until   time.Time
 	timer   *time.Timer
-	watch   *zk.Watch // on the one that it waits for
+	watch   *zk.Watch // on the node that it waits for
 	watched string    // its name
 	own     *zk.Watch // on the node itself
 }
@@ -52,7 +52,7 @@ func (e *entry) clear() {
 	}
 }
 
-// tell says that a lease is over, though nobody here released it. The caller holds mu.
+// tell says that a lease is over, though no caller here released it. The caller holds mu.
 func (e *entry) tell() {
 	if e.d != nil && e.d.lost != nil {
 		e.d.lost(e.id, e.fence)
@@ -89,7 +89,7 @@ func (c *Conn) unlock(e *entry) {
 	c.unref(e)
 }
 
-// unref forgets an entry that nobody needs. The caller holds mu.
+// unref forgets an entry that no caller needs. The caller holds mu.
 func (c *Conn) unref(e *entry) {
 	e.refs--
 	c.drop(e)
@@ -168,7 +168,7 @@ func (c *Conn) last(e *entry, until time.Time) {
 	}
 }
 
-// held makes a place a lease of a driver until a time, or prolongs a lease: one that stood before was another client's.
+// held makes a place a lease of a driver until a time, or prolongs a lease: a lease that stood before was another client's.
 func (c *Conn) held(e *entry, d *Driver, until time.Time, stood bool) (first bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -227,7 +227,7 @@ func (c *Conn) leave(e *entry, leaving bool) {
 // busyPause is when to look again at what was to be given up while a request about it was under way.
 const busyPause = 20 * time.Millisecond
 
-// ring gives up what nobody renewed.
+// ring gives up what was not renewed.
 func (c *Conn) ring(e *entry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -18,7 +18,7 @@ type configError struct{ why string }
 
 func (e *configError) Error() string { return "zookeeper: " + e.why }
 
-// LayoutError reports a key whose directory is used by another program in a way that this driver's
+// LayoutError reports a key with a directory that another program uses in a way that this driver's
 // [Layout] does not exclude. Nothing was changed.
 type LayoutError struct {
 	Path string // of the other program's node

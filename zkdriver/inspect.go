@@ -55,7 +55,7 @@ func (d *Driver) Inspect(ctx context.Context, key string) (driver.Info, error) {
 	return info, nil
 }
 
-// describe fills in who holds a key and who waits.
+// describe fills in the holders of a key and the waiters.
 func describe(info *driver.Info, q queue, gets []*zk.Call) {
 	holds := q.holders()
 	for i, n := range q {
@@ -136,7 +136,7 @@ func (d *Driver) keys(ctx context.Context, s *zk.Session, prefix string) (keys [
 	return keys, nil
 }
 
-// some reads some keys, and leaves out those that nobody holds.
+// some reads some keys, and leaves out those with an empty queue.
 func (d *Driver) some(ctx context.Context, s *zk.Session, keys []string) (infos []driver.Info, err error) {
 	var all, gets []*zk.Call
 	for _, key := range keys {

@@ -82,8 +82,8 @@ func digest(texts ...string) string {
 
 func markOf(c driver.Claim) mark { return mark{c.Owner, digest(c.Label)} }
 
-// protected begins the names of Curator's nodes, and ours: after it comes who made the node, so that a create
-// whose answer was lost is found again.
+// protected begins the names of Curator's nodes, and ours: after it comes the node's maker, so that the node is
+// found again when the answer to its create was lost.
 const protected = "_c_"
 
 // sessionLen is the length of a session in a name.
@@ -119,7 +119,7 @@ func parse(name string) (n node, ok bool) {
 	return n, true
 }
 
-// made understands what of a name says who made the node; field is what else is there. ok is false for another program's.
+// made understands the part of a name about the node's maker; field is what else is there. ok is false for another program's.
 func (n *node) made(by string) (field string, ok bool) {
 	const l, all = driver.OwnerLen, 2*driver.OwnerLen + sessionLen + 2
 	who, found := strings.CutPrefix(by, protected)
@@ -184,7 +184,7 @@ func (q queue) holders() int {
 	return 1
 }
 
-// blocker is the one whose end the node at i of a kind waits for, -1 when it holds the key.
+// blocker is the node that the node at i of a kind waits for, -1 when it holds the key.
 func (q queue) blocker(i int, k kind) int {
 	if k != kindRead {
 		return i - 1
@@ -299,7 +299,7 @@ func encodeKey(key string) string {
 	return b.String()
 }
 
-// decodeKey is the key of a directory. ok is false for one that encodeKey does not make.
+// decodeKey is the key of a directory. ok is false for a name that encodeKey does not make.
 func decodeKey(name string) (key string, ok bool) {
 	var b strings.Builder
 	for i := 0; i < len(name); i++ {

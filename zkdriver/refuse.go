@@ -10,7 +10,7 @@ import (
 	"github.com/hasplock/hasp/zkdriver/internal/zk"
 )
 
-// wait keeps a place, and has the end of the one that it waits for watched.
+// wait keeps a place, and watches for the end of the node that it waits for.
 func (a *attempt) wait(q queue, i int) (*driver.Result, error) {
 	c, before := a.d.c, q.before(i)
 	c.mu.Lock()
@@ -62,7 +62,7 @@ const (
 	few   = 2
 )
 
-// holders reads the nodes that are in the way of the one at i.
+// holders reads the nodes that are in the way of the node at i.
 func (a *attempt) holders(q queue, i int) (gets []*zk.Call) {
 	n := min(few, i)
 	if q.ahead(i) == 0 {
@@ -74,7 +74,7 @@ func (a *attempt) holders(q queue, i int) (gets []*zk.Call) {
 	return gets
 }
 
-// refuse says who is in the way of the node at i, or of one behind all of them.
+// refuse says what is in the way of the node at i, or of a node behind all of them.
 func (a *attempt) refuse(q queue, i int) (*driver.Result, error) {
 	gets := a.holders(q, i)
 	if err := a.do(gets...); err != nil {
@@ -83,8 +83,9 @@ func (a *attempt) refuse(q queue, i int) (*driver.Result, error) {
 	return a.refused(q, i, gets)
 }
 
-// refused is refuse with what holders has read. It is nil when the node at i may be next by now, and has to look again. One with others before it does
-// not: where many wait, the one that held the key has often released it in the meantime, and the next one in order has it.
+// refused is refuse with what holders has read. It is nil when the node at i may be next by now, and has to look
+// again. A node with others before it need not: where many wait, the holder has often released the key in the meantime,
+// and the next in order has it.
 func (a *attempt) refused(q queue, i int, gets []*zk.Call) (*driver.Result, error) {
 	res := &driver.Result{Why: driver.Held, Ahead: q.ahead(i)}
 	for j, get := range gets {

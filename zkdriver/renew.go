@@ -136,7 +136,7 @@ func (d *Driver) renewLeases(ctx context.Context, s *zk.Session, start time.Time
 			gone = append(gone, n)
 		case err != nil:
 			done(n.i, driver.Renewal{Err: err})
-		case nodes[i].Stat.EphemeralOwner != s.ID(): // somebody made it anew, and no session ends it
+		case nodes[i].Stat.EphemeralOwner != s.ID(): // it was made anew, and no session ends it
 			d.c.unnamed(n.e)
 			gone = append(gone, n)
 		case assured <= 0 || over(s):
@@ -152,8 +152,8 @@ func (d *Driver) renewLeases(ctx context.Context, s *zk.Session, start time.Time
 	return gone
 }
 
-// wanted reports for whose keys somebody waits. dirs says how many nodes are where those are that wait; of a key that some share it
-// does not say which of them hold it. What cannot be read is not wanted.
+// wanted reports which keys have waiters. dirs says how many nodes are where waiters are; of a shared key it does not say
+// which of them hold it. What cannot be read is not wanted.
 func (d *Driver) wanted(ctx context.Context, s *zk.Session, ns []renewal, dirs []*zk.Call) map[int]bool {
 	wanted := make(map[int]bool)
 	var some []int

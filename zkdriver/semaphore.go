@@ -86,7 +86,7 @@ func (n node) sub() string {
 	return ""
 }
 
-// marker is what of the node's name is between who made it and its number.
+// marker is the part of the node's name between its maker and its number.
 func (n node) marker() string {
 	switch n.kind {
 	case kindSlot:
@@ -147,7 +147,7 @@ func (q queue) slot(limit int) int {
 	return 0
 }
 
-// before is the node, or the folder, whose change the place at i waits for.
+// before is the node, or the folder, that the place at i waits for to change.
 func (q queue) before(i int) string {
 	if q[i].kind < kindSlot {
 		return q[q.blocker(i, q[i].kind)].name

@@ -25,7 +25,7 @@ func (d *Driver) Operations() driver.Operations {
 
 // A sweep asks for little at a time, and leaves the server to others for longer than it took.
 const (
-	sweepKeys  = 50 // keys whose directories are read at once
+	sweepKeys  = 50 // keys with directories that are read at once
 	sweepPause = 50 * time.Millisecond
 
 	// rest is how long an empty folder that is no container stays empty before it is left over. Of containers, which look the same, the
@@ -34,8 +34,8 @@ const (
 )
 
 // ListLeftovers yields what is left over of keys; see [driver.Operations]. It reads the names of all keys at once, and then the
-// keys, some at a time, with pauses that are longer than the reads. A lease that is live is told from one that is not by the clock of the
-// ensemble's leader. Without a prefix it also yields marks of released owners, of which it is not known what their keys are.
+// keys, some at a time, with pauses that are longer than the reads. The clock of the ensemble's leader tells live leases from
+// others. Without a prefix it also yields marks of released owners, of which it is not known what their keys are.
 func (d *Driver) ListLeftovers(ctx context.Context, prefix string, held func(driver.Info)) iter.Seq2[driver.Leftover, error] {
 	return func(yield func(driver.Leftover, error) bool) {
 		if err := d.valid(nil); err != nil {
@@ -63,7 +63,7 @@ type sweep struct {
 	empty []folder
 }
 
-// folder is one that is empty, since a write.
+// folder is an empty folder, since a write.
 type folder struct {
 	driver.Leftover
 	since int64
@@ -213,7 +213,7 @@ func (dir *directory) settle() error {
 // linger is how long a waiter has been gone before its place is left over.
 const linger = time.Minute
 
-// nodes are those that no session ends. hasp writes none: somebody copied them.
+// nodes are those that no session ends. hasp writes none: they are copies.
 func (dir directory) nodes(now time.Time) (all []driver.Leftover) {
 	for i, n := range dir.queue {
 		get := dir.gets[i]
@@ -289,10 +289,10 @@ func state(call *zk.Call) string {
 	return fmt.Sprintf("%x %x %x", uint64(call.Stat.Czxid), uint64(call.Stat.Mzxid), uint64(call.Stat.Pzxid))
 }
 
-// unreadable is the TTL of a node whose data does not say it: longer than a session of ZooKeeper is by default.
+// unreadable is the TTL of a node when its data does not say it: longer than a session of ZooKeeper is by default.
 const unreadable = time.Hour
 
-// quiet reports whether a node that no session ends was written longer ago than a lease lasts. If it was somebody's
+// quiet reports whether a node that no session ends was written longer ago than a lease lasts. If it was a
 // lease then it is over: a renewal makes such a node one of its session again.
 func quiet(get *zk.Call, now time.Time) bool {
 	ttl := decode(get.Data).ttl

@@ -105,7 +105,7 @@ func (c *Conn) tidyOnce() (more bool) {
 	return true
 }
 
-// deletes is what deletes the nodes of some entries. Those whose node is not known come first: for each a barrier, and lists.
+// deletes is what deletes the nodes of some entries. Those without a known node come first: for each a barrier, and lists.
 func deletes(es []*entry) (calls []*zk.Call, unnamed []*entry) {
 	for _, e := range es {
 		if e.name == "" {

@@ -110,8 +110,8 @@ func (a *attempt) list() (queue, error) {
 
 func absent(err error) bool { return errors.Is(err, zk.ErrNoNode) }
 
-// look reads before it writes: for a request that leaves no trace when it is refused, and for one that may have a node. What it refuses
-// by, and what it misses, it has read after a barrier.
+// look reads before it writes: for a request that leaves no trace when it is refused, and for a request that may have a node.
+// What it refuses by, and what it misses, it has read after a barrier.
 func (a *attempt) look() (*driver.Result, error) {
 	k := a.d.kind(a.r.Mode)
 	_, sure := a.state()
@@ -294,7 +294,7 @@ func (a *attempt) waits() bool {
 	return a.e.placed
 }
 
-// again is for an owner whose node is known.
+// again is for an owner with a known node.
 //
 // The answer is proven by a write to the node: that the session lives, and that no other client has released this owner, of
 // which the server need not know yet. What is read after the write is as new.

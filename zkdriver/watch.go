@@ -9,7 +9,7 @@ import (
 	"github.com/hasplock/hasp/driver"
 )
 
-// Watch implements [driver.Driver]. A Try that is refused a place has the store watch the one that it waits for.
+// Watch implements [driver.Driver]. A Try that is refused with a place has the store watch the node that it waits for.
 func (d *Driver) Watch(ctx context.Context, c driver.Claim) (<-chan driver.Hint, error) {
 	if err := d.valid(c.Check()); err != nil {
 		return nil, err

@@ -37,7 +37,7 @@ type Stat struct {
 	Pzxid                       int64
 }
 
-// ACL is one entry of a node's access control list: who (scheme and id) may do what
+// ACL is one entry of a node's access control list: which client (scheme and id) may do what
 // (bits of Perms).
 type ACL struct {
 	Perms      int32
@@ -99,7 +99,7 @@ func Create(path string, data []byte, acl []ACL, kind Kind) *Call {
 // Delete deletes a node of any version.
 func Delete(path string) *Call { return DeleteVersion(path, -1) }
 
-// DeleteVersion deletes a node whose data has this version.
+// DeleteVersion deletes a node if its data has this version.
 func DeleteVersion(path string, version int32) *Call {
 	return &Call{op: opDelete, encode: func(e *encoder) { e.text(path); e.int(version) }}
 }
@@ -197,7 +197,7 @@ func (c *Call) read(op int32, d *decoder) {
 	}
 }
 
-// answerMulti reads one answer for each part; those beside the one that failed say 0 before it and
+// answerMulti reads one answer for each part; those beside a failed part say 0 before it and
 // "runtime inconsistency" after it.
 func (c *Call) answerMulti(code Code, d *decoder) {
 	if code != 0 {

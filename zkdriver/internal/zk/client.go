@@ -194,8 +194,8 @@ func (c *Client) close() {
 	}
 }
 
-// quit ends a session without a connection, over one that says nothing else: not who we are, which may be what the servers refuse.
-// Where none answers it expires.
+// quit ends a session without a connection, over one with no other message: it gives no identity, which may be what the
+// servers refuse. Where no server answers the session expires.
 func (c *Client) quit(ctx context.Context, s *Session) {
 	for _, addr := range c.cfg.Servers {
 		if conn, err := c.dial(ctx, addr); err == nil && c.quitOver(ctx, conn, s) == nil {
@@ -227,8 +227,8 @@ func farewell(conn net.Conn, r *bufio.Reader) error {
 	return err
 }
 
-// The pauses between attempts to reach any server. Whoever holds a lease is back before those that wait: where the servers
-// take no more connections of this host, they leave it the place that is free.
+// The pauses between attempts to reach any server. A client that holds a lease is back before those that wait: where the
+// servers take no more connections of this host, those leave it the free one.
 const (
 	pauseFirst = 50 * time.Millisecond
 	pauseHolds = 200 * time.Millisecond
@@ -239,7 +239,7 @@ const (
 // run keeps the client connected.
 func (c *Client) run() {
 	defer close(c.ended)
-	pprof.SetGoroutineLabels(context.Background()) // it is not of whoever happened to be the first
+	pprof.SetGoroutineLabels(context.Background()) // it is not of the caller that happened to be the first
 	next := 0
 	for pause := pauseFirst; c.life.Err() == nil; pause *= 2 {
 		began, err := c.round(&next)
@@ -383,7 +383,7 @@ func (c *Client) makeRoom(ctx context.Context, addr string, l *link) error {
 	}
 	c.sessionOver(l.s)
 	c.mu.Lock()
-	c.granted = 0 // it is still one that never had a session
+	c.granted = 0 // it is still a client that never had a session
 	c.mu.Unlock()
 	return errors.Join(err, farewell(l.conn, l.r))
 }
@@ -396,7 +396,8 @@ func (c *Client) current() *Session {
 }
 
 // lapse ends a session that had no answer for its whole time-out. Servers that were emptied, or have an older state of the
-// store, refuse whoever has seen a newer one, and so would never say that it is over. A server that still has it ends it now.
+// store, refuse a client that has seen a newer one, and so would never say that the session is over. A server that still has
+// it ends it now.
 func (c *Client) lapse(ctx context.Context, addr string) {
 	if s := c.current(); s != nil && s.lapsed(time.Now()) {
 		c.old = s

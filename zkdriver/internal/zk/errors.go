@@ -38,7 +38,7 @@ func (c Code) decided() bool {
 	return false
 }
 
-// runtimeInconsistency is the code of the parts of a multi after the one that failed.
+// runtimeInconsistency is the code of the parts of a multi after the failed one.
 const runtimeInconsistency Code = -2
 
 var names = map[Code]string{

@@ -51,7 +51,7 @@ type pending struct {
 	sent time.Time
 }
 
-// welcome is what a server answers to who connects. Without a timeout the session is over.
+// welcome is what a server answers to a client that connects. Without a timeout the session is over.
 type welcome struct {
 	sent    time.Time // when it was asked
 	timeout time.Duration
@@ -138,7 +138,7 @@ func (s *Session) connected(sent time.Time, timeout time.Duration) {
 // identities is how many of its latest identities a client keeps.
 const identities = 8
 
-// authenticate says who we are, on a new connection, and who we were on those before: what was made then belongs to that identity.
+// authenticate gives our identity on a new connection, and those of before: what was made then belongs to them.
 func (c *Client) authenticate(ctx context.Context, conn net.Conn, r *bufio.Reader) error {
 	if c.cfg.Auth == nil {
 		return nil
@@ -192,7 +192,7 @@ func (c *Client) known(now []Auth) []Auth {
 	return proofs
 }
 
-// proof is a message that says who we are.
+// proof is a message that gives an identity of ours.
 func (e *encoder) proof(a Auth) {
 	at := len(e.b)
 	e.int(0)

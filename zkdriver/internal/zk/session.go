@@ -87,7 +87,7 @@ func (s *Session) note(t touch) {
 	s.touched = append(s.touched, t)
 }
 
-// lapsed reports whether no answer came for the whole time-out: what the session held is promised to nobody any more.
+// lapsed reports whether no answer came for the whole time-out: what the session held is not promised any more.
 func (s *Session) lapsed(now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
