@@ -37,8 +37,8 @@ func blocks(t *testing.T, path, language string) []block {
 }
 
 // readme returns README's blocks of Go: the whole program, the line that moves
-// it to Redis, and the fragments.
-func readme(t *testing.T) (program, line string, fragments []string) {
+// it to Redis, the line that opens a store by its URL, and the fragments.
+func readme(t *testing.T) (program, line, byURL string, fragments []string) {
 	t.Helper()
 	for _, b := range blocks(t, "../README.md", "go") {
 		switch block := b.text; {
@@ -46,14 +46,16 @@ func readme(t *testing.T) (program, line string, fragments []string) {
 			program = block
 		case strings.HasPrefix(block, "store := redisdriver.New(") && line == "":
 			line = strings.TrimSuffix(block, "\n")
+		case strings.HasPrefix(block, "locks, err := open.Client(") && byURL == "":
+			byURL = strings.TrimSuffix(block, "\n")
 		default:
 			fragments = append(fragments, block)
 		}
 	}
-	if program == "" || line == "" || len(fragments) != 2 {
-		t.Fatalf("README.md has the program %q, the line %q and %d fragments", program, line, len(fragments))
+	if program == "" || line == "" || byURL == "" || len(fragments) != 2 {
+		t.Fatalf("README.md has the program %q, the lines %q and %q and %d fragments", program, line, byURL, len(fragments))
 	}
-	return program, line, fragments
+	return program, line, byURL, fragments
 }
 
 // gotool runs a subcommand of go on a program.
@@ -99,7 +101,7 @@ func replace(t *testing.T, s, what, with string) string {
 
 // README's program runs as it stands, and holds its key.
 func TestReadmeProgram(t *testing.T) {
-	program, _, _ := readme(t)
+	program, _, _, _ := readme(t)
 	if pretty, err := format.Source([]byte(program)); err != nil || string(pretty) != program {
 		t.Errorf("gofmt would change README's program: %v", err)
 	}
@@ -110,7 +112,7 @@ func TestReadmeProgram(t *testing.T) {
 
 // The one line that README names moves its program to Redis.
 func TestReadmeProgramOnRedis(t *testing.T) {
-	program, line, _ := readme(t)
+	program, line, _, _ := readme(t)
 	server := testserver.Redis(t)
 	program = replace(t, program, "store := memdriver.New()", replace(t, line, "localhost:6379", server.Addr()))
 	program = replace(t, program, `"github.com/hasplock/hasp/memdriver"`,
@@ -120,9 +122,22 @@ func TestReadmeProgramOnRedis(t *testing.T) {
 	}
 }
 
+// So does the line that opens a store by its URL.
+func TestReadmeProgramByURL(t *testing.T) {
+	program, _, line, _ := readme(t)
+	server := testserver.Redis(t)
+	line = replace(t, replace(t, line, "redis://localhost", "redis://"+server.Addr()), "ctx", "context.Background()")
+	program = replace(t, program, "\tstore := memdriver.New()\n", "")
+	program = replace(t, program, "locks, err := hasp.New(store, nil)", line)
+	program = replace(t, program, `"github.com/hasplock/hasp/memdriver"`, `"github.com/hasplock/hasp/open"`)
+	if out := gotool(t, "run", program); !strings.HasPrefix(out, "holding orders/42 with fence ") || strings.Count(out, "\n") != 1 {
+		t.Errorf("README's program by a URL says %q", out)
+	}
+}
+
 // The fragments compile, as the body of a function that has what they use.
 func TestReadmeFragments(t *testing.T) {
-	_, _, fragments := readme(t)
+	_, _, _, fragments := readme(t)
 	for _, body := range fragments {
 		used := "_ = lease\n"
 		if strings.Contains(body, "both, err") {
