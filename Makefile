@@ -5,7 +5,7 @@
 MODULES ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help test test-all check show verify verify-quick overlap interop browser simulate equal bench bench-quick bench-check mutants lint fmt release
+.PHONY: help test test-all check size show verify verify-quick overlap interop browser simulate equal bench bench-quick bench-check mutants lint fmt release
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -82,6 +82,9 @@ PKG = . ./driver ./internal/backoff ./internal/gate ./internal/keepalive ./inter
 mutants: ## whether the tests notice wrong conditions; narrow it with PKG=./memdriver or FILES="hold.go lease.go"
 	@cd tools/mutants && GOWORK=off go build -o ../../.bin/mutants .
 	@.bin/mutants $(or $(FILES),$(PKG))
+
+size: ## lines and words of the tree beside their budgets; fails over the ceilings of scripts/size
+	@scripts/size
 
 lint: ## gofmt, go vet, golangci-lint with the import rules, go mod tidy, govulncheck
 	@scripts/lint $(MODULES)

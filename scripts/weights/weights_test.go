@@ -1,11 +1,8 @@
 // Copyright 2026 The hasp Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command weights prints what each of hasp's modules adds to a program: how many modules of
-// others it resolves, and how large its binary is. In the top folder:
-//
-//	go run ./scripts/weights
-package main
+// Package weights measures what each of hasp's modules adds to a program.
+package weights
 
 import (
 	"bytes"
@@ -14,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"testing"
 )
 
 // programs are the smallest that use a module.
@@ -31,50 +29,43 @@ var programs = []struct{ name, imports, store string }{
 		`func() driver.Driver { d, _ := open.Driver(context.Background(), "redis://localhost"); return d }()`},
 }
 
-// weight is what a program weighs.
-type weight struct {
-	name    string
-	modules int // of others
-	bytes   int64
-}
-
-func (w weight) String() string {
-	return fmt.Sprintf("| %s | %d | %.1f MB |", w.name, w.modules, float64(w.bytes)/1e6)
-}
-
-func main() {
-	weights, err := measure(".")
+// The table of the README says how many modules of others a program resolves, and how large it is, give or
+// take a tenth, which another version of Go may change. With -v the test prints the rows.
+func TestWeights(t *testing.T) {
+	readme, err := os.ReadFile("../../README.md")
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "weights:", err)
-		os.Exit(1)
+		t.Fatal(err)
 	}
-	for _, w := range weights {
-		fmt.Println(w)
-	}
-}
-
-// measure builds each program, outside of the checkout in the folder top.
-func measure(top string) (weights []weight, err error) {
-	top, err = filepath.Abs(top)
+	top, err := filepath.Abs("../..")
 	if err != nil {
-		return nil, err
+		t.Fatal(err)
 	}
-	dir, err := os.MkdirTemp("", "hasp-weights-")
-	if err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(dir)
+	dir := t.TempDir() // outside of the checkout
 	for _, p := range programs {
-		w := weight{name: p.name}
-		if w.modules, w.bytes, err = weigh(top, dir, p.imports, p.store); err != nil {
-			return nil, fmt.Errorf("%s: %w", p.name, err)
+		modules, bytes := weigh(t, top, dir, p.imports, p.store)
+		got := float64(bytes) / 1e6
+		is := fmt.Sprintf("| %s | %d | %.1f MB |", p.name, modules, got)
+		t.Log(is)
+		row := ""
+		for line := range strings.Lines(string(readme)) {
+			if strings.HasPrefix(strings.TrimSpace(line), "| "+p.name+" |") {
+				row = strings.TrimSpace(line)
+			}
 		}
-		weights = append(weights, w)
+		var said int
+		var size float64
+		if _, err := fmt.Sscanf(strings.TrimPrefix(row, "| "+p.name+" |"), " %d | %f MB |", &said, &size); err != nil {
+			t.Errorf("README.md has no row for %q: want %s", p.name, is)
+			continue
+		}
+		if said != modules || got < size*0.9 || got > size*1.1 {
+			t.Errorf("README.md says %s, and it is %s", row, is)
+		}
 	}
-	return weights, nil
 }
 
-func weigh(top, dir, imports, store string) (modules int, size int64, err error) {
+// weigh builds a program.
+func weigh(t *testing.T, top, dir, imports, store string) (modules int, size int64) {
 	var mod strings.Builder
 	mod.WriteString("module example.com/program\n\ngo 1.26.0\n\n")
 	for _, m := range []string{"", "/redisdriver", "/etcddriver", "/zkdriver", "/sqldriver", "/sqldriver/pgxlisten", "/open"} {
@@ -82,45 +73,34 @@ func weigh(top, dir, imports, store string) (modules int, size int64, err error)
 	}
 	text := fmt.Sprintf("package main\n\nimport (\n\"github.com/hasplock/hasp\"\n%s\n)\n\nfunc main() { _, _ = hasp.New(%s, nil) }\n",
 		strings.ReplaceAll(imports, "; ", "\n"), store)
-	for name, content := range map[string]string{"go.mod": mod.String(), "main.go": text} {
+	for name, content := range map[string]string{"go.mod": mod.String(), "main.go": text, "go.sum": ""} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
-			return 0, 0, err
+			t.Fatal(err)
 		}
 	}
-	if err := os.RemoveAll(filepath.Join(dir, "go.sum")); err != nil {
-		return 0, 0, err
-	}
-	if _, err := run(dir, "mod", "tidy"); err != nil {
-		return 0, 0, err
-	}
-	list, err := run(dir, "list", "-m", "all")
-	if err != nil {
-		return 0, 0, err
-	}
-	for line := range strings.Lines(list) {
+	run(t, dir, "mod", "tidy")
+	for line := range strings.Lines(run(t, dir, "list", "-m", "all")) {
 		if !strings.HasPrefix(line, "github.com/hasplock/hasp") && !strings.HasPrefix(line, "example.com/") {
 			modules++
 		}
 	}
-	if _, err := run(dir, "build", "-trimpath", "-ldflags=-s -w", "-o", "program", "."); err != nil {
-		return 0, 0, err
-	}
+	run(t, dir, "build", "-trimpath", "-ldflags=-s -w", "-o", "program", ".")
 	info, err := os.Stat(filepath.Join(dir, "program"))
 	if err != nil {
-		return 0, 0, err
+		t.Fatal(err)
 	}
-	return modules, info.Size(), nil
+	return modules, info.Size()
 }
 
 // run runs go outside of any workspace.
-func run(dir string, args ...string) (string, error) {
+func run(t *testing.T, dir string, args ...string) string {
 	cmd := exec.Command("go", args...)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "GOWORK=off", "GOFLAGS=-mod=mod", "CGO_ENABLED=0")
 	var out, complaint bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &complaint
 	if err := cmd.Run(); err != nil {
-		return "", fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, complaint.Bytes())
+		t.Fatalf("go %s: %v\n%s", strings.Join(args, " "), err, complaint.Bytes())
 	}
-	return out.String(), nil
+	return out.String()
 }
