@@ -285,7 +285,7 @@ func (a *attempt) reasons(step ballot.Step) [maxNodes]error {
 		case errs[n.index] != nil:
 		case res.Why == driver.TTLTooLong:
 			errs[n.index] = &tooLong{res.TTL, a.r.TTL}
-		case step.Outcome == ballot.TooFew && ballot.OutOfStep(&res, step.Fence):
+		case ballot.OutOfStep(&res, step.Fence):
 			errs[n.index] = &outOfStep{step.Fence, res.Fence}
 		}
 	}
