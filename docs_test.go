@@ -4,21 +4,15 @@
 package hasp_test
 
 import (
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"reflect"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"unicode"
 	"unicode/utf8"
-
-	"github.com/hasplock/hasp"
 )
 
 var (
@@ -141,39 +135,6 @@ func TestWalkIsThere(t *testing.T) {
 		declared := regexp.MustCompile(`(?m)^(local )?(func|function|type)\b[^={]*\b` + m[1] + `\b`)
 		if !declared.Match(b) {
 			t.Errorf("CONTRIBUTING.md looks for %s in %s, which declares no such thing", m[1], m[2])
-		}
-	}
-}
-
-// An alias hides the fields of its type from the documentation of this package,
-// so its comment lists them: all, in order, with their types.
-func TestAliasesListTheirFields(t *testing.T) {
-	file, err := parser.ParseFile(token.NewFileSet(), "options.go", nil, parser.ParseComments)
-	need(t, err)
-	listed := map[string][]string{}
-	for _, d := range file.Decls {
-		g, ok := d.(*ast.GenDecl)
-		if !ok || g.Tok != token.TYPE {
-			continue
-		}
-		name := g.Specs[0].(*ast.TypeSpec).Name.Name
-		for line := range strings.Lines(g.Doc.Text()) {
-			if strings.HasPrefix(line, "\t") {
-				words := strings.Fields(line)
-				listed[name] = append(listed[name], words[0]+" "+words[1])
-			}
-		}
-	}
-	for name, typ := range map[string]reflect.Type{
-		"Info": reflect.TypeFor[hasp.Info](), "Holder": reflect.TypeFor[hasp.Holder](), "Label": reflect.TypeFor[hasp.Label](),
-	} {
-		var want []string
-		for f := range typ.Fields() {
-			// Where the root has an alias, the comment uses it.
-			want = append(want, f.Name+" "+strings.NewReplacer("driver.Holder", "Holder", "driver.Mode", "Mode").Replace(f.Type.String()))
-		}
-		if !reflect.DeepEqual(listed[name], want) {
-			t.Errorf("the comment of %s lists %q, want %q", name, listed[name], want)
 		}
 	}
 }
