@@ -97,7 +97,7 @@ func (c *Client) Adopt(ctx context.Context, key, owner string, o *LockOptions) (
 }
 
 // leaseOf returns an owner's lease of the key that info describes.
-func leaseOf(info Info, owner string) (l driver.Lease, ok bool) {
+func leaseOf(info Info, owner string) (l driver.Holding, ok bool) {
 	if owner == "" || !info.Held {
 		return l, false
 	}
@@ -106,7 +106,7 @@ func leaseOf(info Info, owner string) (l driver.Lease, ok bool) {
 			return l, true
 		}
 	}
-	return driver.Lease{Holder: info.Holder, Fence: info.Fence, Left: info.Left}, info.Holder.Owner == owner
+	return driver.Holding{Holder: info.Holder, Fence: info.Fence, Left: info.Left}, info.Holder.Owner == owner
 }
 
 func notThatOwner(info Info) error {

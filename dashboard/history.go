@@ -86,7 +86,7 @@ func (w *watch) note(e *entry, err error, now time.Time, seq *int64) bool {
 
 // sameLeases says whether two entries have the same holders, and no lease was renewed.
 func sameLeases(a, b *entry) bool {
-	return slices.EqualFunc(a.Holders, b.Holders, func(x, y driver.Lease) bool {
+	return slices.EqualFunc(a.Holders, b.Holders, func(x, y driver.Holding) bool {
 		return x.Holder == y.Holder && x.Fence == y.Fence && (x.Left < 0) == (y.Left < 0)
 	}) && slices.EqualFunc(a.untils, b.untils, time.Time.Equal)
 }
@@ -138,7 +138,7 @@ func few(texts []string, more string) []string {
 }
 
 // owners returns the set of the waiters and holders.
-func owners(queue []hasp.Holder, leases []driver.Lease) map[string]bool {
+func owners(queue []hasp.Holder, leases []driver.Holding) map[string]bool {
 	set := make(map[string]bool, len(queue)+len(leases))
 	for _, h := range queue {
 		set[ownerOf(h)] = true

@@ -469,7 +469,7 @@ func TestRenewalIsNews(t *testing.T) {
 	at := time.Now()
 	seen := func(left time.Duration) *entry {
 		info := driver.Info{Key: "k", Held: true, Left: left, Holds: 1}
-		info.Holders = []driver.Lease{{Left: left}}
+		info.Holders = []driver.Holding{{Left: left}}
 		return newEntry(info, at)
 	}
 	before := seen(10 * time.Second)

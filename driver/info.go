@@ -24,7 +24,7 @@ type Info struct {
 	// Holds counts the leases on the key; Holders lists them in the order of
 	// their grants (Inspect only), beginning with Holder's.
 	Holds   int
-	Holders []Lease
+	Holders []Holding
 	// Waiters counts the live places in the queue; Queue lists them in order
 	// (Inspect only).
 	Waiters int
@@ -43,8 +43,8 @@ func Unreadable(key, what string) Info {
 	return Info{Key: key, Held: true, Holds: 1, Holder: Holder{Foreign: true, Label: "(" + what + ")"}}
 }
 
-// Lease is one lease of a key that Info describes.
-type Lease struct {
+// Holding is one lease of a key, as Info describes it.
+type Holding struct {
 	Holder Holder
 	Fence  uint64        // as Info.Fence
 	Left   time.Duration // as Info.Left

@@ -21,10 +21,10 @@ func letIn(r driver.VoteRequest) driver.Result {
 }
 
 // leaseOf returns an owner's lease from an answer of Inspect.
-func leaseOf(info driver.Info, c driver.Claim) (driver.Lease, bool) {
-	i := slices.IndexFunc(info.Holders, func(l driver.Lease) bool { return l.Holder.Owner == c.Owner })
+func leaseOf(info driver.Info, c driver.Claim) (driver.Holding, bool) {
+	i := slices.IndexFunc(info.Holders, func(l driver.Holding) bool { return l.Holder.Owner == c.Owner })
 	if i < 0 {
-		return driver.Lease{}, false
+		return driver.Holding{}, false
 	}
 	return info.Holders[i], true
 }
@@ -35,7 +35,7 @@ var oneAtATime = one(func(s *memdriver.Store, p *patched) {
 	p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
 		info := looked(s, r.Key)
 		mine, ok := leaseOf(info, r.Claim)
-		claimed := func(l driver.Lease) bool { return l.Left > memClaim }
+		claimed := func(l driver.Holding) bool { return l.Left > memClaim }
 		if ok && !claimed(mine) && slices.ContainsFunc(info.Holders, claimed) {
 			return driver.Result{Holder: info.Holder, Left: info.Left}, nil
 		}
@@ -135,7 +135,7 @@ var brokenShares = []brokenEngine{
 			}
 		})},
 	{"shares are listed in the order of their expiry", "SharersAreListed", relook(func(_ *memdriver.Store, info *driver.Info) {
-		slices.SortStableFunc(info.Holders, func(a, b driver.Lease) int { return int(a.Left - b.Left) })
+		slices.SortStableFunc(info.Holders, func(a, b driver.Holding) int { return int(a.Left - b.Left) })
 	})},
 	{"only shares are listed", "OneHolderIsListed", relook(func(_ *memdriver.Store, info *driver.Info) {
 		if info.Holder.Mode == driver.Exclusive {
@@ -236,7 +236,7 @@ var brokenSlots = []brokenEngine{
 		})
 	})},
 	{"a slot is a rank", "SlotIsKept", reply(func(s *memdriver.Store, r driver.VoteRequest, res *driver.Result) {
-		res.Slot = max(0, slices.IndexFunc(looked(s, r.Key).Holders, func(l driver.Lease) bool { return l.Holder.Owner == r.Owner }))
+		res.Slot = max(0, slices.IndexFunc(looked(s, r.Key).Holders, func(l driver.Holding) bool { return l.Holder.Owner == r.Owner }))
 	})},
 	{"no limit is a large one", "ReaderHasNoSlot ReadersAbandonNothing ConvertFinishes",
 		reask(func(_ *memdriver.Store, r *driver.VoteRequest) {

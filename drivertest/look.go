@@ -386,7 +386,7 @@ func (p *player) unleft(s step) {
 	p.eventually(p.ttl, s.text, func() bool {
 		left, held := p.leftovers(prefix)
 		for i, r := range p.all(s) {
-			if h := held[r.Key]; !h.Held || !sameOwner(r)(driver.Lease{Holder: h.Holder}) || h.Fence != p.fences[s.owners[i]] {
+			if h := held[r.Key]; !h.Held || !sameOwner(r)(driver.Holding{Holder: h.Holder}) || h.Fence != p.fences[s.owners[i]] {
 				p.Fatalf("%s holds %q with the fence %d, and held is %+v", s.owners[i], r.Key, p.fences[s.owners[i]], h)
 			}
 		}

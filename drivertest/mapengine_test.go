@@ -90,8 +90,8 @@ func (k *mapKey) info(key string) driver.Info {
 	if !k.held {
 		return driver.Info{Key: key}
 	}
-	l := driver.Lease{Holder: driver.Holder{Owner: k.id.Owner, Label: k.id.Label, Since: k.since}, Fence: k.fence, Left: time.Until(k.until)}
-	return driver.Info{Key: key, Held: true, Holds: 1, Holder: l.Holder, Fence: l.Fence, Left: l.Left, Holders: []driver.Lease{l}}
+	l := driver.Holding{Holder: driver.Holder{Owner: k.id.Owner, Label: k.id.Label, Since: k.since}, Fence: k.fence, Left: time.Until(k.until)}
+	return driver.Info{Key: key, Held: true, Holds: 1, Holder: l.Holder, Fence: l.Fence, Left: l.Left, Holders: []driver.Holding{l}}
 }
 
 func (s *mapStore) Try(r driver.TryRequest, res *driver.Result) error {

@@ -281,8 +281,8 @@ func sharing(r contend.Owner, limit int) contend.Owner {
 // reader returns the request of a fresh owner that shares the key with any number.
 func (e *env) reader(key string) contend.Owner { return sharing(e.ask(key), 0) }
 
-func sameOwner(r contend.Owner) func(driver.Lease) bool {
-	return func(l driver.Lease) bool { return l.Holder.Owner == r.Owner && l.Holder.Label == r.Label }
+func sameOwner(r contend.Owner) func(driver.Holding) bool {
+	return func(l driver.Holding) bool { return l.Holder.Owner == r.Owner && l.Holder.Label == r.Label }
 }
 
 // sharedBy fails unless exactly these hold their key, in any order, all Shared.

@@ -76,7 +76,7 @@ var answers = map[string]func(p *player, name, want string, res driver.Result) b
 	},
 	"by": func(p *player, _, want string, res driver.Result) bool { // any one of them
 		return !res.Holder.Foreign && slices.ContainsFunc(strings.Split(want, ","), func(name string) bool {
-			return sameOwner(p.owners[name])(driver.Lease{Holder: res.Holder})
+			return sameOwner(p.owners[name])(driver.Holding{Holder: res.Holder})
 		})
 	},
 	"left": func(p *player, _, want string, res driver.Result) bool {
@@ -316,8 +316,8 @@ var ownersVerbs = map[string]func(p *player, s step, name string, r contend.Owne
 	"outlasts": func(p *player, _ step, name string, r contend.Owner) { p.outlasts(r, name) }, // the brief TTL
 	"has": func(p *player, s step, name string, r contend.Owner) { // its lease, as the store shows it
 		info := p.inspect(r.Key)
-		leases := append(info.Holders, driver.Lease{Holder: info.Holder, Fence: info.Fence, Left: info.Left}) // the first one twice
-		leases = slices.DeleteFunc(leases, func(l driver.Lease) bool { return !sameOwner(r)(l) })
+		leases := append(info.Holders, driver.Holding{Holder: info.Holder, Fence: info.Fence, Left: info.Left}) // the first one twice
+		leases = slices.DeleteFunc(leases, func(l driver.Holding) bool { return !sameOwner(r)(l) })
 		if _, perhaps := s.says["perhaps"]; len(leases) == 0 && perhaps { // it has ended
 			p.judged = true
 			return

@@ -105,7 +105,7 @@ func (v *view) info(ctx context.Context, key string, l *lefts, all bool) (driver
 		if err != nil {
 			return info, err
 		}
-		lease := driver.Lease{Holder: e.holder(), Fence: e.fence(), Left: left}
+		lease := driver.Holding{Holder: e.holder(), Fence: e.fence(), Left: left}
 		if !info.Held {
 			info.Held, info.Holder, info.Fence, info.Left = true, lease.Holder, lease.Fence, lease.Left
 		}

@@ -69,8 +69,8 @@ func (e *entry) info(now time.Time) driver.Info {
 	return info
 }
 
-func (p *place) lease(now time.Time) driver.Lease {
-	return driver.Lease{Holder: p.holderInfo(), Fence: p.fence, Left: p.left(now)}
+func (p *place) lease(now time.Time) driver.Holding {
+	return driver.Holding{Holder: p.holderInfo(), Fence: p.fence, Left: p.left(now)}
 }
 
 // List implements [driver.Driver].

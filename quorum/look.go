@@ -77,7 +77,7 @@ func (d *Driver) inspect(ctx context.Context, key string) ([]*driver.Info, [maxN
 // together makes one description of those of at least a majority.
 func (d *Driver) together(key string, known []*driver.Info) driver.Info {
 	res := driver.Info{Key: key}
-	votes := map[string][]driver.Lease{} // of each owner
+	votes := map[string][]driver.Holding{} // of each owner
 	var owners, free []string
 	for _, i := range known {
 		if i.Waiters > res.Waiters { // the queue is on one node
@@ -106,7 +106,7 @@ func (d *Driver) together(key string, known []*driver.Info) driver.Info {
 		res.Holds++
 	}
 	if res.Held = res.Holds > 0; res.Held {
-		slices.SortStableFunc(res.Holders, func(a, b driver.Lease) int { // of one instant: not in the order in which votes came in
+		slices.SortStableFunc(res.Holders, func(a, b driver.Holding) int { // of one instant: not in the order in which votes came in
 			return cmp.Or(a.Holder.Since.Compare(b.Holder.Since), cmp.Compare(a.Fence, b.Fence))
 		})
 		first := res.Holders[0]
@@ -120,16 +120,16 @@ func (d *Driver) together(key string, known []*driver.Info) driver.Info {
 }
 
 // leases are those on a key as one node lists them, or the first of them.
-func leases(i *driver.Info) []driver.Lease {
+func leases(i *driver.Info) []driver.Holding {
 	if i.Held && len(i.Holders) == 0 {
-		return []driver.Lease{{Holder: i.Holder, Fence: i.Fence, Left: i.Left}}
+		return []driver.Holding{{Holder: i.Holder, Fence: i.Fence, Left: i.Left}}
 	}
 	return i.Holders
 }
 
 // merged makes one lease of the votes of its owner. A node that has it Exclusive
 // where others have it Shared has not been told yet.
-func (d *Driver) merged(votes []driver.Lease) driver.Lease {
+func (d *Driver) merged(votes []driver.Holding) driver.Holding {
 	res := votes[0]
 	lefts := make([]time.Duration, 0, len(votes))
 	fences := make([]uint64, 0, len(votes))

@@ -15,11 +15,11 @@ import (
 )
 
 // lease is one of an owner, as a node tells it.
-func lease(owner string, mode driver.Mode, fence uint64) driver.Lease {
-	return driver.Lease{Holder: driver.Holder{Owner: owner, Mode: mode, Since: time.Unix(1000, 0)}, Fence: fence, Left: time.Second}
+func lease(owner string, mode driver.Mode, fence uint64) driver.Holding {
+	return driver.Holding{Holder: driver.Holder{Owner: owner, Mode: mode, Since: time.Unix(1000, 0)}, Fence: fence, Left: time.Second}
 }
 
-func holding(ls ...driver.Lease) *driver.Info {
+func holding(ls ...driver.Holding) *driver.Info {
 	i := &driver.Info{Holders: ls, Holds: len(ls), Held: len(ls) > 0}
 	if i.Held {
 		i.Holder, i.Fence, i.Left = ls[0].Holder, ls[0].Fence, ls[0].Left
@@ -92,7 +92,7 @@ func TestWhatIsToldOfAKey(t *testing.T) {
 		first := lease("A", driver.Exclusive, 1)
 		later := first
 		later.Holder.Since = first.Holder.Since.Add(time.Second)
-		for _, votes := range [][]driver.Lease{{first, later, later}, {later, first, later}} {
+		for _, votes := range [][]driver.Holding{{first, later, later}, {later, first, later}} {
 			if got := d.merged(votes).Holder.Since; !got.Equal(first.Holder.Since) {
 				t.Errorf("held since %v, want the first vote, %v", got, first.Holder.Since)
 			}

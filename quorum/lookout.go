@@ -123,11 +123,11 @@ func (w *watch) learns(queue, n *node) bool {
 }
 
 // tellHolders tells the waiters here that have the key at a node to ask the others.
-func (d *Driver) tellHolders(key string, there []driver.Lease) {
+func (d *Driver) tellHolders(key string, there []driver.Holding) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, w := range d.waiters[key] {
-		if slices.ContainsFunc(there, func(l driver.Lease) bool { return l.Holder.Owner == w.claim.Owner }) {
+		if slices.ContainsFunc(there, func(l driver.Holding) bool { return l.Holder.Owner == w.claim.Owner }) {
 			w.tell()
 		}
 	}

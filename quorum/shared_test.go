@@ -47,7 +47,7 @@ func renewed(t *testing.T, d *Driver, r contend.Owner) driver.Renewal {
 }
 
 // lease returns what an owner has at a node, or nil.
-func (s *spy) lease(t *testing.T, r contend.Owner) *driver.Lease {
+func (s *spy) lease(t *testing.T, r contend.Owner) *driver.Holding {
 	t.Helper()
 	info, err := s.Inspect(t.Context(), r.Key)
 	need(t, err)

@@ -261,7 +261,7 @@ func (c *course) state(info driver.Info, err error) string {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "\n%d hold", info.Holds)
-	slices.SortFunc(info.Holders, func(a, b driver.Lease) int { return strings.Compare(a.Holder.Owner, b.Holder.Owner) }) // those of one moment are in no order
+	slices.SortFunc(info.Holders, func(a, b driver.Holding) int { return strings.Compare(a.Holder.Owner, b.Holder.Owner) }) // those of one moment are in no order
 	for _, h := range info.Holders {
 		if left := left(h.Left); left == "a claim" { // and has its fence when the engine likes
 			fmt.Fprintf(&b, "; %s claims it", who(h.Holder))

@@ -30,7 +30,7 @@ func (d *Driver) Inspect(ctx context.Context, key string) (driver.Info, error) {
 	}
 	info.ByHand = byHand(d.names(key), info.Holder.Mode == driver.Shared)
 	if info.Held && info.Holders == nil {
-		info.Holders = []driver.Lease{{Holder: info.Holder, Fence: info.Fence, Left: info.Left}}
+		info.Holders = []driver.Holding{{Holder: info.Holder, Fence: info.Fence, Left: info.Left}}
 	}
 	return info, nil
 }
@@ -121,13 +121,13 @@ func waiters(r *wire.Reply) (queue []driver.Holder) {
 
 // holders reads the leases of a key that is shared as inspect.lua lists them,
 // and returns them in the order of their grants.
-func holders(r *wire.Reply) (all []driver.Lease) {
+func holders(r *wire.Reply) (all []driver.Holding) {
 	for !r.Bad && len(r.Fields) > 0 {
 		value, left := wire.Next[string](r), wire.Next[int64](r)
 		g := parseGrant(value[:min(len(value), driver.OwnerLen+1)] + wire.Next[string](r))
-		all = append(all, driver.Lease{Holder: g.holder(value), Fence: g.fence, Left: wire.Span(left)})
+		all = append(all, driver.Holding{Holder: g.holder(value), Fence: g.fence, Left: wire.Span(left)})
 	}
-	slices.SortStableFunc(all, func(a, b driver.Lease) int {
+	slices.SortStableFunc(all, func(a, b driver.Holding) int {
 		return cmp.Or(a.Holder.Since.Compare(b.Holder.Since), cmp.Compare(a.Fence, b.Fence))
 	})
 	return all

@@ -86,12 +86,12 @@ func (d *Driver) page(ctx context.Context, from, last string, after int) ([]driv
 	return page, nil
 }
 
-func (r row) lease(now time.Duration) driver.Lease {
-	return driver.Lease{Holder: r.holder(now), Fence: uint64(r.fence), Left: r.expires - now}
+func (r row) lease(now time.Duration) driver.Holding {
+	return driver.Holding{Holder: r.holder(now), Fence: uint64(r.fence), Left: r.expires - now}
 }
 
 // describe is for the holder who came first.
-func describe(info *driver.Info, first driver.Lease) {
+func describe(info *driver.Info, first driver.Holding) {
 	info.Held, info.Holder, info.Fence, info.Left = true, first.Holder, first.Fence, first.Left
 }
 

@@ -64,9 +64,9 @@ func describe(info *driver.Info, q queue, gets []*zk.Call) {
 			info.Queue = append(info.Queue, h)
 			continue
 		}
-		info.Holders = append(info.Holders, driver.Lease{Holder: h, Fence: fenceIn(n, gets[i])})
+		info.Holders = append(info.Holders, driver.Holding{Holder: h, Fence: fenceIn(n, gets[i])})
 	}
-	slices.SortStableFunc(info.Holders, func(a, b driver.Lease) int { return cmp.Compare(a.Fence, b.Fence) }) // in the order of the grants
+	slices.SortStableFunc(info.Holders, func(a, b driver.Holding) int { return cmp.Compare(a.Fence, b.Fence) }) // in the order of the grants
 	info.Holds, info.Waiters, info.Held = holds, len(q)-holds, holds > 0
 	if info.Held {
 		info.Holder, info.Fence = info.Holders[0].Holder, info.Holders[0].Fence

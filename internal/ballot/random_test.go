@@ -148,7 +148,7 @@ func (p *person) votes() (n int) {
 		if err != nil {
 			p.Fatal(err)
 		}
-		if slices.ContainsFunc(info.Holders, func(l driver.Lease) bool { return l.Holder.Owner == p.name && l.Fence >= p.fence }) {
+		if slices.ContainsFunc(info.Holders, func(l driver.Holding) bool { return l.Holder.Owner == p.name && l.Fence >= p.fence }) {
 			n++
 		}
 	}

@@ -59,7 +59,7 @@ func (d *Driver) describe(key string, reply any) (info driver.Info, lock bool, e
 	}
 	for !holders.Bad && len(holders.Fields) > 0 {
 		field, about := wire.Next[string](holders), wire.Next[string](holders)
-		l := driver.Lease{Left: wire.Span(wire.Next[int64](holders))}
+		l := driver.Holding{Left: wire.Span(wire.Next[int64](holders))}
 		l.Holder, l.Fence = d.holderOf(field, about)
 		info.Holders = append(info.Holders, l)
 	}
@@ -69,7 +69,7 @@ func (d *Driver) describe(key string, reply any) (info driver.Info, lock bool, e
 	if r.Bad || holders.Bad || queue.Bad || len(r.Fields) > 0 {
 		return driver.Info{}, false, wire.ErrReply
 	}
-	slices.SortStableFunc(info.Holders, func(a, b driver.Lease) int {
+	slices.SortStableFunc(info.Holders, func(a, b driver.Holding) int {
 		return cmp.Or(a.Holder.Since.Compare(b.Holder.Since), cmp.Compare(a.Fence, b.Fence))
 	})
 	if len(info.Holders) > 0 {
@@ -79,7 +79,7 @@ func (d *Driver) describe(key string, reply any) (info driver.Info, lock bool, e
 	if info.Holds == 0 && kind == "hash" { // readers that still keep writers out, though their leases have ended
 		info.Held, info.Holds, info.Left = true, 1, left
 		info.Holder = driver.Holder{Foreign: true, Mode: driver.Shared}
-		info.Holders = []driver.Lease{{Holder: info.Holder, Left: left}}
+		info.Holders = []driver.Holding{{Holder: info.Holder, Left: left}}
 	}
 	return info, lock, nil
 }

@@ -111,7 +111,7 @@ func cutTried(t *testing.T, near driver.Driver, r driver.TryRequest, res driver.
 	t.Helper()
 	info, e := near.Inspect(t.Context(), r.Key)
 	must(t, e)
-	there := slices.ContainsFunc(info.Holders, func(l driver.Lease) bool { return l.Holder.Owner == r.Owner }) ||
+	there := slices.ContainsFunc(info.Holders, func(l driver.Holding) bool { return l.Holder.Owner == r.Owner }) ||
 		slices.ContainsFunc(info.Queue, func(h driver.Holder) bool { return h.Owner == r.Owner })
 	switch {
 	case err == nil && !there:

@@ -207,7 +207,7 @@ func (s *step) role(owner string) string {
 	info, err := s.w.near.Inspect(s.Context(), s.r.Key)
 	s.Must(err)
 	switch {
-	case slices.ContainsFunc(info.Holders, func(l driver.Lease) bool { return l.Holder.Owner == owner }):
+	case slices.ContainsFunc(info.Holders, func(l driver.Holding) bool { return l.Holder.Owner == owner }):
 		return holds
 	case slices.ContainsFunc(info.Queue, func(h driver.Holder) bool { return h.Owner == owner }):
 		return waits

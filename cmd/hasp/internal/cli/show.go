@@ -121,7 +121,7 @@ func describe(w io.Writer, l *locks, store *storeFlag, i hasp.Info) {
 }
 
 // describeLease writes what the store says of a lease.
-func describeLease(fact func(name, format string, args ...any), l driver.Lease) {
+func describeLease(fact func(name, format string, args ...any), l driver.Holding) {
 	if l.Holder.Limit > 0 {
 		fact("slot", "%d of %d", l.Holder.Slot, l.Holder.Limit)
 	}

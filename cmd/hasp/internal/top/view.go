@@ -276,7 +276,7 @@ func (m *Model) viewOne(width, height int, now time.Time) []Line {
 	return lines
 }
 
-func (m *Model) sayHolder(add func(string, ...any), mark string, l driver.Lease, now time.Time) {
+func (m *Model) sayHolder(add func(string, ...any), mark string, l driver.Holding, now time.Time) {
 	h := l.Holder
 	d := h.Describe()
 	add("%s%s", mark, people.Who(h))

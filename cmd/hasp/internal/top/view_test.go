@@ -60,7 +60,7 @@ func looked(key string) hasp.Info {
 			continue
 		}
 		if i.Held {
-			i.Holders = []driver.Lease{{Holder: i.Holder, Fence: i.Fence, Left: i.Left}}
+			i.Holders = []driver.Holding{{Holder: i.Holder, Fence: i.Fence, Left: i.Left}}
 		}
 		for n := range i.Waiters {
 			i.Queue = append(i.Queue, person("web-5", 100+n, time.Duration(90-n)*time.Second, "next"))
