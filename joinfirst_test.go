@@ -22,9 +22,10 @@ import (
 type joiner struct {
 	*memdriver.Store
 	first bool
-	fails bool   // the next Try fails
 	deaf  string // the key whose Watch fails
-	mu    sync.Mutex
+
+	mu    sync.Mutex // guards what follows
+	fails bool       // the next Try fails
 	calls []string
 }
 
@@ -40,14 +41,36 @@ func (j *joiner) call(what string) {
 	j.calls = append(j.calls, what)
 }
 
+// fail says, once, that this Try is to fail.
+func (j *joiner) fail() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	fails := j.fails
+	j.fails = false
+	return fails
+}
+
+// all returns the calls until now.
+func (j *joiner) all() []string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return slices.Clone(j.calls)
+}
+
+// forget forgets the calls until now. fails: the next Try fails.
+func (j *joiner) forget(fails bool) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.calls, j.fails = nil, fails
+}
+
 func (j *joiner) Try(ctx context.Context, r driver.TryRequest) (driver.Result, error) {
 	what := "try"
 	if r.Queue {
 		what = "join"
 	}
 	j.call(what)
-	if j.fails {
-		j.fails = false
+	if j.fail() {
 		return driver.Result{}, errDown
 	}
 	return j.Store.Try(ctx, r)
@@ -71,8 +94,8 @@ func TestJoinFirst(t *testing.T) {
 			defer c.Close()
 			held, err := c.Mutex("k", nil).TryLock(t.Context())
 			need(t, err)
-			failIf(t, !slices.Equal(d.calls, []string{"try"}), "JoinFirst %v: a TryLock asks %q", first, d.calls)
-			d.calls = nil
+			failIf(t, !slices.Equal(d.all(), []string{"try"}), "JoinFirst %v: a TryLock asks %q", first, d.all())
+			d.forget(false)
 			got := make(chan error)
 			go func() {
 				l, err := c.Mutex("k", nil).Lock(t.Context())
@@ -84,14 +107,14 @@ func TestJoinFirst(t *testing.T) {
 			synctest.Wait()
 			release(t, held)
 			check(t, <-got)
-			if !slices.Equal(d.calls, want) {
-				t.Errorf("JoinFirst %v: a Lock that waits asks %q, want %q", first, d.calls, want)
+			if got := d.all(); !slices.Equal(got, want) {
+				t.Errorf("JoinFirst %v: a Lock that waits asks %q, want %q", first, got, want)
 			}
 		})
 	}
 }
 
-// Who goes on in the place of a cohort's leader that gave up asks with that place, from the first Try on.
+// A caller that goes on in the place of a cohort's leader that gave up asks with that place, from the first Try on.
 func TestNextLeaderAsksWithThePlace(t *testing.T) {
 	for _, deaf := range []string{"", "k"} {
 		bubbled(t, "no hints of "+deaf, func(t *testing.T) {
@@ -108,15 +131,11 @@ func TestNextLeaderAsksWithThePlace(t *testing.T) {
 			got := queueUp(t, c, 1, inCohort)
 			hears := begin(t.Context(), c.Mutex("other", nil).Lock) // the latest Watch of the client is a good one
 			synctest.Wait()
-			d.mu.Lock() // a Watch that failed is tried again
-			d.calls = nil
-			d.mu.Unlock()
+			d.forget(false) // a Watch that failed is tried again
 			cancel()
 			wantIs(t, <-failed, context.Canceled)
 			synctest.Wait()
-			d.mu.Lock()
-			asked := slices.Clone(d.calls)
-			d.mu.Unlock()
+			asked := d.all()
 			failIf(t, len(asked) == 0 || slices.Contains(asked, "try"), "the next leader asked %q", asked)
 			release(t, blocker)
 			release(t, <-got)
@@ -151,16 +170,14 @@ func TestEndBeforeTheWatch(t *testing.T) {
 	})
 }
 
-// asked has a client of d lock the key, which is free or held, or whose first Try fails, and returns how it asked: in a row once.
+// asked has a client of d lock the key, which is free or held, or whose first Try fails, and returns how it asked.
 func (j *joiner) asked(t *testing.T, c, other *hasp.Client, o *hasp.LockOptions, key string) []string {
 	t.Helper()
 	var holder *hasp.Lease
 	if key == "held" {
 		holder = lock(t, other, "k", nil)
 	}
-	j.mu.Lock()
-	j.calls, j.fails = nil, key == "fails"
-	j.mu.Unlock()
+	j.forget(key == "fails")
 	waits := begin(t.Context(), c.Mutex("k", o).Lock)
 	time.Sleep(2 * time.Second) // a Watch that fails is given up by then
 	if holder != nil {
@@ -169,12 +186,10 @@ func (j *joiner) asked(t *testing.T, c, other *hasp.Client, o *hasp.LockOptions,
 	}
 	synctest.Wait()
 	check(t, granted(t, "the waiter", waits).Release())
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return slices.Compact(slices.Clone(j.calls))
+	return j.all()
 }
 
-// A client that was refused a key joins the line with its first Try the next time, once it watches; a client that was granted it asks as ever.
+// A client that was refused a key joins the queue with its first Try the next time, once it watches; a client that was granted it asks as ever.
 func TestJoinsABusyKey(t *testing.T) {
 	for name, o := range map[string]*hasp.LockOptions{"it enters": nil, "it asks for what it was handed": {NoRenew: true, TTL: time.Hour}} {
 		bubbled(t, name, func(t *testing.T) {
@@ -185,7 +200,7 @@ func TestJoinsABusyKey(t *testing.T) {
 				want []string
 			}{
 				{"free", []string{"try"}},
-				{"fails", []string{"try"}},
+				{"fails", []string{"try", "try"}},
 				{"held", []string{"try", "watch", "join"}},
 				{"held", []string{"watch", "join"}},
 				{"held", []string{"watch", "join"}},
@@ -193,13 +208,16 @@ func TestJoinsABusyKey(t *testing.T) {
 				{"free", []string{"try"}},
 				{"held", []string{"try", "watch", "join"}},
 			} {
+				if o != nil && step.key == "held" { // it claims what it was handed
+					step.want = append(step.want, "join")
+				}
 				got := d.asked(t, c, other, o, step.key)
 				failIf(t, !slices.Equal(got, step.want), "step %d: a Lock asks %q, want %q", i, got, step.want)
 			}
 			l, err := c.Mutex("k", nil).TryLock(t.Context())
 			need(t, err)
-			last := d.calls[len(d.calls)-1]
-			failIf(t, last != "try", "a TryLock of a busy key asks by %q", last)
+			asked := d.all()
+			failIf(t, asked[len(asked)-1] != "try", "a TryLock of a busy key asks %q", asked)
 			release(t, l)
 		})
 	}

@@ -267,10 +267,20 @@ func record(t *testing.T, c drivertest.Case, h drivertest.Harness) *recorder {
 }
 
 func (r *recorder) cleanUp() {
-	for len(r.cleanups) > 0 {
-		last := len(r.cleanups) - 1
-		f := r.cleanups[last]
-		r.cleanups = r.cleanups[:last]
+	for f := r.latest(); f != nil; f = r.latest() {
 		f()
 	}
+}
+
+// latest takes out the Cleanup that was added last; nil: there are no more.
+func (r *recorder) latest() func() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	last := len(r.cleanups) - 1
+	if last < 0 {
+		return nil
+	}
+	f := r.cleanups[last]
+	r.cleanups = r.cleanups[:last]
+	return f
 }

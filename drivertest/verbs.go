@@ -236,13 +236,16 @@ var ownersVerbs = map[string]func(p *player, s step, name string, r contend.Owne
 		r.End, p.owners[name], p.handed[name] = driver.Finished, r, to
 		p.granted(s, name, driver.Result{Granted: true, Fence: to.Fence, Abandoned: to.Abandoned})
 	},
-	"unhanded": func(p *player, _ step, name string, _ contend.Owner) {
-		select {
-		case h := <-p.ears[name].ch:
-			if h.Handover.Fence != 0 {
-				p.Fatalf("%s was handed nothing, and is told %+v", name, h.Handover)
+	"unhanded": func(p *player, _ step, name string, _ contend.Owner) { // of all hints that have come
+		for {
+			select {
+			case h := <-p.ears[name].ch:
+				if h.Handover.Fence != 0 {
+					p.Fatalf("%s was handed nothing, and is told %+v", name, h.Handover)
+				}
+			default:
+				return
 			}
-		default:
 		}
 	},
 	"dally": func(p *player, _ step, name string, _ contend.Owner) { // for longer than what it was handed lasts

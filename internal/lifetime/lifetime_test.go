@@ -454,6 +454,17 @@ func TestConvert(t *testing.T) {
 	}
 }
 
+// An Extend to less than what renewals ask for leaves that as it is.
+func TestExtendedNeverShortens(t *testing.T) {
+	l := granted(Terms{})
+	before := l.TTL()
+	for _, c := range []struct{ to, want time.Duration }{{before - 1, before}, {before + 1, before + 1}, {before, before + 1}} {
+		if l.Extended(c.to); l.TTL() != c.want {
+			t.Errorf("extended to %v, renewals ask for %v, want %v", c.to, l.TTL(), c.want)
+		}
+	}
+}
+
 // The error of a loss says why: an operator will look into that.
 func TestWhyLost(t *testing.T) {
 	for _, c := range []struct {
