@@ -36,75 +36,60 @@ func (rep *Report) of(has func(*Outcome) bool) []*Outcome {
 	return slices.DeleteFunc(slices.Clone(rep.Outcomes), func(o *Outcome) bool { return !has(o) })
 }
 
-// verdict returns a cell: how often an oracle's rule held of how often it had to,
-// and how often it broke in schedules where it may.
-func verdict(of []*Outcome, oracle string) string {
-	var must, may [2]int // how often it held, and did not
+// tally counts in how many schedules a rule held that must hold, and broke that may break.
+func tally(of []*Outcome, oracle string) (must, held, may, broke int) {
 	for _, o := range of {
 		for _, v := range o.Verdicts {
 			switch {
 			case v.Oracle != oracle:
 			case len(v.May) > 0:
-				may[min(1, len(v.Found))]++
+				may++
+				broke += min(1, len(v.Found))
 			default:
-				must[min(1, len(v.Found))]++
+				must++
+				held += 1 - min(1, len(v.Found))
 			}
 		}
 	}
-	text := "-"
-	if n := must[0] + must[1]; n > 0 {
-		text = fmt.Sprintf("%d/%d", must[0], n)
-		if must[1] > 0 {
-			text = "**" + text + "**"
-		}
-	}
-	if n := may[0] + may[1]; n > 0 {
-		text += fmt.Sprintf(" (may break: %d of %d did)", may[1], n)
-	}
-	return text
+	return must, held, may, broke
 }
 
-// Markdown writes the table: each kind of fault, what happened in the
-// schedules that have it, and the verdicts.
+// Markdown writes what came of each rule, what the clients did, and how many schedules had each fault.
 func (rep *Report) Markdown(w io.Writer) {
-	fmt.Fprintf(w, "| fault | schedules | locks | to read | downgrades | renewals | releases | leases lost | stale requests refused | updates lost without fences |")
-	for _, o := range oracles {
-		fmt.Fprintf(w, " %s |", o)
-	}
-	fmt.Fprint(w, "\n|---|")
-	for range 9 + len(oracles) {
-		fmt.Fprint(w, "--:|")
-	}
-	fmt.Fprintln(w)
-	line := func(name string, of []*Outcome) {
-		var c Counts
-		for _, o := range of {
-			c.add(o.Counts)
-		}
-		fmt.Fprintf(w, "| %s | %d | %d | %d | %d | %d | %d | %d | %d | %d |",
-			name, len(of), c.Locks, c.Shared, c.Lowered, c.Renewals, c.Releases, c.Lost, c.Stale, c.BareLosts)
-		for _, o := range oracles {
-			fmt.Fprintf(w, " %s |", verdict(of, o))
-		}
-		fmt.Fprintln(w)
-	}
-	kinds := catalogue
-	switch {
-	case rep.Engine != "":
-		kinds = engineCatalogue(rep.Engine)
-	case rep.Lone:
-		kinds = loneCatalogue
-	}
-	for _, k := range kinds {
-		line(string(k.kind), rep.of(func(o *Outcome) bool { return slices.Contains(o.Kinds, k.kind) }))
-	}
+	groups := [][]*Outcome{rep.Outcomes}
+	head := "| rule | held where it must | broke where it may |\n|---|--:|--:|\n"
 	if rep.Lone {
+		head = "| rule | held where it must: one server | with a node record | broke where it may: one server | with a node record |\n|---|--:|--:|--:|--:|\n"
+		groups = nil
 		for _, s := range []Store{Redis, RedisNode} {
-			line("**"+string(s)+"**", rep.of(func(o *Outcome) bool { return o.Schedule.Store == s }))
+			groups = append(groups, rep.of(func(o *Outcome) bool { return o.Schedule.Store == s }))
 		}
 	}
-	line("**all schedules**", rep.Outcomes)
-	fmt.Fprintln(w)
+	fmt.Fprint(w, head)
+	for _, oracle := range oracles {
+		var musts, mays []string
+		judged := 0
+		for _, of := range groups {
+			must, held, may, broke := tally(of, oracle)
+			judged += must + may
+			mark := ""
+			if held < must {
+				mark = "**"
+			}
+			musts = append(musts, fmt.Sprintf("%s%d of %d%s", mark, held, must, mark))
+			mays = append(mays, fmt.Sprintf("%d of %d", broke, may))
+		}
+		if judged > 0 {
+			fmt.Fprintf(w, "| %s | %s |\n", oracle, strings.Join(append(musts, mays...), " | "))
+		}
+	}
+	var c Counts
+	for _, o := range rep.Outcomes {
+		c.add(o.Counts)
+	}
+	fmt.Fprintf(w, "\n%d locks (%d to read), %d downgrades, %d renewals, %d releases, %d leases lost; %d stale requests refused by their fence, %d updates lost in a register without fences.\n\n",
+		c.Locks, c.Shared, c.Lowered, c.Renewals, c.Releases, c.Lost, c.Stale, c.BareLosts)
+	rep.faults(w)
 	if rep.Lone || rep.Engine != "" {
 		longest, told, taken := time.Duration(0), time.Duration(0), 0
 		for _, o := range rep.Outcomes {
@@ -128,6 +113,30 @@ func (rep *Report) Markdown(w io.Writer) {
 			fmt.Fprintf(w, "- %s\n", first)
 		}
 	}
+}
+
+// faults writes how many schedules had each fault, and in how many of these two held a key at once where that may be.
+func (rep *Report) faults(w io.Writer) {
+	kinds := catalogue
+	switch {
+	case rep.Engine != "":
+		kinds = engineCatalogue(rep.Engine)
+	case rep.Lone:
+		kinds = loneCatalogue
+	}
+	var all []string
+	for _, k := range kinds {
+		of := rep.of(func(o *Outcome) bool { return slices.Contains(o.Kinds, k.kind) })
+		if len(of) == 0 {
+			continue
+		}
+		text := fmt.Sprintf("%s: %d", k.kind, len(of))
+		if _, _, _, broke := tally(of, oracles[0]); broke > 0 {
+			text += fmt.Sprintf(" (%d)", broke)
+		}
+		all = append(all, text)
+	}
+	fmt.Fprintf(w, "Schedules with each fault (and with two holders where that may be): %s.\n\n", strings.Join(all, "; "))
 }
 
 // failovers writes how often, and for how long, two owners held a key at once, and how long the next grant took.
