@@ -299,7 +299,7 @@ func (a *attempt) emit(kind EventKind, more func(e *Event)) {
 		return
 	}
 	now := a.c.now()
-	e := Event{Kind: kind, Context: a.ctx, Key: a.req.Key, Owner: a.req.Owner, Mode: a.req.Mode, TTL: a.req.TTL,
+	e := Event{Kind: kind, Key: a.req.Key, Owner: a.req.Owner, Mode: a.req.Mode, TTL: a.req.TTL,
 		Waited: now.Sub(a.began)}
 	if a.asked != 0 {
 		e.Sent = sentAt(a.asked, now)
@@ -311,7 +311,7 @@ func (a *attempt) emit(kind EventKind, more func(e *Event)) {
 		a.waits, e.Waiters = true, 1
 	}
 	more(&e)
-	a.c.emit(e)
+	a.c.emit(a.ctx, e)
 }
 
 // fail is the error of an attempt without a lease: with what kept it waiting,

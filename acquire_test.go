@@ -281,7 +281,7 @@ func TestWaitingIsTold(t *testing.T) {
 		store := newStore()
 		holder := lock(t, newClient(t, store, nil), "k", nil)
 		var events []hasp.Event
-		c := newClient(t, store, &hasp.Options{Observe: func(e hasp.Event) { events = append(events, e) }})
+		c := newClient(t, store, &hasp.Options{Observe: func(_ context.Context, e *hasp.Event) { events = append(events, *e) }})
 		_, err := c.Mutex("k", nil).TryLock(t.Context())
 		wantIs(t, err, hasp.ErrHeld)
 		if len(events) != 1 || events[0].Kind != hasp.EventFailed || !errors.Is(events[0].Err, err) || !events[0].Sent.Equal(time.Now()) {

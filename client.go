@@ -144,7 +144,7 @@ func (c *Client) Close() error {
 type core struct {
 	drv         driver.Driver
 	traits      driver.Traits
-	observe     func(Event)
+	observe     func(context.Context, *Event)
 	recordTaken bool
 	maxSilence  time.Duration
 	maxRefused  time.Duration
@@ -167,14 +167,22 @@ func newCore(d driver.Driver, o *Options) *core {
 	return c
 }
 
-func (c *core) emit(e Event) {
-	if c.observe != nil {
-		e.Engine = c.traits.Engine
-		if e.Context == nil {
-			e.Context = context.Background()
-		}
-		c.observe(e)
+// events are used again, so that an observer costs no memory for each of its calls.
+var events = sync.Pool{New: func() any { return new(Event) }}
+
+func (c *core) emit(ctx context.Context, e Event) {
+	if c.observe == nil {
+		return
 	}
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	e.Engine = c.traits.Engine
+	shown := events.Get().(*Event)
+	*shown = e
+	c.observe(ctx, shown)
+	*shown = Event{}
+	events.Put(shown)
 }
 
 // ended takes from the engine which leases the store has ended, see

@@ -269,9 +269,9 @@ func TestCohortLeaderLeavesAWatch(t *testing.T) {
 func TestWaitingForATurnIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told []hasp.Event
-		c := newClient(t, newStore(), &hasp.Options{Observe: func(e hasp.Event) {
+		c := newClient(t, newStore(), &hasp.Options{Observe: func(_ context.Context, e *hasp.Event) {
 			if e.Kind == hasp.EventWaiting {
-				told = append(told, e)
+				told = append(told, *e)
 			}
 		}})
 		first := lock(t, c, "k", inCohort)

@@ -173,7 +173,7 @@ func TestTurnThatIsLostOnItsWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, d := hookedMem()
 		var waiting atomic.Int64
-		c := newClient(t, d, &hasp.Options{Observe: func(e hasp.Event) {
+		c := newClient(t, d, &hasp.Options{Observe: func(_ context.Context, e *hasp.Event) {
 			if e.Kind == hasp.EventWaiting && waiting.Add(1) == 2 {
 				time.Sleep(2 * time.Minute) // as if the second caller's process stood still
 			}

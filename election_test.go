@@ -362,7 +362,7 @@ func TestLeadEndsWithItsContext(t *testing.T) {
 func TestLeadCampaignsAgainAfterALossBeforeItsFunction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var stopped sync.Once
-		c := newClient(t, newStore(), &hasp.Options{Observe: func(e hasp.Event) {
+		c := newClient(t, newStore(), &hasp.Options{Observe: func(_ context.Context, e *hasp.Event) {
 			if e.Kind == hasp.EventAcquired {
 				stopped.Do(func() { time.Sleep(time.Minute) }) // as if the process stood still
 			}

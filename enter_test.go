@@ -150,9 +150,9 @@ func TestEventOfWhoEnters(t *testing.T) {
 		d := newHander(newStore())
 		held := lockOf(t, newClient(t, d.store, nil))
 		var got []hasp.Event
-		c := newClient(t, d, &hasp.Options{Observe: func(e hasp.Event) {
+		c := newClient(t, d, &hasp.Options{Observe: func(_ context.Context, e *hasp.Event) {
 			if e.Kind == hasp.EventAcquired {
-				got = append(got, e)
+				got = append(got, *e)
 			}
 		}})
 		waits := begin(t.Context(), c.Mutex("k", nil).Lock)

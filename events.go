@@ -68,13 +68,11 @@ func (k EventKind) String() string {
 }
 
 // Event is something that happened to a lock. Fields that say nothing about a
-// kind are zero; more may come.
+// kind are zero; more may come. Its observer may read it until it returns, and copies
+// what it keeps: the client uses the memory again.
 type Event struct {
 	// Kind says what happened, and which of the fields below have a meaning.
 	Kind EventKind
-	// Context is the caller's, for its values (a trace, a logger); it may have ended.
-	// Of a lease it is that of the call which took it, and is kept as long. Never nil.
-	Context context.Context
 	// Engine is the kind of store: "redis", "sqlite", "memory", ...
 	Engine string
 	// Key is what is locked, as the caller named it: any bytes.
@@ -131,17 +129,17 @@ type Event struct {
 
 // Observers returns a function for [Options.Observe] that calls all of these in their
 // order, without those that are nil. It is nil when nothing is left.
-func Observers(all ...func(Event)) func(Event) {
-	all = slices.DeleteFunc(slices.Clone(all), func(f func(Event)) bool { return f == nil })
+func Observers(all ...func(context.Context, *Event)) func(context.Context, *Event) {
+	all = slices.DeleteFunc(slices.Clone(all), func(f func(context.Context, *Event)) bool { return f == nil })
 	switch len(all) {
 	case 0:
 		return nil
 	case 1:
 		return all[0]
 	}
-	return func(e Event) {
+	return func(ctx context.Context, e *Event) {
 		for _, f := range all {
-			f(e)
+			f(ctx, e)
 		}
 	}
 }
@@ -161,19 +159,16 @@ func sentAt(mono time.Duration, now clock.Instant) time.Time {
 //
 // The attributes are event (Event.Kind as a word), engine, key and owner, and those
 // of fence, mode, slot, holder, ahead, left, waited, held, age, handoff, taken and err
-// that the event has. The handler is given Event.Context. Keys are escaped as in a Go string, so that no handler prints
+// that the event has. The handler is given the observer's context. Keys are escaped as in a Go string, so that no handler prints
 // what a terminal might act on.
-func LogTo(logger *slog.Logger) func(Event) {
+func LogTo(logger *slog.Logger) func(context.Context, *Event) {
 	if logger == nil {
 		logger = slog.Default()
 	}
-	return func(e Event) {
-		if e.Context == nil { // of no client
-			e.Context = context.Background()
-		}
+	return func(ctx context.Context, e *Event) {
 		level, text := e.describe()
-		if logger.Enabled(e.Context, level) {
-			logger.LogAttrs(e.Context, level, text, e.attrs()...)
+		if logger.Enabled(ctx, level) {
+			logger.LogAttrs(ctx, level, text, e.attrs()...)
 		}
 	}
 }

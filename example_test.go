@@ -101,7 +101,7 @@ func ExampleClient_Break() {
 
 func ExampleOptions() {
 	locks, _ := hasp.New(memdriver.New(), &hasp.Options{
-		Observe: func(e hasp.Event) { fmt.Println(e.Kind, e.Key) },
+		Observe: func(_ context.Context, e *hasp.Event) { fmt.Println(e.Kind, e.Key) },
 	})
 	defer locks.Close()
 	lease, _ := locks.Mutex("k", nil).Lock(context.Background())
@@ -206,9 +206,9 @@ func ExampleError() {
 
 func ExampleEvent() {
 	waiting := make(chan hasp.Event, 1)
-	locks, _ := hasp.New(memdriver.New(), &hasp.Options{Observe: func(e hasp.Event) {
+	locks, _ := hasp.New(memdriver.New(), &hasp.Options{Observe: func(_ context.Context, e *hasp.Event) {
 		if e.Kind == hasp.EventWaiting {
-			waiting <- e
+			waiting <- *e
 		}
 	}})
 	defer locks.Close()

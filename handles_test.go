@@ -141,13 +141,13 @@ func TestForgottenLease(t *testing.T) {
 		bubbled(t, f.name, func(t *testing.T) {
 			store := newStore()
 			told, lost := make(chan hasp.Event, 10), make(chan hasp.Event, 10)
-			c := newClient(t, store, &hasp.Options{RecordTaken: true, Observe: func(e hasp.Event) {
+			c := newClient(t, store, &hasp.Options{RecordTaken: true, Observe: func(_ context.Context, e *hasp.Event) {
 				switch {
 				case e.Key != "k":
 				case e.Kind == hasp.EventForgotten:
-					told <- e
+					told <- *e
 				case e.Kind == hasp.EventLost:
-					lost <- e
+					lost <- *e
 				}
 			}})
 			kept := f.use(t, c)
@@ -238,7 +238,7 @@ func TestForgottenLeaseComesBack(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var told atomic.Int32
 				store, d := hookedMem()
-				c := newClient(t, d, &hasp.Options{Observe: func(e hasp.Event) {
+				c := newClient(t, d, &hasp.Options{Observe: func(_ context.Context, e *hasp.Event) {
 					if e.Kind == hasp.EventForgotten {
 						told.Add(1)
 					}

@@ -328,16 +328,16 @@ func (h *hold) emit(kind EventKind, more func(e *Event)) {
 	if h.c.observe == nil {
 		return
 	}
-	e := h.event(kind)
+	ctx, e := h.event(kind)
 	more(&e)
-	h.c.emit(e)
+	h.c.emit(ctx, e)
 }
 
-// event returns what all events of this hold say.
-func (h *hold) event(kind EventKind) Event {
+// event returns what all events of this hold say, and the context of its caller.
+func (h *hold) event(kind EventKind) (context.Context, Event) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	e := Event{Kind: kind, Context: h.handles.caller, Key: h.req.Key, Owner: h.req.Owner, Fence: h.req.Fence, Mode: h.req.Mode, TTL: h.life.TTL(),
+	e := Event{Kind: kind, Key: h.req.Key, Owner: h.req.Owner, Fence: h.req.Fence, Mode: h.req.Mode, TTL: h.life.TTL(),
 		Slot: h.grant.slot}
 	switch kind {
 	case EventAcquired:
@@ -345,7 +345,7 @@ func (h *hold) event(kind EventKind) Event {
 	case EventLost, EventReleased:
 		e.Leases = h.life.Ended(kind == EventReleased)
 	}
-	return e
+	return h.handles.caller, e
 }
 
 // acquired tells the observer that the lease is the caller's, which asked for it at
@@ -360,7 +360,8 @@ func (l *Lease) acquired(began clock.Instant, waited bool) {
 	}()
 	h := l.h
 	if h.c.observe != nil { // emit would move the event to the heap, for each pair of calls twice
-		e, now := h.event(EventAcquired), h.c.now()
+		ctx, e := h.event(EventAcquired)
+		now := h.c.now()
 		if e.Waited = now.Sub(began); !h.turn.later {
 			e.Handoff = h.grant.handoff
 		}
@@ -370,7 +371,7 @@ func (l *Lease) acquired(began clock.Instant, waited bool) {
 		if waited {
 			e.Waiters = -1
 		}
-		h.c.emit(e)
+		h.c.emit(ctx, e)
 	}
 	panics = false
 }
@@ -381,10 +382,11 @@ func (h *hold) given(sent time.Duration, err error) {
 	if h.c.observe == nil {
 		return
 	}
-	e, now := h.event(EventReleased), h.c.now()
+	ctx, e := h.event(EventReleased)
+	now := h.c.now()
 	e.Held, e.Err = h.life.Held(now), err
 	if sent != 0 {
 		e.Sent = sentAt(sent, now)
 	}
-	h.c.emit(e)
+	h.c.emit(ctx, e)
 }

@@ -87,7 +87,7 @@ func TestWantedStays(t *testing.T) {
 func TestLossIsToldOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		told := 0
-		c := innerClient(t, memdriver.New(), &Options{Observe: func(e Event) {
+		c := innerClient(t, memdriver.New(), &Options{Observe: func(_ context.Context, e *Event) {
 			if e.Kind == EventLost {
 				told++
 			}

@@ -60,7 +60,7 @@ func TestKeptKeyInTrouble(t *testing.T) {
 			d := &hooked{Driver: newStore(), renew: renew}
 			var mu sync.Mutex
 			kinds := map[hasp.EventKind]int{}
-			c := newClient(t, d, &hasp.Options{Observe: func(e hasp.Event) {
+			c := newClient(t, d, &hasp.Options{Observe: func(_ context.Context, e *hasp.Event) {
 				mu.Lock()
 				defer mu.Unlock()
 				kinds[e.Kind]++
@@ -89,7 +89,7 @@ func TestKeptKeyInTrouble(t *testing.T) {
 func TestKeptKeyIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, d := hookedMem()
-		c := newClient(t, d, &hasp.Options{Observe: func(e hasp.Event) {
+		c := newClient(t, d, &hasp.Options{Observe: func(_ context.Context, e *hasp.Event) {
 			failIf(t, e.Kind == hasp.EventLost || e.Err != nil, "%v: %v", e.Kind, e.Err)
 		}})
 		o := &hasp.LockOptions{Keep: time.Hour}
@@ -207,11 +207,11 @@ func TestEventsOfAKeeper(t *testing.T) {
 		var acquired, released atomic.Int64
 		d := &hooked{Driver: newStore()}
 		type ctxKey struct{}
-		c := newClient(t, d, &hasp.Options{Observe: func(e hasp.Event) {
-			n.observe(e)
+		c := newClient(t, d, &hasp.Options{Observe: func(ctx context.Context, e *hasp.Event) {
+			n.observe(ctx, e)
 			switch e.Kind {
 			case hasp.EventAcquired:
-				failIf(t, e.Context.Value(ctxKey{}) != acquired.Add(1), "the context of another call: %v", e.Context)
+				failIf(t, ctx.Value(ctxKey{}) != acquired.Add(1), "the context of another call: %v", ctx)
 				failIf(t, e.Sent.IsZero() == (acquired.Load() == 1), "event %d: sent %v", acquired.Load(), e.Sent)
 			case hasp.EventReleased:
 				released.Add(1)
@@ -250,7 +250,7 @@ func TestEventsOfAKeeper(t *testing.T) {
 func TestKeepAndAnObserverThatPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var n atomic.Int64
-		c := newClient(t, newStore(), &hasp.Options{Observe: func(e hasp.Event) {
+		c := newClient(t, newStore(), &hasp.Options{Observe: func(_ context.Context, e *hasp.Event) {
 			if e.Kind == hasp.EventAcquired && n.Add(1) == 2 {
 				panic("a bug")
 			}

@@ -4,6 +4,7 @@
 package hasp
 
 import (
+	"context"
 	"errors"
 	"strconv"
 	"sync"
@@ -266,7 +267,7 @@ func TestKeptKeyIsTakenAndLost(t *testing.T) {
 		var sum atomic.Int64
 		var lostTold atomic.Int64
 		d := &rkClassify{Store: memdriver.New()}
-		c := innerClient(t, d, &Options{Observe: func(e Event) {
+		c := innerClient(t, d, &Options{Observe: func(_ context.Context, e *Event) {
 			sum.Add(int64(e.Leases))
 			if e.Kind == EventLost {
 				lostTold.Add(1)

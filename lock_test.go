@@ -168,7 +168,7 @@ func TestTryLockWithACohort(t *testing.T) {
 // Do of a lease that was lost before its function began says so once.
 func TestDoSaysOnceThatTheLeaseIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newClient(t, newStore(), &hasp.Options{Observe: func(e hasp.Event) {
+		c := newClient(t, newStore(), &hasp.Options{Observe: func(_ context.Context, e *hasp.Event) {
 			if e.Kind == hasp.EventAcquired {
 				time.Sleep(time.Minute) // as if the process stood still
 			}

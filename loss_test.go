@@ -23,9 +23,9 @@ func TestLossNeedsNoNetwork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &hooked{Driver: newStore(), renew: hangRenew}
 		lost := make(chan hasp.Event, 1)
-		c := newClient(t, d, &hasp.Options{Observe: func(e hasp.Event) {
+		c := newClient(t, d, &hasp.Options{Observe: func(_ context.Context, e *hasp.Event) {
 			if e.Kind == hasp.EventLost {
-				lost <- e
+				lost <- *e
 			}
 		}})
 		start := time.Now()
@@ -169,7 +169,7 @@ func TestErrHeedsTheLead(t *testing.T) {
 func TestObserverHearsWhatAContextSees(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told atomic.Int64
-		c := newClient(t, newStore(), &hasp.Options{Observe: func(e hasp.Event) {
+		c := newClient(t, newStore(), &hasp.Options{Observe: func(_ context.Context, e *hasp.Event) {
 			if e.Kind == hasp.EventLost {
 				told.Add(1)
 			}
@@ -317,9 +317,9 @@ func TestEngineTellsOfTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &teller{hooked: &hooked{Driver: newStore()}}
 		var lost []hasp.Event
-		c := newClient(t, d, &hasp.Options{Observe: func(e hasp.Event) {
+		c := newClient(t, d, &hasp.Options{Observe: func(_ context.Context, e *hasp.Event) {
 			if e.Kind == hasp.EventLost {
-				lost = append(lost, e)
+				lost = append(lost, *e)
 			}
 		}})
 		lease, other := lock(t, c, "k", nil), lock(t, c, "other", nil)

@@ -163,10 +163,10 @@ func TestEventsCarryTheMode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		var seen []hasp.Event
-		c := newClient(t, newStore(), &hasp.Options{Observe: func(e hasp.Event) {
+		c := newClient(t, newStore(), &hasp.Options{Observe: func(_ context.Context, e *hasp.Event) {
 			mu.Lock()
 			defer mu.Unlock()
-			seen = append(seen, e)
+			seen = append(seen, *e)
 		}})
 		slots := c.Semaphore("s", 2, nil)
 		a, b := must(slots.Lock(t.Context())), must(slots.Lock(t.Context()))

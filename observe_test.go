@@ -49,7 +49,7 @@ func TestObserverPanics(t *testing.T) {
 				bubbled(t, fmt.Sprint(f.name, kind, victim), func(t *testing.T) {
 					store := newStore()
 					var armed atomic.Bool
-					c := newClient(t, store, &hasp.Options{Observe: func(e hasp.Event) {
+					c := newClient(t, store, &hasp.Options{Observe: func(_ context.Context, e *hasp.Event) {
 						if e.Kind == kind && armed.CompareAndSwap(true, false) {
 							panic("the observer's")
 						}
@@ -109,10 +109,11 @@ func TestEventsSayWhen(t *testing.T) {
 		var mu sync.Mutex
 		var events []hasp.Event
 		slow := fault.New(store, func(fault.Call) fault.Fault { return fault.Fault{Delay: lag} })
-		c := newClient(t, slow, &hasp.Options{Observe: func(e hasp.Event) {
+		c := newClient(t, slow, &hasp.Options{Observe: func(ctx context.Context, e *hasp.Event) {
 			mu.Lock()
 			defer mu.Unlock()
-			events = append(events, e)
+			failIf(t, ctx.Value(ctxKey{}) != "caller", "%v: of %v", e.Kind, ctx)
+			events = append(events, *e)
 		}})
 		ctx, cancel := context.WithCancel(context.WithValue(t.Context(), ctxKey{}, "caller"))
 		start := time.Now()
@@ -134,9 +135,7 @@ func TestEventsSayWhen(t *testing.T) {
 		defer mu.Unlock()
 		want := map[hasp.EventKind]time.Time{hasp.EventWaiting: start.Add(lag), hasp.EventAcquired: freed, hasp.EventRenewed: {}, hasp.EventReleased: renewed}
 		for _, e := range events {
-			if e.Context.Value(ctxKey{}) != "caller" || e.TTL != 30*time.Second {
-				t.Errorf("%v: TTL %v of %v", e.Kind, e.TTL, e.Context)
-			}
+			failIf(t, e.TTL != 30*time.Second, "%v: TTL %v", e.Kind, e.TTL)
 			if at, ok := want[e.Kind]; ok && !at.IsZero() && (e.Sent.Before(at) || e.Sent.Sub(at) > 50*lag) {
 				t.Errorf("%v: sent at %v, want %v", e.Kind, e.Sent.Sub(start), at.Sub(start))
 			}
@@ -154,10 +153,23 @@ func TestEventsSayWhen(t *testing.T) {
 func TestObservers(t *testing.T) {
 	failIf(t, hasp.Observers(nil, nil) != nil, "two that are nil make one that is not")
 	var got []int
-	note := func(n int) func(hasp.Event) { return func(hasp.Event) { got = append(got, n) } }
-	hasp.Observers(note(1), nil, note(2))(hasp.Event{})
-	hasp.Observers(nil, note(3))(hasp.Event{})
+	note := func(n int) func(context.Context, *hasp.Event) {
+		return func(context.Context, *hasp.Event) { got = append(got, n) }
+	}
+	hasp.Observers(note(1), nil, note(2))(t.Context(), &hasp.Event{})
+	hasp.Observers(nil, note(3))(t.Context(), &hasp.Event{})
 	failIf(t, !slices.Equal(got, []int{1, 2, 3}), "called %v", got)
+}
+
+// The memory of an event is used again, so that an observer costs none for a lock and its release.
+func TestObserverCostsNoMemory(t *testing.T) {
+	pair := func(o *hasp.Options) float64 {
+		m := newClient(t, memdriver.New(), o).Mutex("k", nil)
+		return testing.AllocsPerRun(200, func() { release(t, must(m.Lock(t.Context()))) })
+	}
+	without := pair(nil)
+	with := pair(&hasp.Options{Observe: func(context.Context, *hasp.Event) {}})
+	failIf(t, with > without, "%v allocations with an observer, %v without", with, without)
 }
 
 // counts sums up what the events say of how many leases are held, and how many calls wait.
@@ -166,7 +178,7 @@ type counts struct {
 	leases, waiters int
 }
 
-func (n *counts) observe(e hasp.Event) {
+func (n *counts) observe(_ context.Context, e *hasp.Event) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.leases += e.Leases
@@ -394,7 +406,7 @@ func TestLogToHostileKey(t *testing.T) {
 		t.Errorf("the text handler writes %q", got)
 	}
 	var out bytes.Buffer
-	hasp.LogTo(slog.New(slog.NewJSONHandler(&out, nil)))(hasp.Event{Kind: hasp.EventLost, Key: key, Err: errors.New(key)})
+	hasp.LogTo(slog.New(slog.NewJSONHandler(&out, nil)))(t.Context(), &hasp.Event{Kind: hasp.EventLost, Key: key, Err: errors.New(key)})
 	var line struct{ Key, Msg string }
 	if err := json.Unmarshal(out.Bytes(), &line); err != nil || line.Key != `a\x1b[2J\nlevel=ERROR msg=forged \u202e\xff` || line.Msg != "lock lost" {
 		t.Errorf("the JSON handler writes %s: %v", out.String(), err)
@@ -417,18 +429,19 @@ func TestLogToLevelOfAFailure(t *testing.T) {
 		{context.Canceled, slog.LevelWarn},
 	} {
 		h := &keepingHandler{Handler: slog.DiscardHandler}
-		hasp.LogTo(slog.New(h))(hasp.Event{Kind: hasp.EventFailed, Err: c.err})
+		hasp.LogTo(slog.New(h))(t.Context(), &hasp.Event{Kind: hasp.EventFailed, Err: c.err})
 		failIf(t, len(h.levels) != 1 || h.levels[0] != c.want, "%v is logged as %v, want %v", c.err, h.levels, c.want)
 	}
 }
 
-// The handler is given the event's context, and one without values where there is none.
+// The handler is given the caller's context, and one without values where there is none.
 func TestLogToGivesTheContext(t *testing.T) {
 	h := &keepingHandler{Handler: slog.DiscardHandler}
 	observe := hasp.LogTo(slog.New(h))
+	var none context.Context
 	ctx := context.WithValue(t.Context(), ctxKey{}, "caller")
-	observe(hasp.Event{Kind: hasp.EventAcquired, Context: ctx})
-	observe(hasp.Event{Kind: hasp.EventAcquired})
+	observe(ctx, &hasp.Event{Kind: hasp.EventAcquired})
+	observe(none, &hasp.Event{Kind: hasp.EventAcquired})
 	if len(h.contexts) != 2 || h.contexts[0] != ctx || h.contexts[1] == nil || h.contexts[1].Value(ctxKey{}) != nil {
 		t.Errorf("the handler was given %v", h.contexts)
 	}
@@ -462,7 +475,7 @@ func TestLogToCostsNothingWhenDisabled(t *testing.T) {
 	h := &countingHandler{Handler: slog.DiscardHandler}
 	observe := hasp.LogTo(slog.New(h))
 	e := hasp.Event{Kind: hasp.EventRenewed, Key: "k", Owner: "o", Fence: 7}
-	n := testing.AllocsPerRun(100, func() { observe(e) })
+	n := testing.AllocsPerRun(100, func() { observe(t.Context(), &e) })
 	failIf(t, n != 0 || h.asked == 0, "%v allocations, the handler was asked %d times", n, h.asked)
 }
 
@@ -473,17 +486,17 @@ func TestLogToIsWhole(t *testing.T) {
 	observe := hasp.LogTo(slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug})))
 	for k := hasp.EventWaiting; k.String() != "unknown"; k++ {
 		out.Reset()
-		observe(hasp.Event{Kind: k, Key: "k"})
+		observe(t.Context(), &hasp.Event{Kind: k, Key: "k"})
 		failIf(t, strings.Contains(out.String(), "lock event") || out.Len() == 0, "%v is logged as %s", k, out.String())
 	}
 	e := hasp.Event{Kind: hasp.EventLost, Engine: "x", Key: "k", Owner: "o", Fence: 1, Mode: hasp.Shared, Slot: 1, Holder: hasp.Holder{Owner: "p"},
 		Ahead: 1, Left: 1, Waited: 1, Held: 1, Age: 1, Handoff: 1, Taken: "f", Err: errors.New("e")}
 	out.Reset()
-	observe(e)
+	observe(t.Context(), &e)
 	v := reflect.ValueOf(e)
 	for i := range v.NumField() {
 		name := v.Type().Field(i).Name
-		if slices.Contains([]string{"Kind", "Context", "TTL", "Sent", "Leases", "Waiters"}, name) {
+		if slices.Contains([]string{"Kind", "TTL", "Sent", "Leases", "Waiters"}, name) {
 			continue
 		}
 		failIf(t, v.Field(i).IsZero(), "this test does not set Event.%s", name)

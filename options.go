@@ -4,6 +4,7 @@
 package hasp
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -36,8 +37,10 @@ const (
 type Options struct {
 	// Observe is called for every event, for logs (LogTo) and metrics: from many
 	// goroutines, never under a lock of this package. It must return soon: a slow
-	// call for a renewal delays other leases in the batch. nil: no calls.
-	Observe func(Event)
+	// call for a renewal delays other leases in the batch. ctx is the caller's, for its values
+	// (a trace, a logger): of a lease, that of the call which took it. It may have ended,
+	// and is never nil. nil: no calls.
+	Observe func(ctx context.Context, e *Event)
 	// RecordTaken notes for each lease which calls took it, so that EventForgotten can
 	// say where. It costs about a microsecond and 200 bytes for each lease.
 	RecordTaken bool

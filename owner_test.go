@@ -215,7 +215,7 @@ func TestAdoptThatFails(t *testing.T) {
 			store.Lose("k") // since it was looked at
 			next(ctx, rs, done)
 		}
-		c := newClient(t, d, &hasp.Options{Observe: func(e hasp.Event) { t.Errorf("%v of %q", e.Kind, e.Key) }})
+		c := newClient(t, d, &hasp.Options{Observe: func(_ context.Context, e *hasp.Event) { t.Errorf("%v of %q", e.Kind, e.Key) }})
 		_, err := c.Adopt(t.Context(), "k", lease.Owner(), nil)
 		wantIs(t, err, hasp.ErrNotHeld)
 		synctest.Wait()

@@ -53,7 +53,7 @@ func eachAway(t *testing.T, o *hasp.Options, f func(t *testing.T, c *hasp.Client
 // is informed.
 func TestStoreAwayIsWaitedFor(t *testing.T) {
 	var told atomic.Int64
-	o := &hasp.Options{Observe: func(e hasp.Event) {
+	o := &hasp.Options{Observe: func(_ context.Context, e *hasp.Event) {
 		if e.Kind == hasp.EventTrouble {
 			told.Store(int64(e.Waited))
 		}
@@ -174,7 +174,7 @@ func TestHeldBackStoreIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memdriver.NewNode(memdriver.NodeOptions{MaxTTL: time.Minute})
 		var told []time.Duration
-		c := newClient(t, store, &hasp.Options{Observe: func(e hasp.Event) {
+		c := newClient(t, store, &hasp.Options{Observe: func(_ context.Context, e *hasp.Event) {
 			if e.Kind == hasp.EventHeldBack {
 				told = append(told, e.Left)
 				if err, ok := e.Err.(*hasp.Error); !ok || err.Class != hasp.ClassUnreachable { //nolint:errorlint // the outermost
@@ -312,9 +312,9 @@ func TestShortOutageWhileWaiting(t *testing.T) {
 			return next(ctx, r)
 		}
 		trouble := make(chan hasp.Event, 10)
-		c := newClient(t, d, &hasp.Options{Observe: func(e hasp.Event) {
+		c := newClient(t, d, &hasp.Options{Observe: func(_ context.Context, e *hasp.Event) {
 			if e.Kind == hasp.EventTrouble {
-				trouble <- e
+				trouble <- *e
 			}
 		}})
 		lock(t, c, "k", nil)

@@ -96,7 +96,7 @@ func TestEventAfterReleased(t *testing.T) {
 		}
 		var mu sync.Mutex
 		var kinds []string
-		c := newClient(t, d, &hasp.Options{Observe: func(e hasp.Event) {
+		c := newClient(t, d, &hasp.Options{Observe: func(_ context.Context, e *hasp.Event) {
 			mu.Lock()
 			defer mu.Unlock()
 			kinds = append(kinds, e.Kind.String())

@@ -291,7 +291,7 @@ func TestFailingExtendPostponesRenewal(t *testing.T) {
 func TestSlowObserver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &hooked{Driver: newStore(), renew: hangRenew}
-		c := newClient(t, d, &hasp.Options{Observe: func(e hasp.Event) {
+		c := newClient(t, d, &hasp.Options{Observe: func(_ context.Context, e *hasp.Event) {
 			if e.Kind == hasp.EventLost && e.Key == "a" {
 				time.Sleep(time.Minute)
 			}
@@ -346,7 +346,7 @@ func TestErrorOfARenewal(t *testing.T) {
 		}}
 		var mu sync.Mutex
 		got := map[hasp.EventKind]error{}
-		c := newClient(t, d, &hasp.Options{Observe: func(e hasp.Event) {
+		c := newClient(t, d, &hasp.Options{Observe: func(_ context.Context, e *hasp.Event) {
 			mu.Lock()
 			defer mu.Unlock()
 			if _, told := got[e.Kind]; !told {
@@ -388,7 +388,7 @@ func TestFailedRenewalIsTold(t *testing.T) {
 		d.renew = func(_ context.Context, _ []driver.RenewRequest, done func(int, driver.Renewal), _ renewFunc) {
 			done(0, driver.Renewal{Err: errDown})
 		}
-		lease := lock(t, newClient(t, d, &hasp.Options{Observe: func(e hasp.Event) {
+		lease := lock(t, newClient(t, d, &hasp.Options{Observe: func(_ context.Context, e *hasp.Event) {
 			if e.Kind != hasp.EventRenewFailed {
 				return
 			}
@@ -416,7 +416,7 @@ func TestOldAnswerOfARenewal(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			d := &hooked{Driver: newStore()}
 			var failed, renewed atomic.Int64
-			client := newClient(t, d, &hasp.Options{Observe: func(e hasp.Event) {
+			client := newClient(t, d, &hasp.Options{Observe: func(_ context.Context, e *hasp.Event) {
 				switch e.Kind {
 				case hasp.EventRenewFailed:
 					failed.Add(1)

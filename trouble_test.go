@@ -108,7 +108,7 @@ func TestHowLongTroubleIsBorne(t *testing.T) {
 				bubbled(t, c.name+"/"+what+"/"+phase, func(t *testing.T) {
 					d := newMoody(c.class)
 					told := 0
-					locks := newClient(t, d, &hasp.Options{Observe: func(e hasp.Event) {
+					locks := newClient(t, d, &hasp.Options{Observe: func(_ context.Context, e *hasp.Event) {
 						if e.Kind != hasp.EventTrouble {
 							return
 						}

@@ -61,7 +61,7 @@ func TestLockWithoutASubscription(t *testing.T) {
 			d := newNoWatch(newStore())
 			d.hangs.Store(hangs)
 			var troubles atomic.Int64
-			c := newClient(t, d, &hasp.Options{Observe: func(e hasp.Event) {
+			c := newClient(t, d, &hasp.Options{Observe: func(_ context.Context, e *hasp.Event) {
 				if e.Kind == hasp.EventTrouble {
 					troubles.Add(1)
 					if err, ok := e.Err.(*hasp.Error); !ok || err.Op != "lock" || err.Key != "k" { //nolint:errorlint // the outermost

@@ -42,9 +42,9 @@ func runWanted(ctx context.Context, e *env, _ variant, _ *peer) (figures, error)
 	}
 	defer r.close()
 	events := make(chan hasp.Event, 16)
-	note := func(ev hasp.Event) {
+	note := func(_ context.Context, ev *hasp.Event) {
 		if ev.Kind == hasp.EventRenewed || ev.Kind == hasp.EventWaiting {
-			events <- ev
+			events <- *ev
 		}
 	}
 	var clients [2]*hasp.Client

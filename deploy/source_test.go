@@ -75,7 +75,7 @@ func source(t testing.TB, pace int) http.Handler {
 	})
 }
 
-func (r *run) observe(e hasp.Event) {
+func (r *run) observe(_ context.Context, e *hasp.Event) {
 	if e.Kind == hasp.EventForgotten {
 		r.forgotten <- struct{}{}
 	}

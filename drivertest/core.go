@@ -380,7 +380,7 @@ func (l *link) script(fault.Call) fault.Fault { return fault.Fault{Hang: l.cut.L
 func lossBeforeGrant(e *env, lock func(*hasp.Client) *hasp.Lease) {
 	var l link
 	renewed := make(chan struct{}, 1)
-	c := e.observed(l.script, func(ev hasp.Event) {
+	c := e.observed(l.script, func(_ context.Context, ev *hasp.Event) {
 		if ev.Kind == hasp.EventRenewed && l.cut.CompareAndSwap(false, true) {
 			renewed <- struct{}{}
 		}

@@ -21,20 +21,20 @@ import (
 // client returns a hasp.Client on a driver of its own, behind faults.
 func (e *env) client(s fault.Script) *hasp.Client {
 	e.Helper()
-	return e.observed(s, func(hasp.Event) {})
+	return e.observed(s, func(context.Context, *hasp.Event) {})
 }
 
-func (e *env) observed(s fault.Script, observe func(hasp.Event)) *hasp.Client {
+func (e *env) observed(s fault.Script, observe func(context.Context, *hasp.Event)) *hasp.Client {
 	e.Helper()
 	d := fault.New(e.store.Open(), s)
 	d.Took = e.took
-	c, err := hasp.New(d, &hasp.Options{Observe: func(ev hasp.Event) {
+	c, err := hasp.New(d, &hasp.Options{Observe: func(ctx context.Context, ev *hasp.Event) {
 		if ev.Kind == hasp.EventWaiting {
 			e.mu.Lock()
 			e.waiting[ev.Owner] = true
 			e.mu.Unlock()
 		}
-		observe(ev)
+		observe(ctx, ev)
 	}})
 	if err != nil {
 		e.Fatalf("hasp.New: %v", err)

@@ -198,7 +198,7 @@ type holding struct {
 func hold(t testing.TB, d *Driver, key string, ttl time.Duration) *holding {
 	t.Helper()
 	h := &holding{renewed: make(chan time.Time, 1)}
-	c, err := hasp.New(d, &hasp.Options{Observe: func(e hasp.Event) {
+	c, err := hasp.New(d, &hasp.Options{Observe: func(_ context.Context, e *hasp.Event) {
 		if e.Kind == hasp.EventRenewed {
 			select {
 			case <-h.renewed:

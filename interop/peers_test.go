@@ -154,10 +154,10 @@ func (b *bench) locks(seen chan<- hasp.Event) *hasp.Client {
 func newLocks(t testing.TB, s *testserver.Server, l layout, seen chan<- hasp.Event) *hasp.Client {
 	t.Helper()
 	o := l.options
-	c, err := hasp.New(redisdriver.New(dial(t, s), &o), &hasp.Options{Observe: func(e hasp.Event) {
+	c, err := hasp.New(redisdriver.New(dial(t, s), &o), &hasp.Options{Observe: func(_ context.Context, e *hasp.Event) {
 		if e.Kind == hasp.EventWaiting && seen != nil {
 			select {
-			case seen <- e:
+			case seen <- *e:
 			default: // nobody reads that many
 			}
 		}

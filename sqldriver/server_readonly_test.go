@@ -4,6 +4,7 @@
 package sqldriver
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -33,7 +34,7 @@ func TestReadOnlyForAWhile(t *testing.T) {
 			admin := d.pool(t)
 			d, _ = d.limited(t, admin)
 			events := make(chan hasp.Event, 1000)
-			client := func(observe func(hasp.Event)) *hasp.Client {
+			client := func(observe func(context.Context, *hasp.Event)) *hasp.Client {
 				c, err := hasp.New(d.open(t), &hasp.Options{Observe: observe})
 				must(t, err)
 				t.Cleanup(func() { _ = c.Close() })
@@ -57,7 +58,7 @@ func TestReadOnlyForAWhile(t *testing.T) {
 			must(t, err)
 			got := make(chan error, 1)
 			go func() {
-				l, err := client(func(e hasp.Event) { events <- e }).Mutex("k", nil).Lock(t.Context())
+				l, err := client(func(_ context.Context, e *hasp.Event) { events <- *e }).Mutex("k", nil).Lock(t.Context())
 				if err == nil {
 					err = l.Release()
 				}

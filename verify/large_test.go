@@ -43,7 +43,7 @@ func TestLargeRequestsVanish(t *testing.T) {
 			mu.Unlock()
 		}
 	}
-	locks := LocksOn(t, &redis.Options{Addr: link.Addr(), DisableIdentity: true}, func(e hasp.Event) {
+	locks := LocksOn(t, &redis.Options{Addr: link.Addr(), DisableIdentity: true}, func(_ context.Context, e *hasp.Event) {
 		mu.Lock()
 		defer mu.Unlock()
 		switch e.Kind {

@@ -27,7 +27,7 @@ func TestCutOffHolderIsToldFirst(t *testing.T) {
 	s := testserver.Redis(t)
 	link, cut := faultproxy.New(t, s.Addr()), make(chan struct{})
 	var once sync.Once
-	holder := Locks(t, link.Addr(), func(e hasp.Event) {
+	holder := Locks(t, link.Addr(), func(_ context.Context, e *hasp.Event) {
 		if e.Kind == hasp.EventRenewed {
 			once.Do(func() {
 				link.Swallow(true, true)

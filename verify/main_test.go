@@ -61,13 +61,13 @@ func eachSetting(t *testing.T, f func(t *testing.T, dial func(addr string) *redi
 
 // Locks returns a client of the Redis at addr, with connections of its own and
 // the default settings of go-redis. Both end with the test.
-func Locks(t testing.TB, addr string, observe func(hasp.Event)) *hasp.Client {
+func Locks(t testing.TB, addr string, observe func(context.Context, *hasp.Event)) *hasp.Client {
 	t.Helper()
 	return LocksOn(t, &redis.Options{Addr: addr}, observe)
 }
 
 // LocksOn is Locks with other settings.
-func LocksOn(t testing.TB, o *redis.Options, observe func(hasp.Event)) *hasp.Client {
+func LocksOn(t testing.TB, o *redis.Options, observe func(context.Context, *hasp.Event)) *hasp.Client {
 	t.Helper()
 	return locksOf(t, o, &hasp.Options{Observe: observe})
 }
@@ -149,7 +149,7 @@ type feed struct{ ch chan hasp.Event }
 
 func newFeed() *feed { return &feed{make(chan hasp.Event, 1<<16)} }
 
-func (f *feed) observe(e hasp.Event) { f.ch <- e }
+func (f *feed) observe(_ context.Context, e *hasp.Event) { f.ch <- *e }
 
 // next returns the next event of a kind, skipping others.
 func (f *feed) next(t testing.TB, kind hasp.EventKind) hasp.Event {

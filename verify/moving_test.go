@@ -5,6 +5,7 @@ package verify
 
 import (
 	"bytes"
+	"context"
 	"sync"
 	"testing"
 	"time"
@@ -48,7 +49,7 @@ func (f *five) node(t testing.TB, addr string) driver.Node {
 }
 
 // locks returns a client with links of its own.
-func (f *five) locks(t testing.TB, observe func(hasp.Event)) (*hasp.Client, []*faultproxy.Proxy) {
+func (f *five) locks(t testing.TB, observe func(context.Context, *hasp.Event)) (*hasp.Client, []*faultproxy.Proxy) {
 	t.Helper()
 	var links []*faultproxy.Proxy
 	var nodes []driver.Node

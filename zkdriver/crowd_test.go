@@ -131,7 +131,7 @@ func TestSilenceLosesNoLease(t *testing.T) {
 			})
 			conn := w.connect(p.Addr(), DefaultSessionTimeout)
 			renewed := make(chan struct{}, 100)
-			client, err := hasp.New(w.over(conn), &hasp.Options{Observe: func(e hasp.Event) {
+			client, err := hasp.New(w.over(conn), &hasp.Options{Observe: func(_ context.Context, e *hasp.Event) {
 				if e.Kind == hasp.EventRenewed {
 					renewed <- struct{}{}
 				}

@@ -41,7 +41,7 @@ func init() { logging.Disable() }
 type setup struct {
 	name    string
 	beside  string // the setup that it is compared with
-	observe func(hasp.Event)
+	observe func(context.Context, *hasp.Event)
 	within  func(ctx context.Context) (context.Context, func()) // a span of the caller's
 
 	mutex  *hasp.Mutex
@@ -60,11 +60,13 @@ func setups(t *testing.T) []*setup {
 		ctx, span := tracer.Start(ctx, "request")
 		return ctx, func() { span.End() }
 	}
-	traces := func() func(hasp.Event) { return haspotel.New(&haspotel.Options{TracerProvider: provider}).Observe }
+	traces := func() func(context.Context, *hasp.Event) {
+		return haspotel.New(&haspotel.Options{TracerProvider: provider}).Observe
+	}
 	return []*setup{
 		{name: "no observer", within: none},
 		{name: "no observer again", beside: "no observer", within: none},
-		{name: "an observer that does nothing", beside: "no observer", within: none, observe: func(hasp.Event) {}},
+		{name: "an observer that does nothing", beside: "no observer", within: none, observe: func(context.Context, *hasp.Event) {}},
 		{name: "metrics", beside: "no observer", within: none, observe: haspprom.New(nil).Observe},
 		{name: "traces, outside of any span", beside: "no observer", within: none, observe: traces()},
 		{name: "traces, no provider", beside: "no observer", within: none,

@@ -33,18 +33,18 @@ func TestDocumentedConvention(t *testing.T) {
 	tr, ctx, spans := record(t, haspotel.Options{RecordKey: true}, always)
 	for fence := range uint64(2) {
 		for kind := hasp.EventWaiting; kind <= hasp.EventHeldBack; kind++ {
-			e := event(ctx, kind, fence+1)
+			ctx, e := event(ctx, kind, fence+1)
 			e.Mode, e.Handoff, e.Age, e.Left, e.Err = hasp.Shared, time.Second, time.Second, time.Second, errors.New("no")
 			if kind == hasp.EventLost {
 				continue
 			}
-			tr.Observe(e)
+			tr.Observe(ctx, e)
 		}
 		tr.Observe(event(ctx, hasp.EventAcquired, fence+1))
 		for _, kind := range []hasp.EventKind{hasp.EventRenewFailed, hasp.EventDowngraded, hasp.EventForgotten, hasp.EventLost} {
-			e := event(ctx, kind, fence+1)
+			ctx, e := event(ctx, kind, fence+1)
 			e.Age, e.Left, e.Err = time.Second, time.Second, errors.New("no")
-			tr.Observe(e)
+			tr.Observe(ctx, e)
 		}
 	}
 	made, names := map[string]string{}, map[string]bool{}

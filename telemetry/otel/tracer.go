@@ -100,43 +100,43 @@ func New(o *Options) *Tracer {
 
 // Observe makes the spans of an event; it is for hasp.Options.Observe. It does no I/O
 // unless the provider exports spans as they end (its span processor is not a batcher).
-func (t *Tracer) Observe(e hasp.Event) {
-	parent := trace.SpanContextFromContext(e.Context)
+func (t *Tracer) Observe(ctx context.Context, e *hasp.Event) {
+	parent := trace.SpanContextFromContext(ctx)
 	if parent.IsValid() && !parent.IsSampled() && !t.always {
 		return
 	}
 	switch e.Kind {
 	case hasp.EventAcquired:
-		t.acquired(&e, parent.IsValid())
+		t.acquired(ctx, e, parent.IsValid())
 	case hasp.EventFailed:
-		t.failed(&e)
+		t.failed(ctx, e)
 	case hasp.EventLost, hasp.EventReleased:
-		t.ended(&e)
+		t.ended(e)
 	case hasp.EventRenewFailed, hasp.EventDowngraded, hasp.EventForgotten:
-		t.during(&e)
+		t.during(e)
 	case hasp.EventWaiting, hasp.EventRenewed, hasp.EventTrouble, hasp.EventHeldBack:
 	}
 }
 
 // acquired makes the span of the wait, and begins that of the hold.
-func (t *Tracer) acquired(e *hasp.Event, child bool) {
+func (t *Tracer) acquired(caller context.Context, e *hasp.Event, child bool) {
 	now := time.Now()
-	ctx, wait := t.wait(e, now)
+	ctx, wait := t.wait(caller, e, now)
 	if !wait.IsRecording() {
 		return
 	}
 	wait.SetAttributes(t.outcome("acquired", e)...)
 	wait.End(trace.WithTimestamp(now))
 	if child {
-		ctx = e.Context // the hold goes on when the wait is over: it stands beside it
+		ctx = caller // the hold goes on when the wait is over: it stands beside it
 	}
 	t.hold(ctx, e, now)
 }
 
 // failed makes the span of a wait without a lease.
-func (t *Tracer) failed(e *hasp.Event) {
+func (t *Tracer) failed(ctx context.Context, e *hasp.Event) {
 	now := time.Now()
-	_, wait := t.wait(e, now)
+	_, wait := t.wait(ctx, e, now)
 	if !wait.IsRecording() {
 		return
 	}
@@ -151,8 +151,8 @@ func (t *Tracer) failed(e *hasp.Event) {
 }
 
 // wait begins the span of a call that ends now.
-func (t *Tracer) wait(e *hasp.Event, now time.Time) (context.Context, trace.Span) {
-	return t.tracer.Start(e.Context, "lock wait", trace.WithTimestamp(now.Add(-e.Waited)))
+func (t *Tracer) wait(ctx context.Context, e *hasp.Event, now time.Time) (context.Context, trace.Span) {
+	return t.tracer.Start(ctx, "lock wait", trace.WithTimestamp(now.Add(-e.Waited)))
 }
 
 // hold begins the span of a lease, and links it to the one before.

@@ -38,8 +38,8 @@ func record(t testing.TB, o haspotel.Options, sampler trace.Sampler) (*haspotel.
 var always = trace.ParentBased(trace.AlwaysSample())
 
 // event is one of an owner's on a key, whose name gives away a person.
-func event(ctx context.Context, kind hasp.EventKind, fence uint64) hasp.Event {
-	e := hasp.Event{Kind: kind, Context: ctx, Engine: "memory", Key: "patient:jane", Owner: "OWNER", Fence: fence, TTL: 30 * time.Second}
+func event(ctx context.Context, kind hasp.EventKind, fence uint64) (context.Context, *hasp.Event) {
+	e := &hasp.Event{Kind: kind, Engine: "memory", Key: "patient:jane", Owner: "OWNER", Fence: fence, TTL: 30 * time.Second}
 	switch kind {
 	case hasp.EventAcquired:
 		e.Leases, e.Waited = 1, time.Second
@@ -48,7 +48,7 @@ func event(ctx context.Context, kind hasp.EventKind, fence uint64) hasp.Event {
 	case hasp.EventReleased:
 		e.Leases = -1
 	}
-	return e
+	return ctx, e
 }
 
 // attrs returns a span's attributes as text.
@@ -71,9 +71,9 @@ func wantAttrs(t *testing.T, s trace.ReadOnlySpan, want map[string]string) {
 func TestSpansOfALease(t *testing.T) {
 	tr, ctx, spans := record(t, haspotel.Options{}, always)
 	before := time.Now()
-	acquired := event(ctx, hasp.EventAcquired, 7)
+	_, acquired := event(ctx, hasp.EventAcquired, 7)
 	acquired.Handoff = time.Millisecond
-	tr.Observe(acquired)
+	tr.Observe(ctx, acquired)
 	tr.Observe(event(ctx, hasp.EventReleased, 7))
 	after := time.Now()
 	all := spans.Ended()
@@ -127,9 +127,9 @@ func TestOutcomes(t *testing.T) {
 			if c.kind != hasp.EventFailed {
 				tr.Observe(event(ctx, hasp.EventAcquired, 1))
 			}
-			e := event(ctx, c.kind, 1)
+			_, e := event(ctx, c.kind, 1)
 			e.Err = c.err
-			tr.Observe(e)
+			tr.Observe(ctx, e)
 			s := spans.Ended()[len(spans.Ended())-1]
 			got := attrs(s)
 			if got["lock.outcome"] != c.outcome || s.Status().Code != c.code || (got["error.type"] != "") != (c.code == codes.Error) {
@@ -146,19 +146,19 @@ func TestOutcomes(t *testing.T) {
 func TestEventsOfAHold(t *testing.T) {
 	tr, ctx, spans := record(t, haspotel.Options{}, always)
 	tr.Observe(event(ctx, hasp.EventAcquired, 1))
-	failed := event(ctx, hasp.EventRenewFailed, 1)
+	_, failed := event(ctx, hasp.EventRenewFailed, 1)
 	failed.Age, failed.Left, failed.Err = 11*time.Second, 19*time.Second, fmt.Errorf("patient:jane: %w", context.DeadlineExceeded)
-	tr.Observe(failed)
+	tr.Observe(ctx, failed)
 	tr.Observe(event(ctx, hasp.EventRenewed, 1))
 	tr.Observe(event(ctx, hasp.EventDowngraded, 1))
 	tr.Observe(event(ctx, hasp.EventForgotten, 1))
 	failed.Owner = "ANOTHER" // who was not sampled
-	tr.Observe(failed)
+	tr.Observe(ctx, failed)
 	tr.Observe(event(ctx, hasp.EventLost, 1))
-	after := event(ctx, hasp.EventReleased, 1)
+	_, after := event(ctx, hasp.EventReleased, 1)
 	after.Leases = 0
-	tr.Observe(after)
-	tr.Observe(failed)
+	tr.Observe(ctx, after)
+	tr.Observe(ctx, failed)
 	all := spans.Ended()
 	if len(all) != 2 {
 		t.Fatalf("ended %d spans", len(all))
@@ -185,10 +185,11 @@ func TestEventsOfAHold(t *testing.T) {
 func TestLinks(t *testing.T) {
 	tr, ctx, spans := record(t, haspotel.Options{MaxKeys: 2}, always)
 	pair := func(key string, fence uint64) trace.ReadOnlySpan {
-		a, r := event(ctx, hasp.EventAcquired, fence), event(ctx, hasp.EventReleased, fence)
+		_, a := event(ctx, hasp.EventAcquired, fence)
+		_, r := event(ctx, hasp.EventReleased, fence)
 		a.Key, r.Key = key, key
-		tr.Observe(a)
-		tr.Observe(r)
+		tr.Observe(ctx, a)
+		tr.Observe(ctx, r)
 		return spans.Ended()[len(spans.Ended())-1]
 	}
 	first, other, second := pair("a", 1), pair("b", 2), pair("a", 3)
@@ -240,9 +241,9 @@ func TestHoldsAreBounded(t *testing.T) {
 func TestLostBeforeItWasHad(t *testing.T) {
 	tr, ctx, spans := record(t, haspotel.Options{MaxHolds: 1}, always)
 	for i := range 3 {
-		e := event(ctx, hasp.EventAcquired, uint64(i))
+		_, e := event(ctx, hasp.EventAcquired, uint64(i))
 		e.Leases = 0
-		tr.Observe(e)
+		tr.Observe(ctx, e)
 	}
 	if n := len(spans.Ended()); n != 6 || attrs(spans.Ended()[5])["lock.outcome"] != "lost" {
 		t.Errorf("%d spans ended", n)
@@ -270,15 +271,16 @@ func (t countingTracer) Start(ctx context.Context, name string, o ...api.SpanSta
 // Within a span that is not sampled nothing is asked for, kept or allocated.
 func TestNotSampledCostsNothing(t *testing.T) {
 	parent := api.ContextWithSpanContext(t.Context(), api.NewSpanContext(api.SpanContextConfig{TraceID: api.TraceID{1}, SpanID: api.SpanID{1}}))
-	var all []hasp.Event
+	var all []*hasp.Event
 	for kind := hasp.EventWaiting; kind <= hasp.EventHeldBack; kind++ {
-		all = append(all, event(parent, kind, 1))
+		_, e := event(parent, kind, 1)
+		all = append(all, e)
 	}
 	c := &counting{}
 	tr := haspotel.New(&haspotel.Options{TracerProvider: c})
 	if n := testing.AllocsPerRun(100, func() {
 		for _, e := range all {
-			tr.Observe(e)
+			tr.Observe(parent, e)
 		}
 	}); n > 0 || c.n > 0 {
 		t.Errorf("%v allocations, %d spans asked for", n, c.n)

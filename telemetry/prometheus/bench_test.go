@@ -4,6 +4,7 @@
 package haspprom_test
 
 import (
+	"context"
 	"testing"
 
 	"github.com/hasplock/hasp"
@@ -16,10 +17,10 @@ import (
 func BenchmarkPair(b *testing.B) {
 	for _, c := range []struct {
 		name    string
-		observe func(hasp.Event)
+		observe func(context.Context, *hasp.Event)
 	}{
 		{"none", nil},
-		{"empty", func(hasp.Event) {}},
+		{"empty", func(context.Context, *hasp.Event) {}},
 		{"metrics", haspprom.New(nil).Observe},
 	} {
 		b.Run(c.name, func(b *testing.B) {
@@ -44,7 +45,7 @@ func BenchmarkObserve(b *testing.B) {
 	released := hasp.Event{Kind: hasp.EventReleased, Engine: "memory", Key: "order:1", Leases: -1, Held: 12345}
 	b.ReportAllocs()
 	for b.Loop() {
-		c.Observe(acquired)
-		c.Observe(released)
+		c.Observe(b.Context(), &acquired)
+		c.Observe(b.Context(), &released)
 	}
 }

@@ -4,6 +4,7 @@
 package haspprom
 
 import (
+	"context"
 	"maps"
 	"strings"
 	"sync"
@@ -109,8 +110,8 @@ func (c *Collector) Collect(to chan<- prometheus.Metric) {
 }
 
 // Observe counts an event; it is for hasp.Options.Observe. It does no I/O.
-func (c *Collector) Observe(e hasp.Event) {
-	c.of(e.Engine, c.class(e.Key)).observe(&e)
+func (c *Collector) Observe(_ context.Context, e *hasp.Event) {
+	c.of(e.Engine, c.class(e.Key)).observe(e)
 }
 
 // of returns the series of a class, as Options.Class named it.

@@ -95,7 +95,7 @@ func TestEventsCount(t *testing.T) {
 	} {
 		o := haspprom.New(nil)
 		c.event.Engine, c.event.Key = "memory", "order:1"
-		o.Observe(c.event)
+		o.Observe(t.Context(), &c.event)
 		got := map[string]float64{}
 		for id, v := range gather(t, o) {
 			if v != 0 {
@@ -136,7 +136,7 @@ func TestSeriesBeginAtZero(t *testing.T) {
 	if all := gather(t, c); len(all) > 0 {
 		t.Errorf("of no engine: %v", all)
 	}
-	c.Observe(hasp.Event{Kind: hasp.EventWaiting, Engine: "memory", Key: "new/1"})
+	c.Observe(t.Context(), &hasp.Event{Kind: hasp.EventWaiting, Engine: "memory", Key: "new/1"})
 	for _, class := range []string{"known", "new"} {
 		if got := ids(c, class); !slices.Equal(got, start) {
 			t.Errorf("%s: %v; want %v", class, got, start)
@@ -160,15 +160,15 @@ func classes(t *testing.T, c *haspprom.Collector) []string {
 }
 
 func TestClassesAreBounded(t *testing.T) {
-	saw := func(key, engine string) hasp.Event {
-		return hasp.Event{Kind: hasp.EventForgotten, Engine: engine, Key: key}
+	saw := func(key, engine string) *hasp.Event {
+		return &hasp.Event{Kind: hasp.EventForgotten, Engine: engine, Key: key}
 	}
 	c := haspprom.New(&haspprom.Options{MaxClasses: 3, Classes: []string{"first", "first", "other"}})
 	for _, key := range []string{"a:1", "b", "c", "a/2", "d:2", "other:1", ""} {
-		c.Observe(saw(key, "memory"))
+		c.Observe(t.Context(), saw(key, "memory"))
 	}
 	for _, key := range []string{"b", "e"} {
-		c.Observe(saw(key, "redis"))
+		c.Observe(t.Context(), saw(key, "redis"))
 	}
 	if got := classes(t, c); !slices.Equal(got, []string{"a", "b", "first", "other"}) {
 		t.Errorf("the classes are %q", got)
@@ -180,13 +180,13 @@ func TestClassesAreBounded(t *testing.T) {
 		}
 	}
 	none := haspprom.New(&haspprom.Options{MaxClasses: -1, Classes: []string{"a"}, Engine: "memory"})
-	none.Observe(saw("b", "memory"))
+	none.Observe(t.Context(), saw("b", "memory"))
 	if got := classes(t, none); !slices.Equal(got, []string{"other"}) {
 		t.Errorf("without classes they are %q", got)
 	}
 	many := haspprom.New(nil)
 	for i := range 2 * haspprom.DefaultMaxClasses {
-		many.Observe(saw(fmt.Sprint("order-", i), "memory"))
+		many.Observe(t.Context(), saw(fmt.Sprint("order-", i), "memory"))
 	}
 	if got := classes(t, many); len(got) != haspprom.DefaultMaxClasses+1 {
 		t.Errorf("%d classes by default", len(got))
@@ -197,10 +197,10 @@ func TestClassesAreBounded(t *testing.T) {
 func TestHostileKeys(t *testing.T) {
 	c := haspprom.New(nil)
 	for _, key := range []string{"\xff\xfe:1", "a\nb:1", "\x1b[2J", `"} 1`, "<script>/x", strings.Repeat("ü", 200), "\x00"} {
-		c.Observe(hasp.Event{Kind: hasp.EventForgotten, Engine: "memory", Key: key})
+		c.Observe(t.Context(), &hasp.Event{Kind: hasp.EventForgotten, Engine: "memory", Key: key})
 	}
 	custom := haspprom.New(&haspprom.Options{Class: func(key string) string { return strings.Repeat(key, 9000) }})
-	custom.Observe(hasp.Event{Kind: hasp.EventForgotten, Engine: "memory", Key: "\x07long"})
+	custom.Observe(t.Context(), &hasp.Event{Kind: hasp.EventForgotten, Engine: "memory", Key: "\x07long"})
 	got := append(classes(t, c), classes(t, custom)...)
 	if len(got) != 8 {
 		t.Errorf("the classes are %q", got)
@@ -219,7 +219,7 @@ func TestFirstEventsAtOnce(t *testing.T) {
 	for g := range 8 {
 		all.Go(func() {
 			for i := range 100 {
-				c.Observe(hasp.Event{Kind: hasp.EventForgotten, Engine: fmt.Sprint(i % 2), Key: fmt.Sprint((i + g) % 10)})
+				c.Observe(t.Context(), &hasp.Event{Kind: hasp.EventForgotten, Engine: fmt.Sprint(i % 2), Key: fmt.Sprint((i + g) % 10)})
 			}
 		})
 	}

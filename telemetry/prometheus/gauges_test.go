@@ -18,7 +18,7 @@ import (
 )
 
 // open returns a client of the store that tells all observers.
-func open(t testing.TB, store *memdriver.Store, observers ...func(hasp.Event)) *hasp.Client {
+func open(t testing.TB, store *memdriver.Store, observers ...func(context.Context, *hasp.Event)) *hasp.Client {
 	t.Helper()
 	c, err := hasp.New(store, &hasp.Options{Observe: hasp.Observers(observers...)})
 	if err != nil {
@@ -118,7 +118,7 @@ func take(ctx context.Context, l hasp.Locker) error {
 func TestGaugesOfHoldersAndWaiters(t *testing.T) {
 	store, metrics := memdriver.New(), haspprom.New(nil)
 	waits, lost := make(chan string, 100), make(chan string, 100)
-	locks := open(t, store, metrics.Observe, func(e hasp.Event) {
+	locks := open(t, store, metrics.Observe, func(_ context.Context, e *hasp.Event) {
 		switch {
 		case e.Waiters > 0:
 			waits <- e.Key

@@ -6,6 +6,7 @@
 package campaign
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -45,7 +46,7 @@ type job struct {
 }
 
 // open connects hasp, or the variant that a job names.
-func open(with player.Job, observe func(hasp.Event)) (player.Locks, error) {
+func open(with player.Job, observe func(context.Context, *hasp.Event)) (player.Locks, error) {
 	var j job
 	if err := json.Unmarshal(with.Extra, &j); err != nil {
 		return nil, err
@@ -74,7 +75,7 @@ type haspLocks struct {
 	stood func() time.Duration
 }
 
-func openHasp(with player.Job, j *job, v *variant, observe func(hasp.Event)) (*haspLocks, error) {
+func openHasp(with player.Job, j *job, v *variant, observe func(context.Context, *hasp.Event)) (*haspLocks, error) {
 	l := &haspLocks{skew: j.Skew, seen: newWitness(), stood: stall.Watch(untilExit{})}
 	o := &hasp.Options{Observe: observe}
 	d, err := l.connect(j, with.TTL, v, o)

@@ -6,6 +6,7 @@
 package modes
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -25,7 +26,7 @@ const workerEnv = "HASP_MODES_WORKER"
 // does not return then.
 func WorkerMain() {
 	player.Main(workerEnv, func(in io.Reader, out io.Writer) error {
-		return player.Work(in, out, func(j player.Job, observe func(hasp.Event)) (player.Locks, error) {
+		return player.Work(in, out, func(j player.Job, observe func(context.Context, *hasp.Event)) (player.Locks, error) {
 			return open(j, observe)
 		})
 	})
@@ -58,7 +59,7 @@ type client struct {
 }
 
 // open connects a client, with a fault of its driver when the job names one.
-func open(j player.Job, observe func(hasp.Event)) (*client, error) {
+func open(j player.Job, observe func(context.Context, *hasp.Event)) (*client, error) {
 	logging.Disable()
 	fault, ok := faults[j.Broken]
 	if !ok {

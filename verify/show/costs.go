@@ -6,6 +6,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -72,7 +73,7 @@ func (c *candidate) measure(t *testserver.Program) *candidate {
 		t.Must(err)
 		t.Cleanup(func() { _ = conn.Disconnect() })
 		c.traits = conn.Traits()
-		clients[i], err = hasp.New(conn.Driver, &hasp.Options{Observe: func(e hasp.Event) {
+		clients[i], err = hasp.New(conn.Driver, &hasp.Options{Observe: func(_ context.Context, e *hasp.Event) {
 			if e.Kind == hasp.EventWaiting {
 				select {
 				case waits <- struct{}{}:

@@ -105,7 +105,7 @@ func (q *queue) note(f func()) {
 	f()
 }
 
-func (q *queue) observe(e hasp.Event) {
+func (q *queue) observe(_ context.Context, e *hasp.Event) {
 	if e.Kind == hasp.EventLost {
 		q.note(func() { q.lost++ })
 	}

@@ -83,7 +83,7 @@ func (p *process) take(lock locker, limit time.Duration) (*hold, error) {
 }
 
 // saw records an event of the process's hasp.Client.
-func (p *process) saw(e hasp.Event) {
+func (p *process) saw(_ context.Context, e *hasp.Event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	h, w := p.holds[e.Owner], p.c.w

@@ -66,7 +66,7 @@ func main() {
 }
 
 // complain shows what a driver reports that is no part of a normal run.
-func complain(e hasp.Event) {
+func complain(_ context.Context, e *hasp.Event) {
 	if e.Kind == hasp.EventTrouble || e.Kind == hasp.EventHeldBack || e.Kind == hasp.EventRenewFailed {
 		fmt.Fprintln(os.Stderr, e.Err)
 	}

@@ -99,7 +99,7 @@ func (l *locks) recordOfPage(log *audit.Log) func(dashboard.Record) error {
 }
 
 // recordLost has the loss of a lease recorded, once. It does not wait for that.
-func (j *job) recordLost(e hasp.Event) {
+func (j *job) recordLost(e *hasp.Event) {
 	if j.audit == nil {
 		return
 	}

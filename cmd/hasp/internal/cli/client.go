@@ -44,7 +44,7 @@ type locks struct {
 	store *store.Store
 }
 
-func (f *storeFlag) open(cmd *cobra.Command, observe func(hasp.Event)) (*locks, error) {
+func (f *storeFlag) open(cmd *cobra.Command, observe func(context.Context, *hasp.Event)) (*locks, error) {
 	quiet := given(cmd, "quiet", "true") || given(cmd, "output", "json")
 	o := hasp.Options{Observe: observe}
 	if f.warn != nil {

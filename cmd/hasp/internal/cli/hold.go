@@ -259,7 +259,7 @@ func insist(ctx context.Context, ask func(context.Context) error) error {
 	}
 }
 
-func (j *job) renewed(e hasp.Event) {
+func (j *job) renewed(e *hasp.Event) {
 	l := detail
 	j.mu.Lock()
 	if j.failing[e.Key] {
@@ -271,7 +271,7 @@ func (j *job) renewed(e hasp.Event) {
 }
 
 // renewFailed says, once for an outage, that the lease is at risk.
-func (j *job) renewFailed(e hasp.Event) {
+func (j *job) renewFailed(e *hasp.Event) {
 	l := detail
 	j.mu.Lock()
 	if !j.failing[e.Key] && e.Left < j.o.ttl.d/2 {

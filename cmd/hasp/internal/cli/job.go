@@ -370,7 +370,7 @@ func (j *job) refused(err error) error {
 }
 
 // observe turns the library's events into messages.
-func (j *job) observe(e hasp.Event) {
+func (j *job) observe(_ context.Context, e *hasp.Event) {
 	if c := j.candidate; c != nil && (e.Kind == hasp.EventWaiting || e.Kind == hasp.EventAcquired) {
 		c.answered.Store(true)
 	}

@@ -158,7 +158,7 @@ func (t *trialLock) open() error {
 	}
 	t.hints = &hinted{Driver: s.Driver, asked: make(chan struct{})}
 	dir, _ := store.StateDir() // x.state says why not
-	c, err := hasp.New(t.hints, &hasp.Options{StateDir: dir, Observe: func(e hasp.Event) {
+	c, err := hasp.New(t.hints, &hasp.Options{StateDir: dir, Observe: func(_ context.Context, e *hasp.Event) {
 		if e.Kind == hasp.EventWaiting {
 			select {
 			case t.refused <- struct{}{}:

@@ -5,6 +5,7 @@ package cli
 
 import (
 	"cmp"
+	"context"
 	"crypto/rand"
 	"encoding/binary"
 	"errors"
@@ -110,7 +111,7 @@ func newWorker() *cobra.Command {
 		Hidden: true,
 		Args:   exactly(0, ""),
 		RunE: func(*cobra.Command, []string) error {
-			err := player.Work(os.Stdin, os.Stdout, func(j player.Job, observe func(hasp.Event)) (player.Locks, error) {
+			err := player.Work(os.Stdin, os.Stdout, func(j player.Job, observe func(context.Context, *hasp.Event)) (player.Locks, error) {
 				return open(j.Store, j.Given, hasp.Options{Observe: observe, MaxSilence: askLimit})
 			})
 			if end := (*exit)(nil); err == nil || errors.As(err, &end) {

@@ -62,7 +62,7 @@ func (w *watcher) unanswered() {
 }
 
 // refused reports the holder that is in the way.
-func (w *watcher) refused(e hasp.Event) {
+func (w *watcher) refused(e *hasp.Event) {
 	about := e.Key + " " + e.Holder.Owner
 	if e.Holder.Foreign {
 		about = e.Key + " foreign " + e.Holder.Label
@@ -74,7 +74,7 @@ func (w *watcher) refused(e hasp.Event) {
 }
 
 // troubled reports an error of the store.
-func (w *watcher) troubled(e hasp.Event) {
+func (w *watcher) troubled(e *hasp.Event) {
 	about, why := "held back", reason(e.Err)
 	if e.Kind == hasp.EventTrouble {
 		about = "away"

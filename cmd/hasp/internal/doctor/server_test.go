@@ -6,6 +6,7 @@
 package doctor
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -148,7 +149,7 @@ func TestRightsForRedissonAreEnough(t *testing.T) {
 			waits := make(chan struct{}, 1)
 			for i := range two {
 				rdb := client(t, redis.Options{Addr: server.Addr(), Username: "bob", Password: "secret", DisableIdentity: true})
-				c, err := hasp.New(redisson.New(rdb, &redisson.Options{Kind: kind, Prefix: "jobs/"}), &hasp.Options{Observe: func(e hasp.Event) {
+				c, err := hasp.New(redisson.New(rdb, &redisson.Options{Kind: kind, Prefix: "jobs/"}), &hasp.Options{Observe: func(_ context.Context, e *hasp.Event) {
 					if e.Kind == hasp.EventWaiting {
 						select {
 						case waits <- struct{}{}:
