@@ -64,7 +64,7 @@ equal: ## compare the Redis scripts with the engine in memory over all sequences
 	@scripts/servers
 	@cd redisdriver && go test -count=1 -run TestScriptsEqualMemory -equal=$(LENGTH) -parallel=4 -timeout=6h -v .
 
-bench: ## measure hasp beside other locks, about 40 minutes; rewrites docs/performance.md, and what each engine costs in docs/choosing.md
+bench: ## measure hasp beside other locks, about 40 minutes; rewrites docs/performance.md, docs/results and what each engine costs in docs/choosing.md
 	@scripts/servers
 	@go run ./bench -out docs
 	@go run ./verify/show costs -into docs/choosing.md

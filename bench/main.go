@@ -96,7 +96,7 @@ func parse(args []string) (options, error) {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	quick := flags.Bool("quick", false, "shorter, with one round: to see that it works, not how fast it is")
 	rounds := flags.Int("rounds", 0, "how often each peer is measured (default 5, quick 1)")
-	out := flags.String("out", "", "the `folder` that gets performance.md, performance/results.json and the pictures")
+	out := flags.String("out", "", "the `folder` that gets performance.md and results/benchmarks.md, with its figures and pictures")
 	which := flags.String("scenarios", "", "the scenarios, such as s1,s2 (default all)")
 	whose := flags.String("peers", "", "the peers, by name or first word, such as hasp,redsync (default all)")
 	if err := flags.Parse(args); err != nil {

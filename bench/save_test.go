@@ -20,7 +20,7 @@ func TestSave(t *testing.T) {
 	page := filepath.Join(dir, "performance.md")
 	r := &results{Schema: schema, Seconds: 600, Peers: []participant{{"hasp", "hasp v1", "as it comes"}}, Scenarios: []*scenarioResult{toy()}}
 	r.Scenarios[0].Verdicts = []verdict{{"a bar", "2 × it", true}, {"another", "less", false}}
-	for _, before := range []string{"", "By hand.\n\n" + summaryMarks.empty() + tableMarks.begin + "\nold\n" + tableMarks.end + "\n\nMore.\n"} {
+	for _, before := range []string{"", "By hand.\n\n" + summaryBegin + "\nold\n" + summaryEnd + "\n\nMore.\n"} {
 		if before != "" {
 			if err := os.WriteFile(page, []byte(before), 0o666); err != nil {
 				t.Fatal(err)
@@ -31,20 +31,21 @@ func TestSave(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		text := read(t, page)
+		tables := read(t, filepath.Join(dir, "results", "benchmarks.md"))
 		for _, want := range []string{"| S0 | a bar | 2 × it | reached |", "| S0 | another | less | MISSED |", "as it comes",
-			"### S0: a toy", "(performance/s0-rate.svg)", "| redislock | 30 |"} {
-			if !strings.Contains(text, want) {
-				t.Errorf("%q is missing in\n%s", want, text)
+			"## S0: a toy", "(s0-rate.svg)", "| redislock | 30 |"} {
+			if !strings.Contains(tables, want) {
+				t.Errorf("%q is missing in\n%s", want, tables)
 			}
 		}
+		text := read(t, page)
 		if strings.Contains(text, "old") || before != "" && (!strings.HasPrefix(text, "By hand.") || !strings.HasSuffix(text, "\n\nMore.\n")) {
 			t.Errorf("not only what stands between the marks was replaced:\n%s", text)
 		}
 	}
 
 	var back results
-	if err := json.Unmarshal([]byte(read(t, filepath.Join(dir, "performance", "results.json"))), &back); err != nil {
+	if err := json.Unmarshal([]byte(read(t, filepath.Join(dir, "results", "benchmarks.json"))), &back); err != nil {
 		t.Fatal(err)
 	}
 	c := back.Scenarios[0].Variants[1].Cells[2]

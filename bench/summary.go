@@ -115,7 +115,7 @@ func (r *results) summary() string {
 		costs = append(costs, row)
 	}
 	costs.markdown(&w, "---:")
-	fmt.Fprintf(&w, "\nEach figure is that of the library's best configuration below. Measured on %s, with hasp %s.\n",
+	fmt.Fprintf(&w, "\nEach figure is that of the library's best configuration in [the tables](results/benchmarks.md). Measured on %s, with hasp %s.\n",
 		r.Started.UTC().Format("2006-01-02"), r.Machine.Revision)
 
 	w.WriteString("\n**When to choose another:**\n\n")

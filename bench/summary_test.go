@@ -14,7 +14,7 @@ import (
 func published(t *testing.T) *results {
 	t.Helper()
 	r := &results{}
-	if err := json.Unmarshal([]byte(read(t, "../docs/performance/results.json")), r); err != nil {
+	if err := json.Unmarshal([]byte(read(t, "../docs/results/benchmarks.json")), r); err != nil {
 		t.Fatal(err)
 	}
 	for _, s := range r.Scenarios {
@@ -33,12 +33,12 @@ func published(t *testing.T) *results {
 // The first screen of the page matches the results beside it.
 func TestFirstScreenIsOfTheResults(t *testing.T) {
 	page := read(t, "../docs/performance.md")
-	want, err := summaryMarks.splice(page, published(t).summary())
+	want, err := splice(page, published(t).summary())
 	if err != nil {
 		t.Fatal(err)
 	}
 	if page != want {
-		first, _, _ := strings.Cut(want, summaryMarks.end)
+		first, _, _ := strings.Cut(want, summaryEnd)
 		t.Errorf("docs/performance.md should begin with\n%s", first)
 	}
 }
