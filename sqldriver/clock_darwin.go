@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"syscall"
 	"time"
+
+	"github.com/hasplock/hasp/sqldriver/internal/rules"
 )
 
 // system reads the clock as the system's own CLOCK_MONOTONIC does: the wall
@@ -30,7 +32,7 @@ func system() (reading, error) {
 			return reading{}, err
 		}
 		if before == after {
-			return reading{boot: boot, up: time.Duration(now - before)}, nil
+			return reading{boot: boot, Now: rules.Now{At: time.Duration(now - before)}}, nil
 		}
 	}
 }

@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"time"
 	"unsafe"
+
+	"github.com/hasplock/hasp/sqldriver/internal/rules"
 )
 
 const clockBoottime = 7 // CLOCK_BOOTTIME counts suspended time
@@ -29,7 +31,7 @@ func system() (reading, error) {
 	if _, _, errno := syscall.Syscall(syscall.SYS_CLOCK_GETTIME, clockBoottime, uintptr(unsafe.Pointer(&ts)), 0); errno != 0 {
 		return reading{}, fmt.Errorf("cannot read the clock that counts since boot: %w", errno)
 	}
-	return reading{boot: id.boot, up: time.Duration(ts.Nano()) - id.shift}, nil
+	return reading{boot: id.boot, Now: rules.Now{At: time.Duration(ts.Nano()) - id.shift}}, nil
 }
 
 type bootIdentity struct {

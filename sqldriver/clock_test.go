@@ -14,6 +14,7 @@ import (
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/contend"
+	"github.com/hasplock/hasp/sqldriver/internal/rules"
 )
 
 // machine is a fake clock.
@@ -31,7 +32,7 @@ func newMachine(boot string) *machine {
 func (m *machine) read() (reading, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return reading{boot: m.boot, up: m.up}, nil
+	return reading{boot: m.boot, Now: rules.Now{At: m.up}}, nil
 }
 
 func (m *machine) wall() time.Time {
@@ -49,7 +50,7 @@ func (m *machine) set(f func(m *machine)) {
 
 func (m *machine) open(t testing.TB, path string) *Driver {
 	t.Helper()
-	d := newDriver(openDSN(t, patientDSN(path)), &sqlite{clock: m.read, wall: m.wall})
+	d := newDriver(openDSN(t, patientDSN(path)), m.read, m.wall)
 	d.fileWait = time.Minute
 	t.Cleanup(func() { must(t, d.Close()) })
 	return d
@@ -318,7 +319,7 @@ func TestSystemClock(t *testing.T) {
 	b, err := system()
 	must(t, err)
 	least, most := ended.Sub(began), time.Since(before)
-	if a.boot != b.boot || b.up-a.up < least-coarse || b.up-a.up > most+coarse {
+	if a.boot != b.boot || b.At-a.At < least-coarse || b.At-a.At > most+coarse {
 		t.Errorf("%+v and then %+v, at least %v and at most %v later", a, b, least, most)
 	}
 }

@@ -6,6 +6,8 @@ package sqldriver
 import (
 	"syscall"
 	"time"
+
+	"github.com/hasplock/hasp/sqldriver/internal/rules"
 )
 
 var tickCount = syscall.NewLazyDLL("kernel32.dll").NewProc("GetTickCount64")
@@ -21,5 +23,5 @@ func system() (reading, error) {
 	if ^uintptr(0)>>32 == 0 { // a 32-bit system returns two halves
 		ms |= uint64(high) << 32
 	}
-	return reading{up: time.Duration(ms) * time.Millisecond}, nil
+	return reading{Now: rules.Now{At: time.Duration(ms) * time.Millisecond}}, nil
 }

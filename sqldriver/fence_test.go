@@ -15,6 +15,7 @@ import (
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/contend"
+	"github.com/hasplock/hasp/sqldriver/internal/rules"
 )
 
 // proposal is a request of a fresh owner, whose Tries are all answered.
@@ -96,11 +97,11 @@ func TestProposalsOvertake(t *testing.T) {
 	m := newMachine("one")
 	d := m.open(t, newFile(t))
 	grantAndRelease(t, d, proposal("before", m.fence()+1)) // what is older than the file is refused
-	m.pass(overtake)
+	m.pass(rules.Overtake)
 	for i := range 200 {
 		m.pass(500 * time.Millisecond)
 		grantAndRelease(t, d, proposal("new"+strconv.Itoa(i), m.fence()))
-		grantAndRelease(t, d, proposal("late"+strconv.Itoa(i), m.fence()-uint64(overtake.Microseconds())+1))
+		grantAndRelease(t, d, proposal("late"+strconv.Itoa(i), m.fence()-uint64(rules.Overtake.Microseconds())+1))
 	}
 }
 
@@ -133,9 +134,9 @@ func TestIdleFile(t *testing.T) {
 func TestForgottenFences(t *testing.T) {
 	t.Parallel()
 	for name, forget := range map[string]func(m *machine){
-		"it was swept":            func(m *machine) { m.up += keepFence },
+		"it was swept":            func(m *machine) { m.up += rules.KeepFence },
 		"and much later":          func(m *machine) { m.up += 1000 * time.Hour },
-		"and the wall clock back": func(m *machine) { m.up, m.now = m.up+keepFence, m.now.Add(-time.Hour) },
+		"and the wall clock back": func(m *machine) { m.up, m.now = m.up+rules.KeepFence, m.now.Add(-time.Hour) },
 		"a reboot":                func(m *machine) { m.boot, m.up, m.now = "two", time.Second, m.now.Add(time.Minute) },
 	} {
 		m := newMachine("one")

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/contend"
+	"github.com/hasplock/hasp/sqldriver/internal/rules"
 )
 
 // model is the rule of one key in plain words, against which the statements are
@@ -38,7 +39,7 @@ func (p *part) last(until time.Duration) { p.until = max(p.until, until) }
 
 // sign is the sign of life of a place.
 func (p *part) sign(now time.Duration) {
-	if (row{expires: p.until}).worthWriting(p.r.Patience, now) {
+	if (rules.Row{Expires: p.until}).WorthWriting(p.r.Patience, now) {
 		p.last(now + p.r.Patience)
 	}
 }
@@ -251,7 +252,7 @@ func TestRandomModes(t *testing.T) {
 	clock := newMachine("one")
 	x := &mixed{T: t, Rand: rand.New(rand.NewPCG(seed, 0)), clock: clock, d: clock.open(t, newFile(t))}
 	start := clock.up
-	for clock.up-start < keepFence { // so that no mark is forgotten
+	for clock.up-start < rules.KeepFence { // so that no mark is forgotten
 		if x.IntN(3) == 0 {
 			clock.pass(time.Duration(x.Int64N(int64(800 * time.Millisecond))))
 		}

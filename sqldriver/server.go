@@ -6,9 +6,7 @@ package sqldriver
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -18,9 +16,8 @@ import (
 // A Server keeps locks in the database of a server, which any number of machines share.
 // Make one with [NewPostgres] or [NewMySQL]; it is safe for concurrent use.
 type Server struct {
-	db  *sql.DB
+	pool
 	eng *engine
-	bad error // why this cannot work; see Check
 
 	hints   hints
 	lines   lines
@@ -29,7 +26,6 @@ type Server struct {
 
 	ready    atomic.Pointer[time.Time] // when the tables were there, of a version that we know
 	writable atomic.Bool               // a server was asked that takes writes
-	under    sync.WaitGroup            // what is under way, callers gone or not
 	parts    atomic.Bool               // a transaction cannot be sent whole
 	crowd    crowds
 	closed   atomic.Bool
@@ -63,18 +59,12 @@ type engine struct {
 }
 
 func newServer(db *sql.DB, eng *engine) *Server {
-	s := &Server{db: db, eng: eng}
+	s := &Server{eng: eng}
+	s.use(db)
 	s.hints.s, s.sweep.s = s, s
 	s.spare = spare{s: s, free: make(chan *sql.Conn, 1), held: make(map[driver.ID]*time.Timer)}
-	if db == nil {
-		s.bad = errors.New("sqldriver: the *sql.DB is nil")
-	}
 	return s
 }
-
-// Check returns an error if the constructor's arguments are invalid, without I/O.
-// What only the database knows (its tables, its settings) is checked on first use.
-func (s *Server) Check() error { return s.bad }
 
 // Traits implements [driver.Driver].
 func (s *Server) Traits() driver.Traits {
@@ -139,18 +129,6 @@ func (s *Server) Watch(ctx context.Context, c driver.Claim) (<-chan driver.Hint,
 	return s.hints.watch(ctx, c.Owner)
 }
 
-// Classify implements [driver.Driver].
-func (s *Server) Classify(err error) driver.Class {
-	var se *storeError
-	switch {
-	case errors.As(err, &se):
-		return se.class
-	case s.bad != nil && errors.Is(err, s.bad):
-		return driver.ClassMisconfigured
-	}
-	return driver.ClassUnknown
-}
-
 // Close ends the listening connection, gives back what is kept of the pool, and waits for what is still running on behalf of
 // callers that have gone. The *sql.DB stays open. It gives up after five seconds, with an
 // error, when the network does not answer.
@@ -158,17 +136,5 @@ func (s *Server) Close() error {
 	s.closed.Store(true)
 	s.hints.close()
 	s.under.Go(s.spare.close)
-	over := make(chan struct{})
-	go func() {
-		s.under.Wait()
-		close(over)
-	}()
-	limit := time.NewTimer(5 * time.Second)
-	defer limit.Stop()
-	select {
-	case <-over:
-		return nil
-	case <-limit.C:
-		return errors.New("sqldriver: close: the database has not finished a call whose caller has gone")
-	}
+	return s.finish()
 }

@@ -28,8 +28,6 @@ type conn struct {
 }
 
 const (
-	// endLimit is how long a call may take to end after its context.
-	endLimit = 50 * time.Millisecond
 	// attempts is how often a transaction is tried that others overtake.
 	attempts = 5
 )
@@ -55,21 +53,7 @@ func (s *Server) with(ctx context.Context, from source, f func(c *conn) error) e
 	case ctx.Err() != nil:
 		return driver.NotSent(ctx.Err())
 	}
-	done := make(chan error, 1)
-	s.under.Go(func() { done <- s.connected(ctx, from, f) })
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-	}
-	limit := time.NewTimer(endLimit)
-	defer limit.Stop()
-	select {
-	case err := <-done: // it ends with ctx, too
-		return err
-	case <-limit.C:
-		return ctx.Err()
-	}
+	return s.bounded(ctx, endLimit, func() error { return s.connected(ctx, from, f) })
 }
 
 // connected runs f with a connection. One that turns out to be dead before anything was sent is exchanged, as

@@ -7,10 +7,9 @@ import (
 	"context"
 	"database/sql"
 	"iter"
-	"strings"
-	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/sqldriver/internal/rules"
 )
 
 // Inspect implements [driver.Driver]. It writes nothing.
@@ -20,14 +19,12 @@ func (s *Server) Inspect(ctx context.Context, key string) (driver.Info, error) {
 	}
 	info := driver.Info{Key: key, ByHand: s.eng.byHand(key)}
 	err := s.survey(ctx, sKey, func(rows *sql.Rows) error {
-		var now time.Duration
+		now := today()
 		var seq int64
-		var r row
-		if err := rows.Scan(&now, &r.kind, &seq, &r.owner, &r.label, &r.fence, &r.since, &r.expires, &r.mode, &r.most, &r.slot); err != nil {
-			return err
-		}
+		var r rules.Row
+		err := rows.Scan(&now.At, &r.Kind, &seq, &r.Owner, &r.Label, &r.Fence, &r.Since, &r.Expires, &r.Mode, &r.Limit, &r.Slot)
 		add(&info, r, now)
-		return nil
+		return err
 	}, []byte(key), []byte(key))
 	if err != nil {
 		return driver.Info{}, err
@@ -58,20 +55,20 @@ func (s *Server) List(ctx context.Context, prefix string) iter.Seq2[driver.Info,
 }
 
 func scanKey(rows *sql.Rows) (driver.Info, error) {
-	var now time.Duration
+	now := today()
 	var key []byte
 	var info driver.Info
 	var h nullRow
-	k := row{kind: kindHeld}
+	k := rules.Row{Kind: rules.Held}
 	var held bool
-	err := rows.Scan(&now, &key, &held, &k.owner, &k.label, &k.fence, &k.since, &k.expires, &info.Waiters, &info.Holds,
+	err := rows.Scan(&now.At, &key, &held, &k.Owner, &k.Label, &k.Fence, &k.Since, &k.Expires, &info.Waiters, &info.Holds,
 		&h.owner, &h.label, &h.fence, &h.since, &h.expires, &h.mode, &h.most, &h.slot)
 	info.Key = string(key)
-	if held && k.owner != "" && k.live(now) {
+	if held && k.Owner != "" && k.Live(now.At) {
 		info.Holds++
-		describe(&info, k.lease(now))
+		describe(&info, k.Holding(now))
 	} else if h.owner.Valid {
-		describe(&info, h.row(kindHeld).lease(now))
+		describe(&info, h.row(rules.Held).Holding(now))
 	}
 	return info, err
 }
@@ -83,44 +80,6 @@ func (s *Server) survey(ctx context.Context, st statement, each func(rows *sql.R
 			return err
 		}
 		rows, err := c.query(st, args...)
-		if err != nil {
-			return err
-		}
-		defer rows.Close()
-		for rows.Next() {
-			if err := each(rows); err != nil {
-				return err
-			}
-		}
-		return rows.Err()
+		return eachRow(rows, err, each)
 	})
-}
-
-// pages yields the keys with a prefix, in the order of their bytes. page reads those from
-// one to another, the first left out when after is 1, and says with which key it ended, or
-// "" when there are no more.
-func pages(prefix string, page func(from, last string, after int) (infos []driver.Info, end string, err error)) iter.Seq2[driver.Info, error] {
-	return func(yield func(driver.Info, error) bool) {
-		if len(prefix) > driver.MaxKey {
-			return // no key is that long
-		}
-		// No key that starts with the prefix comes after this one.
-		last := prefix + strings.Repeat("\xff", driver.MaxKey-len(prefix))
-		for from, after := prefix, 0; ; after = 1 {
-			infos, end, err := page(from, last, after)
-			if err != nil {
-				yield(driver.Info{}, err)
-				return
-			}
-			for _, info := range infos {
-				if !yield(info, nil) {
-					return
-				}
-			}
-			if end == "" {
-				return
-			}
-			from = end
-		}
-	}
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/sqldriver/internal/rules"
 )
 
 // Release implements [driver.Driver]. What the owner had becomes a tombstone,
@@ -46,7 +47,7 @@ func (c *conn) release(r driver.ReleaseRequest) (had bool, err error) {
 		}
 	default:
 		c.sent = true
-		kept := int64(keepFence)
+		kept := int64(rules.KeepFence)
 		n, err := c.count(sRelease, kept, kept, []byte(r.Key), r.Owner, []byte(r.Label), finished)
 		if err != nil && !c.failed(err) {
 			return false, err

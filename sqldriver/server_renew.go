@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/sqldriver/internal/rules"
 )
 
 // renewersAtOnce is how many connections a Renew takes.
@@ -118,7 +119,7 @@ func (c *conn) renewMany(rs []driver.RenewRequest, chunk []int, ttl time.Duratio
 	lasts := int64(span(ttl))
 	c.sent = true
 	began := time.Now()
-	if _, err := c.execMany(sRenewMany, size, append(slices.Clone(names), lasts, lasts, int64(ttl), int64(ttl+keepFence))); err != nil {
+	if _, err := c.execMany(sRenewMany, size, append(slices.Clone(names), lasts, lasts, int64(ttl), int64(ttl+rules.KeepFence))); err != nil {
 		if c.failed(err) {
 			err = nil
 		}
@@ -173,8 +174,8 @@ func (c *conn) renew(r driver.RenewRequest) (out driver.Renewal, err error) {
 		if s.there {
 			seen = &s
 		}
-		if !s.stale && !s.key.tooLong(s.now.up) && s.own.live(s.now.up) && s.own.kind == kindQueued && s.own.label == r.Label && !s.own.worthWriting(r.Patience, s.now.up) {
-			return driver.Renewal{RetryIn: s.refusal(r.Claim, s.now).RetryIn}, nil
+		if !s.stale && !tooLong(s.key, s.now.At) && s.Own.Live(s.now.At) && s.Own.Kind == rules.Queued && s.Own.Label == r.Label && !s.Own.WorthWriting(r.Patience, s.now.At) {
+			return driver.Renewal{RetryIn: s.Refusal(r.Claim, s.now).RetryIn}, nil
 		}
 	}
 	if !c.passOver && !r.Queue && !c.s.crowd.at(r.Key).Load() && r.TTL <= longest && r.Fence <= math.MaxInt64 {
@@ -182,7 +183,7 @@ func (c *conn) renew(r driver.RenewRequest) (out driver.Renewal, err error) {
 			return out, err
 		}
 		c.sent = true
-		n, err := c.count(sRenew, int64(span(r.TTL)), int64(span(r.TTL)), int64(r.TTL), int64(r.TTL+keepFence), []byte(r.Key), r.Owner, []byte(r.Label), int64(r.Fence))
+		n, err := c.count(sRenew, int64(span(r.TTL)), int64(span(r.TTL)), int64(r.TTL), int64(r.TTL+rules.KeepFence), []byte(r.Key), r.Owner, []byte(r.Label), int64(r.Fence))
 		if err != nil && !c.failed(err) {
 			return out, err
 		}
@@ -197,7 +198,7 @@ func (c *conn) renew(r driver.RenewRequest) (out driver.Renewal, err error) {
 		}
 	}
 	err = c.onKey(r.Claim, seen, func(t *keyTx) (err error) {
-		out, err = t.renewOne(r)
+		out, err = t.renew(r)
 		return err
 	})
 	return out, err
@@ -210,13 +211,13 @@ func (c *conn) renewShared(r driver.RenewRequest) (out driver.Renewal, err error
 		return out, err
 	}
 	seen, err := c.look(r.Claim)
-	if err != nil || seen.own.kind != kindHeld || !seen.own.live(seen.now.up) || !seen.shared() {
+	if err != nil || seen.Own.Kind != rules.Held || !seen.Own.Live(seen.now.At) || !seen.Shared() {
 		return out, err
 	}
 	key, lasts := []byte(r.Key), int64(span(r.TTL))
 	c.todo = nil
 	c.later(sShareOn, lasts, lasts, int64(r.TTL), key, r.Owner)
-	c.later(sLastOn, lasts, lasts, r.Owner, r.Owner, int64(keepFence), key)
+	c.later(sLastOn, lasts, lasts, r.Owner, r.Owner, int64(rules.KeepFence), key)
 	done, err := c.send(key, c.step(sShares, key, r.Owner, []byte(r.Label), int64(r.Fence)))
 	if done {
 		out = driver.Renewal{TTL: r.TTL, Wanted: seen.waiting > 0}

@@ -85,13 +85,14 @@ var serverText = [statements]string{
 				COUNT(CASE WHEN l.kind = 'queue' AND l.expires > c.now AND l.inbox <> '' THEN 1 END) AS hinted,
 				COUNT(CASE WHEN l.kind = 'queue' AND l.expires > c.now AND l.seq < w.seq THEN 1 END) AS ahead,
 				COALESCE(MAX(CASE WHEN l.kind = 'queue' AND l.expires > c.now AND l.seq < w.seq AND l.mode = 0 THEN 1 END), 0) AS barred,
-				COALESCE(MIN(CASE WHEN l.kind = 'queue' AND l.expires > c.now AND l.seq < w.seq AND l.most > 0 THEN l.most END), 0) AS least
+				COALESCE(MIN(CASE WHEN l.kind = 'queue' AND l.expires > c.now AND l.seq < w.seq AND l.most > 0 THEN l.most END), 0) AS least,
+				COALESCE(MAX(CASE WHEN l.kind = 'held' AND l.most > 0 AND l.expires <= c.now THEN 1 END), 0) AS unfinished
 			FROM c CROSS JOIN (SELECT COALESCE(MAX(CASE WHEN p.kind = 'queue' AND p.expires > c.now THEN p.seq END), 9223372036854775807) AS seq
 					FROM c LEFT JOIN p ON 1 = 1) w
 				CROSS JOIN hasp_lease l WHERE l.lock_key = ?)
 		SELECT c.now, {mode}, k.held, k.owner, k.label, k.fence, k.since, k.expires, k.most, k.mark, k.others, k.keep,
 			p.kind, p.label, p.fence, p.since, p.expires, p.mode, p.most, p.slot, p.mark, p.inbox, p.seq,
-			o.found, o.past, o.seq, o.last, o.waiting, o.hinted, o.ahead, o.barred, o.least, {next}
+			o.found, o.past, o.seq, o.last, o.waiting, o.hinted, o.ahead, o.barred, o.least, o.unfinished, {next}
 		FROM c CROSS JOIN o LEFT JOIN hasp_key k ON k.lock_key = ? LEFT JOIN p ON p.lock_key = k.lock_key`,
 
 	// owner, key, when it is too late, others, keep, 1 where the rest of the key's row may differ unless the owner has the key, owner, held, its owner, fence, since,

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/sqldriver/internal/rules"
 )
 
 // Try implements [driver.Driver]. A key for which nobody stands in the way is granted by
@@ -46,11 +47,11 @@ func (c *conn) try(r driver.VoteRequest) (driver.Result, error) {
 	if err != nil {
 		return driver.Result{}, err
 	}
-	switch verdict := s.decide(r, s.now); {
-	case verdict == refuse && !s.stale && !s.key.tooLong(s.now.up):
-		return s.refused(r, s.now), nil
-	case verdict == grant:
-		if plain && !asked && !s.others && s.key.kind == "" {
+	switch verdict := s.Decide(r, s.now); {
+	case verdict == rules.Refuse && !s.stale && !tooLong(s.key, s.now.At):
+		return s.Refused(r, s.now), nil
+	case verdict == rules.Grant:
+		if plain && !asked && !s.others && s.key.Kind == "" {
 			if res, err := c.grantAtOnce(r); err != nil || res.Granted {
 				return res, err
 			}
@@ -72,7 +73,7 @@ const longest = 100 * 365 * 24 * time.Hour
 // grantAtOnce grants a key of which nothing is to be known but that it was released. The
 // zero Result: something is; or others were faster.
 func (c *conn) grantAtOnce(r driver.VoteRequest) (driver.Result, error) {
-	ttl, kept, lasts := int64(r.TTL), int64(r.TTL+keepFence), int64(span(r.TTL))
+	ttl, kept, lasts := int64(r.TTL), int64(r.TTL+rules.KeepFence), int64(span(r.TTL))
 	fence, fences := int64(0), max(r.Fences, 1)
 	c.sent = true
 	var err error

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/contend"
+	"github.com/hasplock/hasp/sqldriver/internal/rules"
 )
 
 // shared is a request of a fresh owner, with a limit unless it is 0.
@@ -284,7 +285,7 @@ func TestFencesOfThoseWhoShare(t *testing.T) {
 	}
 	refused(t, d, readers[1])
 	refused(t, d, readers[2])
-	m.pass(keepFence - 1)
+	m.pass(rules.KeepFence - 1)
 	_ = contend.Release(t.Context(), d, request("sweeps")) // of an owner that has nothing
 	w, r := restored(proposal("k", read-1)), restored(proposal("k", wrote-1))
 	r.Mode = driver.Shared
@@ -294,7 +295,7 @@ func TestFencesOfThoseWhoShare(t *testing.T) {
 	grantAndRelease(t, d, r)
 	w.Fence = read
 	grantAndRelease(t, d, w)
-	m.pass(keepFence)
+	m.pass(rules.KeepFence)
 	_ = contend.Release(t.Context(), d, request("sweeps"))
 	for _, r := range []contend.Owner{w, r} {
 		r.Restore = false

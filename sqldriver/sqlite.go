@@ -8,6 +8,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"iter"
 	"net/url"
 	"path/filepath"
 	"strings"
@@ -15,6 +16,28 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/sqldriver/internal/rules"
+)
+
+// A Driver keeps locks in a SQLite database. Make one with [NewSQLite]; it is safe for
+// concurrent use.
+type Driver struct {
+	pool
+	clock func() (reading, error)
+	wall  func() time.Time
+	file  atomic.Pointer[sqliteFile] // set when a connection is open
+
+	writes writer
+	reads  chan struct{} // a token for each read under way
+	texts  prepared
+
+	endLimit time.Duration // how long a read may take to end after its context
+	fileWait time.Duration // how long a transaction waits for the file's lock
+}
+
+var (
+	_ driver.Driver = (*Driver)(nil)
+	_ driver.Node   = (*Driver)(nil)
 )
 
 // NewSQLite returns a driver that keeps locks in the SQLite database db, a file that
@@ -23,8 +46,13 @@ import (
 //
 // db stays the caller's: hasp.Client.Close does not close it. At most five of its
 // connections are used at a time; one (SetMaxOpenConns(1)) is enough.
-func NewSQLite(db *sql.DB) *Driver {
-	return newDriver(db, &sqlite{clock: system, wall: time.Now})
+func NewSQLite(db *sql.DB) *Driver { return newDriver(db, system, time.Now) }
+
+func newDriver(db *sql.DB, clock func() (reading, error), wall func() time.Time) *Driver {
+	d := &Driver{clock: clock, wall: wall, reads: make(chan struct{}, maxReads), endLimit: endLimit, fileWait: fileWait}
+	d.use(db)
+	d.writes.d, d.texts.d = d, d
+	return d
 }
 
 // SQLiteDSN returns a data source name for the file at path, with the settings
@@ -42,14 +70,8 @@ func SQLiteDSN(path string) string {
 	return name.String()
 }
 
-// sqlite is the dialect.
-type sqlite struct {
-	clock func() (reading, error)
-	wall  func() time.Time
-	file  atomic.Pointer[sqliteFile] // set when a connection is open
-}
-
-func (s *sqlite) traits() driver.Traits {
+// Traits implements [driver.Driver].
+func (d *Driver) Traits() driver.Traits {
 	return driver.Traits{
 		Engine: "sqlite",
 		// No handoff: to make the next waiter the holder would gain nothing, as
@@ -72,70 +94,172 @@ func (s *sqlite) traits() driver.Traits {
 	}
 }
 
-func (s *sqlite) text(q query) string { return sqliteText[q] }
-
-func (s *sqlite) begin(ctx context.Context, d *Driver) (*tx, error) {
-	if err := d.prepare(ctx); err != nil {
+// Watch returns no channel: see the package's comment on waiting.
+func (d *Driver) Watch(ctx context.Context, c driver.Claim) (<-chan driver.Hint, error) {
+	if d.bad != nil {
+		return nil, d.bad
+	}
+	if err := valid(c.Check()); err != nil {
 		return nil, err
 	}
-	sqlTx, err := d.db.BeginTx(ctx, nil)
-	if err != nil {
-		return nil, err
-	}
-	t := &tx{d: d, sql: sqlTx, ctx: ctx}
-	t.table = t
-	if err := s.open(t); err != nil {
-		t.rollback()
-		return nil, d.reopen(ctx, err)
-	}
-	return t, nil
+	return nil, ctx.Err()
 }
 
-// open takes the file's lock, and only then the time: a reading from before
-// the wait would be older than what others wrote meanwhile.
-func (s *sqlite) open(t *tx) error {
-	if _, err := t.exec(qLock); err != nil {
+// Close waits for what is still running on behalf of callers that have gone, and
+// closes the statements that the driver prepared. The *sql.DB stays open. It gives up
+// after five seconds, with an error, when the disk does not answer.
+func (d *Driver) Close() error {
+	d.writes.close()
+	if err := d.finish(); err != nil {
 		return err
 	}
-	if err := checkSettings(t.row(qSettings)); err != nil {
-		return err
+	return d.texts.close()
+}
+
+// Try implements [driver.Driver]. A refusal that changes nothing costs a read,
+// for which no writer waits.
+func (d *Driver) Try(ctx context.Context, r driver.TryRequest) (driver.Result, error) {
+	return d.Vote(ctx, driver.VoteRequest{TryRequest: r})
+}
+
+// Vote implements [driver.Node].
+func (d *Driver) Vote(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+	if err := valid(r.Check()); err != nil {
+		return driver.Result{}, err
 	}
-	switch err := t.row(qHead).Scan(t.was.fields()...); {
-	case errors.Is(err, sql.ErrNoRows):
-		return errNoHead
+	glance, err := d.glance(ctx, r)
+	switch {
 	case err != nil:
-		return err
+		return driver.Result{}, driver.NotSent(err) // it only read
+	case glance != nil:
+		return *glance, nil
 	}
-	now, err := s.see()
+	var res driver.Result
+	err = d.writes.do(ctx, 1, func(t *tx) (err error) {
+		res, err = t.try(r)
+		return err
+	})
 	if err != nil {
-		return err
+		return driver.Result{}, err
 	}
-	t.reading, t.head, t.node = now, t.was, t.was.node
-	change, err := s.clockChange(t.was, now)
-	if err != nil {
-		return err
-	}
-	return t.adopt(change)
+	return res, nil
 }
 
-func (s *sqlite) commit(t *tx) error {
-	err := s.file.Load().unmoved()
-	if err == nil {
-		err = t.sweep()
-	}
-	if err == nil && t.head != t.was {
-		_, err = t.exec(qMark, t.head.boot, t.head.before, t.head.clock, t.head.newest,
-			t.head.old, t.head.mid, t.head.at, t.head.wall)
-	}
+// glance returns the refusal that a read is enough for, or nil.
+func (d *Driver) glance(ctx context.Context, r driver.VoteRequest) (*driver.Result, error) {
+	var res *driver.Result
+	err := d.read(ctx, func(ctx context.Context) error {
+		now, v, err := d.look(ctx, r.Claim)
+		if err != nil || v == nil {
+			return err
+		}
+		var answer driver.Result
+		switch v.Decide(r, now) {
+		case rules.Refuse:
+			answer = v.Refused(r, now)
+		case rules.TooLow:
+			answer = v.TooLow(r, now)
+		default:
+			return nil
+		}
+		res = &answer
+		return nil
+	})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return t.sql.Commit()
+	return res, nil
 }
 
-// byHand: keys are any bytes, so they are written in hexadecimal. The last
-// column compares with /proc/uptime; a row that is past it is over.
-func (s *sqlite) byHand(key string) []string {
+// Renew implements [driver.Driver]. Its requests go into several transactions: others wait for
+// the file meanwhile.
+func (d *Driver) Renew(ctx context.Context, rs []driver.RenewRequest, done func(i int, r driver.Renewal)) {
+	for first := 0; first < len(rs); first += maxWeight {
+		chunk := rs[first:min(first+maxWeight, len(rs))]
+		out, err := d.renew(ctx, chunk)
+		for i := range chunk {
+			if err != nil {
+				done(first+i, driver.Renewal{Err: err})
+			} else {
+				done(first+i, out[i])
+			}
+		}
+	}
+}
+
+func (d *Driver) renew(ctx context.Context, rs []driver.RenewRequest) ([]driver.Renewal, error) {
+	var out []driver.Renewal
+	err := d.writes.do(ctx, len(rs), func(t *tx) error {
+		all := make([]driver.Renewal, len(rs))
+		for i, r := range rs {
+			if all[i].Err = valid(r.Check()); all[i].Err != nil {
+				continue
+			}
+			var err error
+			if all[i], err = t.renew(r); err != nil {
+				return err
+			}
+		}
+		out = all
+		return nil
+	})
+	if err != nil {
+		return nil, lostWith(err)
+	}
+	return out, nil
+}
+
+// Release implements [driver.Driver]. What the owner had becomes a tombstone,
+// which refuses a late Try of the same owner and is swept soon; of a settled
+// owner nothing is left. The key is free then, for the first live place in the queue
+// alone. The key remembers its fence either way.
+func (d *Driver) Release(ctx context.Context, r driver.ReleaseRequest) error {
+	return d.Withdraw(ctx, driver.WithdrawRequest{ReleaseRequest: r})
+}
+
+// Withdraw implements [driver.Node].
+func (d *Driver) Withdraw(ctx context.Context, r driver.WithdrawRequest) error {
+	if err := valid(r.Check()); err != nil {
+		return err
+	}
+	var had bool
+	err := d.writes.do(ctx, 1, func(t *tx) (err error) {
+		had, err = t.release(r)
+		return err
+	})
+	switch {
+	case err != nil:
+		return lostWith(err)
+	case !had:
+		return driver.ErrNotHeld
+	}
+	return nil
+}
+
+// Inspect implements [driver.Driver]. It writes nothing, not even the tables.
+func (d *Driver) Inspect(ctx context.Context, key string) (driver.Info, error) {
+	if err := valid(driver.CheckKey(key)); err != nil {
+		return driver.Info{}, err
+	}
+	info := driver.Info{Key: key, ByHand: byHand(key)}
+	err := d.survey(ctx, qKey, qOldKey, func(now rules.Now) []any {
+		return []any{[]byte(key), int64(now.At)}
+	}, func(rows *sql.Rows, now rules.Now) error {
+		var r rules.Row
+		err := rows.Scan(&r.Kind, &r.Owner, &r.Label, &r.Fence, &r.Since, &r.Expires, &r.Mode, &r.Limit, &r.Slot)
+		add(&info, r, now)
+		return err
+	})
+	if err != nil {
+		return driver.Info{}, err
+	}
+	return info, nil
+}
+
+// byHand are statements with which a person can look at a key. Keys are any bytes, so they are
+// written in hexadecimal. The last column compares with /proc/uptime; a row that is past it is
+// over.
+func byHand(key string) []string {
 	const query = "SELECT kind, seq, owner, label, fence, expires/1000000000 AS expires_at_uptime_s FROM hasp_lease WHERE key = "
 	const order = " AND kind <> 'gone' AND owner <> '' ORDER BY kind, seq;"
 	out := []string{fmt.Sprintf("%sx'%x'%s", query, key, order)}
@@ -144,4 +268,48 @@ func (s *sqlite) byHand(key string) []string {
 		out = append(out, fmt.Sprintf("%sCAST('%s' AS BLOB)%s", query, strings.ReplaceAll(key, "'", "''"), order))
 	}
 	return out
+}
+
+// List implements [driver.Driver]. It reads page by page, in the order of the
+// keys' bytes, and holds nothing of the database while it yields.
+func (d *Driver) List(ctx context.Context, prefix string) iter.Seq2[driver.Info, error] {
+	return pages(prefix, func(from, last string, after int) ([]driver.Info, string, error) {
+		page, err := d.page(ctx, from, last, after)
+		if err != nil || len(page) < pageKeys {
+			return page, "", err
+		}
+		return page, page[len(page)-1].Key, nil
+	})
+}
+
+// page reads the keys that are held or waited for, from one to another. The
+// first is left out when after is 1.
+func (d *Driver) page(ctx context.Context, from, last string, after int) ([]driver.Info, error) {
+	var page []driver.Info
+	err := d.survey(ctx, qKeys, qOldKeys, func(now rules.Now) []any {
+		return []any{[]byte(from), []byte(last), int64(now.At), pageKeys, after}
+	}, func(rows *sql.Rows, now rules.Now) error {
+		var key []byte
+		var info driver.Info
+		var h nullRow
+		err := rows.Scan(&key, &info.Waiters, &info.Holds, &h.owner, &h.label, &h.fence, &h.since, &h.expires, &h.mode, &h.most, &h.slot)
+		info.Key = string(key)
+		if h.owner.Valid {
+			describe(&info, h.row(rules.Held).Holding(now))
+		}
+		page = append(page, info)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return page, nil
+}
+
+func (d *Driver) explain(err error) error {
+	var se *storeError
+	if err == nil || errors.As(err, &se) {
+		return err
+	}
+	return d.explainFile(err)
 }

@@ -5,10 +5,25 @@ package sqldriver
 
 import (
 	"errors"
+	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/sqldriver/internal/rules"
 )
+
+// reading is what the machine's clock shows. SQLite runs in its clients, so this is
+// the store's clock, by which all leases are measured; the wall clock only ever makes
+// fences larger.
+//
+// Two readings can be compared only when both are of one boot, whose start At counts from, sleep
+// included.
+type reading struct {
+	boot string // names the boot; empty on systems that don't name them
+	rules.Now
+}
 
 // clockChange is how the clock of a reading is related to the one at the last write,
 // and so what the times in the rows mean now.
@@ -28,13 +43,14 @@ const (
 	clockEvery = time.Second
 )
 
-func (s *sqlite) see() (reading, error) {
-	now, err := s.clock()
+// see reads the clock.
+func (d *Driver) see() (reading, error) {
+	now, err := d.clock()
 	if err != nil {
 		return reading{}, &storeError{class: driver.ClassMisconfigured, err: err,
 			advice: "leases in SQLite are measured by that clock"}
 	}
-	now.wall = max(s.wall().UnixMicro(), 1)
+	now.Wall = max(d.wall().UnixMicro(), 1)
 	return now, nil
 }
 
@@ -46,10 +62,10 @@ func (s *sqlite) see() (reading, error) {
 //
 // A boot that comes back after another was taken for its successor, with a clock
 // that is behind, is no boot: two machines share the file.
-func (s *sqlite) clockChange(h head, now reading) (clockChange, error) {
-	began := now.wall - now.up.Microseconds() // when this boot began, by the wall clock
+func (h *head) clockChange(now reading) (clockChange, error) {
+	began := now.Wall - now.At.Microseconds() // when this boot began, by the wall clock
 	apart := began - (h.wall - time.Duration(h.clock).Microseconds())
-	known, behind := now.boot == h.boot, int64(now.up) < h.clock
+	known, behind := now.boot == h.boot, int64(now.At) < h.clock
 	switch {
 	case h.version > schemaVersion:
 		return 0, tooNew(h.version)
@@ -78,16 +94,35 @@ func (t *tx) adopt(c clockChange) (err error) {
 	case rebooted:
 		_, err = t.sql.ExecContext(t.ctx, sqliteWipe)
 	case unknownClock:
-		_, err = t.sql.ExecContext(t.ctx, sqliteShift, int64(t.up)-t.was.clock)
+		_, err = t.sql.ExecContext(t.ctx, sqliteShift, int64(t.now.At)-t.was.clock)
 	}
 	if c != sameClock {
-		t.head.floors = t.head.alone(t.up)
-		if t.boot != t.was.boot {
-			t.head.boot, t.head.before = t.boot, t.was.boot
+		t.head.floors = t.head.floors.Alone(t.now.At)
+		if t.now.boot != t.was.boot {
+			t.head.boot, t.head.before = t.now.boot, t.was.boot
 		}
 	}
-	if c != sameClock || t.was.wall == 0 || t.up-time.Duration(t.was.clock) >= clockEvery {
-		t.head.clock, t.head.wall = int64(t.up), t.wall
+	if c != sameClock || t.was.wall == 0 || t.now.At-time.Duration(t.was.clock) >= clockEvery {
+		t.head.clock, t.head.wall = int64(t.now.At), t.now.Wall
 	}
 	return err
+}
+
+// offset returns what a time namespace adds to CLOCK_BOOTTIME, from the text
+// of /proc/self/timens_offsets: lines of a clock's name, seconds, nanoseconds.
+func offset(text string) (time.Duration, error) {
+	for line := range strings.Lines(text) {
+		f := strings.Fields(line)
+		if len(f) != 3 || f[0] != "boottime" {
+			continue
+		}
+		sec, err := strconv.ParseInt(f[1], 10, 64)
+		nsec, err2 := strconv.ParseInt(f[2], 10, 64)
+		const most = int64(1<<63-1) / int64(time.Second)
+		if err := errors.Join(err, err2); err != nil || sec >= most || sec <= -most || nsec < 0 || nsec >= int64(time.Second) {
+			return 0, fmt.Errorf("cannot read the offset of the time namespace in %q", line)
+		}
+		return time.Duration(sec)*time.Second + time.Duration(nsec), nil
+	}
+	return 0, nil
 }

@@ -78,14 +78,15 @@ func noRoom(err error) bool {
 	return false
 }
 
-func (s *sqlite) explain(err error) error {
-	if f := s.file.Load(); f != nil {
+// explainFile adds to an error of the database what kind of trouble it is, and what to do.
+func (d *Driver) explainFile(err error) error {
+	if f := d.file.Load(); f != nil {
 		if moved := f.unmoved(); errors.Is(moved, errReplaced) { // in SQLite's words it can only be read
 			return moved
 		}
 	}
 	file, size := "the database file", int64(0)
-	if f := s.file.Load(); f != nil {
+	if f := d.file.Load(); f != nil {
 		file = f.path
 		if info, err := os.Stat(file); err == nil {
 			size = info.Size()
@@ -114,7 +115,7 @@ func (s *sqlite) explain(err error) error {
 	return err
 }
 
-// isLocked: somebody else is writing.
+// isLocked: another process is writing.
 func isLocked(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "is locked")
 }

@@ -5,13 +5,16 @@ package sqldriver
 
 import (
 	"context"
+	"crypto/rand"
 	"database/sql"
 	sqlconn "database/sql/driver"
 	"errors"
 	"fmt"
 	"io/fs"
-	"math/rand/v2"
+	mathrand "math/rand/v2"
 	"os"
+	"runtime"
+	"strings"
 	"time"
 
 	"github.com/hasplock/hasp/driver"
@@ -39,17 +42,17 @@ var errReplaced = errors.New("deleted or replaced")
 // an earlier version left in WAL is switched by the first connection; of several
 // that come at the same moment all may fail, without a wait; and all do while a program
 // of that version has it open, which is said before the caller has given up.
-func (s *sqlite) connect(ctx context.Context, d *Driver) error {
+func (d *Driver) connect(ctx context.Context) error {
 	var locked error
 	start := time.Now()
 	for try := 0; ; try++ {
-		if f := s.file.Load(); f != nil {
+		if f := d.file.Load(); f != nil {
 			return f.unmoved()
 		}
 		c, err := d.db.Conn(ctx)
 		switch {
 		case err == nil:
-			err = s.meet(ctx, c)
+			err = d.meet(ctx, c)
 			if !errors.Is(err, errNotPersist) || try >= switchTries {
 				return errors.Join(err, c.Close())
 			}
@@ -62,7 +65,7 @@ func (s *sqlite) connect(ctx context.Context, d *Driver) error {
 		if locked != nil && (ctx.Err() != nil || time.Since(start) > d.fileWait*4/5) {
 			return locked
 		}
-		time.Sleep(rand.N(2 * time.Millisecond << min(try, 7))) // each that comes must be alone for a moment
+		time.Sleep(mathrand.N(2 * time.Millisecond << min(try, 7))) // each that comes must be alone for a moment
 	}
 }
 
@@ -77,7 +80,7 @@ func drop(c *sql.Conn) {
 }
 
 // meet notes which file this is.
-func (s *sqlite) meet(ctx context.Context, c *sql.Conn) error {
+func (d *Driver) meet(ctx context.Context, c *sql.Conn) error {
 	var path, journal string
 	const which = `SELECT file, (SELECT journal_mode FROM pragma_journal_mode) FROM pragma_database_list WHERE name = 'main'`
 	if err := c.QueryRowContext(ctx, which).Scan(&path, &journal); err != nil {
@@ -108,7 +111,7 @@ func (s *sqlite) meet(ctx context.Context, c *sql.Conn) error {
 	if err := f.unmoved(); err != nil {
 		return err
 	}
-	s.file.CompareAndSwap(nil, f)
+	d.file.CompareAndSwap(nil, f)
 	return nil
 }
 
@@ -163,3 +166,131 @@ func (d *Driver) reopen(ctx context.Context, err error) error {
 	}
 	return err
 }
+
+// isMountPoint says whether something is mounted at a path itself. A file that is
+// bound to another path of the same file system looks like any other but for this. Only Linux
+// mounts a file.
+func isMountPoint(path string) (bool, error) {
+	if runtime.GOOS != "linux" {
+		return false, nil
+	}
+	table, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return false, err
+	}
+	point := strings.NewReplacer(`\`, `\134`, " ", `\040`, "\t", `\011`, "\n", `\012`).Replace(path)
+	for line := range strings.Lines(string(table)) {
+		if f := strings.Fields(line); len(f) > 4 && f[4] == point {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// setup checks the settings of the database, and makes the tables where they are missing, any
+// number of processes at once. The writer calls it until it succeeded once.
+func (d *Driver) setup(ctx context.Context) error {
+	c, err := d.db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if err := checkSettings(c.QueryRowContext(ctx, sqliteText[qSettings])); err != nil {
+		return err
+	}
+	switch version, err := tablesVersion(ctx, c); {
+	case err != nil:
+		return err
+	case version > schemaVersion:
+		return tooNew(version)
+	case version == schemaVersion:
+		return nil
+	}
+	if err := d.makeTables(ctx, c); err != nil {
+		// A failure at BEGIN leaves nothing to roll back, which is an error, too.
+		_, _ = c.ExecContext(context.WithoutCancel(ctx), `ROLLBACK`)
+		return err
+	}
+	return nil
+}
+
+// tablesVersion is 0 when a table is missing.
+func tablesVersion(ctx context.Context, c *sql.Conn) (version int, err error) {
+	var tables int
+	const count = `SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name IN ('hasp_meta', 'hasp_lease')`
+	if err := c.QueryRowContext(ctx, count).Scan(&tables); err != nil || tables < 2 {
+		return 0, err
+	}
+	err = c.QueryRowContext(ctx, `SELECT version FROM hasp_meta WHERE id = 1`).Scan(&version)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = errNoHead
+	}
+	return version, err
+}
+
+// makeTables brings the tables from whatever version they are of to this one, in
+// one transaction. Leases of an earlier version stand.
+func (d *Driver) makeTables(ctx context.Context, c *sql.Conn) error {
+	if _, err := c.ExecContext(ctx, `BEGIN IMMEDIATE; `+sqliteTables); err != nil {
+		return err
+	}
+	version, err := tablesVersion(ctx, c)
+	if err != nil {
+		return err
+	}
+	if version == 1 { // not already newer, by another process
+		if _, err := c.ExecContext(ctx, sqliteProposals); err != nil {
+			return err
+		}
+		if _, err := c.ExecContext(ctx, sqliteFirst, max(d.wall().UnixMicro(), 1), rand.Text()); err != nil {
+			return err
+		}
+		version = 2
+	}
+	if version == 2 {
+		if _, err := c.ExecContext(ctx, sqliteModes); err != nil {
+			return err
+		}
+		version = 3
+	}
+	if version == 3 {
+		if _, err := c.ExecContext(ctx, sqliteClock); err != nil {
+			return err
+		}
+		version = 4
+	}
+	if version == 4 {
+		if _, err := c.ExecContext(ctx, sqlitePersist); err != nil {
+			return err
+		}
+	}
+	_, err = c.ExecContext(ctx, `COMMIT`)
+	return err
+}
+
+func tooNew(version int) error {
+	return &storeError{class: driver.ClassMisconfigured,
+		err:    fmt.Errorf("the tables are of version %d, and this program knows %d", version, schemaVersion),
+		advice: "update it"}
+}
+
+// checkSettings refuses to work where a commit could be forgotten, or where
+// every moment's contention would be an error.
+func checkSettings(from *sql.Row) error {
+	var synchronous, busy int
+	if err := from.Scan(&synchronous, &busy); err != nil {
+		return err
+	}
+	var what string
+	switch {
+	case synchronous < 2:
+		what = fmt.Sprintf("synchronous is %d; it must be FULL (2), or fences may be given twice after a power failure", synchronous)
+	case busy < 1000:
+		what = fmt.Sprintf("busy_timeout is %d ms; it must be 1000 or more, or processes that write at the same moment fail", busy)
+	default:
+		return nil
+	}
+	return &storeError{class: driver.ClassMisconfigured, err: errors.New(what), advice: inTheName}
+}
+
+const inTheName = "set it in the data source name, where it holds for every connection (see sqldriver.SQLiteDSN)"

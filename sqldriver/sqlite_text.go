@@ -116,7 +116,7 @@ const (
 	sqliteAhead = ` FROM hasp_lease q WHERE q.key = ?1 AND q.kind = 'queue' AND +q.expires > ?3
 			AND q.seq < coalesce(iif(p.expires > ?3, p.seq, NULL), 9223372036854775807)`
 	sqliteView = `h.owner, h.label, h.fence, h.since, h.expires, h.mark, h.most,
-		p.kind, p.label, p.fence, p.since, p.expires,
+		p.kind, p.label, p.fence, p.since, p.expires, p.most,
 		(SELECT coalesce(max(g.seq), 0) FROM hasp_lease g WHERE g.key = ?1 AND g.kind = 'gone'),
 		(SELECT count(*)` + sqliteAhead + `)`
 	sqliteBeside = `,
@@ -124,13 +124,48 @@ const (
 		(SELECT coalesce(min(nullif(q.most, 0)), 0)` + sqliteAhead + `),
 		coalesce(p.mark, 0), coalesce(p.slot, 0),
 		coalesce((SELECT k.wrote FROM hasp_lease k WHERE k.key = ?1 AND k.owner = ''), 0),
-		(SELECT coalesce(max(g.seq), 0) FROM hasp_lease g WHERE g.key = ?1 AND g.kind = 'gone' AND g.owner <> '')`
+		(SELECT coalesce(max(g.seq), 0) FROM hasp_lease g WHERE g.key = ?1 AND g.kind = 'gone' AND g.owner <> ''),
+		EXISTS (SELECT 1 FROM hasp_lease e WHERE e.key = ?1 AND e.kind = 'held' AND e.seq > 0 AND e.most > 0 AND +e.expires <= ?3)`
 	sqliteJournal = `(SELECT journal_mode FROM pragma_journal_mode)`
 	sqliteHead    = `, m.version, m.boot, m.before, m.clock, ` + sqliteJournal + `, m.fence, m.old, m.mid, m.at, m.node, m.wall
 		FROM hasp_meta m`
 	sqliteRows = `
 		LEFT JOIN hasp_lease h ON h.key = ?1 AND h.kind = 'held' AND h.seq = 0
 		LEFT JOIN hasp_lease p ON p.key = ?1 AND p.owner = ?2`
+)
+
+// A query names a statement of the transactions and reads.
+type query int
+
+// The arguments of each are in sqliteText, by number.
+const (
+	qSettings    query = iota // what a connection runs with
+	qLock                     // take the right to write
+	qHead                     // the row of hasp_meta
+	qBoot                     // what has been in it since version 1: the version and the clock
+	qLook                     // what a Try decides upon
+	qLookBeside               // what a Try decides upon that would share the key
+	qView                     // qLook without the row of hasp_meta
+	qViewBeside               // qLookBeside without the row of hasp_meta
+	qBeside                   // the owners that share a key, in the order of their grants
+	qPut                      // write an owner's row, or the key's own
+	qExtend                   // prolong a row, and raise its fence
+	qEndHolders               // delete the rows of holders whose leases have expired
+	qEndSharers               // the same for those that share the key and whose end leaves a mark
+	qRenew                    // prolong a lease by its owner and label
+	qRelease                  // turn a lease or a place, expired or not, into a tombstone
+	qRefuseLater              // leave a tombstone where there was neither
+	qRetire                   // turn an exclusive lease, over or not, into the key's own row
+	qLeave                    // take away a place, or a lease that is shared
+	qDepart                   // bring the key's own row up to date when an owner that shared it has gone
+	qSweep                    // delete a few rows that are over
+	qMark                     // write the row of hasp_meta
+	qKey                      // all that have or want a key
+	qOldKey                   // the same before version 3
+	qKeys                     // a page of keys
+	qOldKeys                  // the same before version 3
+
+	queries
 )
 
 // A + before a column keeps it out of the choice of an index: of all that is
@@ -161,26 +196,14 @@ var sqliteText = [queries]string{
 	qBeside: `SELECT owner, label, fence, since, expires, mode, most, slot FROM hasp_lease
 		WHERE key = ?1 AND kind = 'held' AND seq > 0 AND +expires > ?2 ORDER BY seq LIMIT ?3 + 0`,
 
-	// ?1 key ?2 owner ?3 label ?4 fence ?5 now ?6 expires ?7 mark
-	qGrant: `INSERT INTO hasp_lease (key, owner, label, kind, seq, fence, since, expires, mark)
-		VALUES (?1, ?2, ?3, 'held', 0, ?4, ?5, ?6, ?7)
-		ON CONFLICT (key, owner) DO UPDATE SET label = excluded.label, kind = 'held', seq = 0,
+	// ?1 key ?2 owner ?3 label ?4 kind ?5 1 to come after all others of that, with a seq ?6 fence ?7 since ?8 expires
+	// ?9 mode ?10 most ?11 slot ?12 mark ?13 wrote
+	qPut: `INSERT INTO hasp_lease VALUES (?1, ?2, ?3, ?4,
+		iif(?5, (SELECT coalesce(max(seq), 0) + 1 FROM hasp_lease WHERE key = ?1 AND kind = ?4), 0),
+		?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)
+		ON CONFLICT (key, owner) DO UPDATE SET label = excluded.label, kind = excluded.kind, seq = excluded.seq,
 		fence = excluded.fence, since = excluded.since, expires = excluded.expires,
-		mode = 0, most = 0, mark = excluded.mark`,
-
-	// ?1 key ?2 owner ?3 label ?4 fence ?5 since ?6 expires ?7 most ?8 slot ?9 mark
-	qShare: `INSERT INTO hasp_lease VALUES (?1, ?2, ?3, 'held',
-		(SELECT coalesce(max(seq), 0) + 1 FROM hasp_lease WHERE key = ?1 AND kind = 'held'),
-		?4, ?5, ?6, 1, ?7, ?8, ?9, 0)
-		ON CONFLICT (key, owner) DO UPDATE SET label = excluded.label, kind = 'held', seq = excluded.seq,
-		fence = excluded.fence, since = excluded.since, expires = excluded.expires,
-		mode = 1, most = excluded.most, slot = excluded.slot, mark = excluded.mark`,
-
-	// ?1 key ?2 fence ?3 since ?4 expires ?5 most ?6 mark ?7 wrote
-	qKeyRow: `INSERT INTO hasp_lease VALUES (?1, '', '', 'held', 0, ?2, ?3, ?4, 1, ?5, 0, ?6, ?7)
-		ON CONFLICT (key, owner) DO UPDATE SET kind = 'held', seq = 0,
-		fence = excluded.fence, since = excluded.since, expires = excluded.expires,
-		mode = 1, most = excluded.most, mark = excluded.mark, wrote = excluded.wrote`,
+		mode = excluded.mode, most = excluded.most, slot = excluded.slot, mark = excluded.mark, wrote = excluded.wrote`,
 
 	// ?1 key ?2 owner ?3 expires ?4 fence
 	qExtend: `UPDATE hasp_lease SET expires = max(expires, ?3), fence = max(fence, ?4) WHERE key = ?1 AND owner = ?2`,
@@ -190,14 +213,6 @@ var sqliteText = [queries]string{
 
 	// ?1 key ?2 now. Those that only read leave no mark.
 	qEndSharers: `DELETE FROM hasp_lease WHERE key = ?1 AND kind = 'held' AND seq > 0 AND most > 0 AND +expires <= ?2`,
-
-	// ?1 key ?2 owner ?3 label ?4 now ?5 expires ?6 mode ?7 most
-	qJoin: `INSERT INTO hasp_lease VALUES (?1, ?2, ?3, 'queue',
-		(SELECT coalesce(max(seq), 0) + 1 FROM hasp_lease WHERE key = ?1 AND kind = 'queue'), 0, ?4, ?5,
-		?6, ?7, 0, 0, 0)
-		ON CONFLICT (key, owner) DO UPDATE SET label = excluded.label, kind = 'queue', seq = excluded.seq,
-		fence = 0, since = excluded.since, expires = excluded.expires,
-		mode = excluded.mode, most = excluded.most, slot = 0, mark = 0`,
 
 	// ?1 key ?2 owner ?3 label ?4 now ?5 expires ?6 the fence held, or 0
 	qRenew: `UPDATE hasp_lease SET expires = max(expires, ?5)
@@ -239,10 +254,6 @@ var sqliteText = [queries]string{
 			WHERE s.key = ?1 AND s.kind = 'held' AND s.seq > 0 AND s.most > 0), 0)),
 		mark = max(mark, ?4)
 		WHERE key = ?1 AND owner = '' AND kind = 'held'`,
-
-	// ?1 key. The row stays one of a lease that was not released.
-	qRemember: `UPDATE OR REPLACE hasp_lease SET owner = '', label = '', mark = 1, wrote = fence
-		WHERE key = ?1 AND kind = 'held' AND seq = 0`,
 
 	// ?1 kind ?2 over since ?3 how many
 	qSweep: `DELETE FROM hasp_lease WHERE (key, owner) IN

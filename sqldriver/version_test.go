@@ -12,6 +12,7 @@ import (
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/contend"
+	"github.com/hasplock/hasp/sqldriver/internal/rules"
 )
 
 // firstVersion is what a program of version 1 leaves in an empty file, but for
@@ -70,10 +71,10 @@ func newOlder(t *testing.T, version int, now reading) older {
 		holder: request("k"), waits: queued(request("k"))}
 	db, err := sql.Open("sqlite3", walDSN(o.path))
 	must(t, err)
-	_, err = db.Exec(fmt.Sprintf(firstVersion, now.boot, o.fence, o.holder.Owner, o.holder.Label, int64(now.up), o.waits.Owner))
+	_, err = db.Exec(fmt.Sprintf(firstVersion, now.boot, o.fence, o.holder.Owner, o.holder.Label, int64(now.At), o.waits.Owner))
 	must(t, err)
 	if version >= 2 {
-		_, err = db.Exec(fmt.Sprintf(secondVersion, o.fence, int64(now.up)))
+		_, err = db.Exec(fmt.Sprintf(secondVersion, o.fence, int64(now.At)))
 		must(t, err)
 	}
 	for i, later := range []string{sqliteModes, sqliteClock} {
@@ -159,7 +160,7 @@ func TestUpgrade(t *testing.T) {
 func TestUpgradeSoonAfterBoot(t *testing.T) {
 	m := newMachine("one")
 	m.up = time.Second
-	eachOlder(t, reading{boot: m.boot, up: m.up}, func(t *testing.T, o older) {
+	eachOlder(t, reading{boot: m.boot, Now: rules.Now{At: m.up}}, func(t *testing.T, o older) {
 		d := m.open(t, o.path)
 		refusedFence(t, d, proposal("forgotten", o.fence), o.fence)
 		grantAndRelease(t, d, proposal("forgotten", o.fence+1))

@@ -27,7 +27,6 @@ type writer struct {
 	running    bool
 	closed     bool
 	waitsSince time.Time // since when it waits to begin a transaction; zero when it doesn't
-	idle       sync.WaitGroup
 
 	// For the goroutine alone:
 	ready  bool          // setup succeeded
@@ -91,7 +90,7 @@ func (w *writer) do(ctx context.Context, weight int, f func(t *tx) error) error 
 	w.jobs = append(w.jobs, j)
 	if !w.running {
 		w.running = true
-		w.idle.Go(w.loop)
+		w.d.under.Go(w.loop)
 	}
 	w.mu.Unlock()
 	select {
@@ -188,7 +187,7 @@ func (w *writer) transact(b *batch, jobs []*job) []*job {
 			}
 		}
 		ended := time.Now()
-		if err := w.d.dia.commit(t); isLocked(err) {
+		if err := t.commit(); isLocked(err) {
 			return &lockedError{waited: time.Since(ended), err: err}
 		} else if err != nil {
 			return err
@@ -223,16 +222,16 @@ func (w *writer) begin(b *batch) (*tx, error) {
 }
 
 func (w *writer) open(ctx context.Context) (*tx, error) {
-	if err := w.d.dia.connect(ctx, w.d); err != nil {
+	if err := w.d.connect(ctx); err != nil {
 		return nil, err
 	}
 	if !w.ready {
-		if err := w.d.dia.setup(ctx, w.d); err != nil {
+		if err := w.d.setup(ctx); err != nil {
 			return nil, err
 		}
 		w.ready = true
 	}
-	return w.d.dia.begin(ctx, w.d)
+	return w.d.begin(ctx)
 }
 
 func (w *writer) await(since time.Time) {

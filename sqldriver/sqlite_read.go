@@ -1,0 +1,247 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package sqldriver
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/sqldriver/internal/rules"
+)
+
+// maxReads bounds the connections that reads take from the caller's pool. One
+// more is taken for writing.
+const maxReads = 4
+
+// read runs f, which reads outside of a transaction, and returns when it has
+// finished or ctx has ended, whichever is first: a disk that hangs holds up a
+// goroutine of ours, not the caller, and never more than maxReads of them.
+//
+// After an error f may still be running: what it sets must not be looked at.
+func (d *Driver) read(ctx context.Context, f func(ctx context.Context) error) error {
+	if d.bad != nil {
+		return d.bad
+	}
+	select {
+	case d.reads <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	began := time.Now()
+	err := d.bounded(ctx, d.endLimit, func() error {
+		defer func() { <-d.reads }()
+		if err := d.connect(ctx); err != nil {
+			return err
+		}
+		return d.reopen(ctx, f(ctx))
+	})
+	switch {
+	case err != nil && ctx.Err() != nil && isLocked(err):
+		err = &lockedError{waited: time.Since(began), err: ctx.Err()}
+	case err != nil && ctx.Err() != nil: // interrupted, in SQLite's words
+		err = &slowError{waited: time.Since(began), err: ctx.Err()}
+	}
+	return d.explain(err)
+}
+
+// look reads a view, outside of a transaction; nil when there is none that
+// means something: the tables are missing or of an earlier version, or
+// everything in them is over, or was written since the clock was read.
+func (d *Driver) look(ctx context.Context, c driver.Claim) (rules.Now, *rules.View, error) {
+	now, err := d.see()
+	if err != nil {
+		return now.Now, nil, err
+	}
+	stmt, err := d.texts.get(ctx, beside(c, qLook, qLookBeside))
+	if isNoTable(err) || isOldTable(err) {
+		return now.Now, nil, nil
+	}
+	if err != nil {
+		return now.Now, nil, err
+	}
+	v, h := new(rules.View), new(head)
+	if err := scanView(v, c, stmt.QueryRowContext(ctx, []byte(c.Key), c.Owner, int64(now.At)), h.fields()...); err != nil {
+		return now.Now, nil, err
+	}
+	if change, err := h.clockChange(now); change != sameClock || err != nil {
+		return now.Now, nil, err
+	}
+	v.Floors, v.Node = h.floors, h.node
+	n := v.Needs(c, now.At)
+	if n == 0 {
+		return now.Now, v, nil
+	}
+	if stmt, err = d.texts.get(ctx, qBeside); err != nil {
+		return now.Now, nil, err
+	}
+	rows, err := stmt.QueryContext(ctx, []byte(c.Key), int64(now.At), n)
+	if err == nil {
+		v.Beside, err = readRows(rows)
+	}
+	return now.Now, v, err
+}
+
+// beside is the query for a claim alone, or for a claim that would share the key.
+func beside(c driver.Claim, alone, shared query) query {
+	if c.Mode == driver.Shared {
+		return shared
+	}
+	return alone
+}
+
+// scanView reads a view, and what follows it in the row.
+func scanView(v *rules.View, c driver.Claim, from *sql.Row, rest ...any) error {
+	var holder, own nullRow
+	var inKey, inGone int64
+	fields := []any{&holder.owner, &holder.label, &holder.fence, &holder.since, &holder.expires, &holder.mark, &holder.most,
+		&own.kind, &own.label, &own.fence, &own.since, &own.expires, &own.most, &v.Gone, &v.Ahead}
+	if c.Mode == driver.Shared {
+		fields = append(fields, &v.Barred, &v.Least, &own.mark, &own.slot, &inKey, &inGone, &v.Ended)
+	}
+	switch err := from.Scan(append(fields, rest...)...); {
+	case errors.Is(err, sql.ErrNoRows):
+		return errNoHead
+	case err != nil:
+		return err
+	}
+	v.Own = own.row(own.kind.String)
+	if holder.owner.Valid {
+		v.Holder = holder.row(rules.Held)
+	}
+	v.Least = rules.Smaller(v.Least, c.Limit)
+	v.Wrote = max(inKey, inGone)
+	if !v.Shared() {
+		v.Wrote = max(v.Wrote, v.Holder.Fence)
+	}
+	return nil
+}
+
+// survey reads rows that are not over, with old where the tables are of an earlier
+// version. There are none when the tables are missing, or the clock that ends
+// leases began anew.
+func (d *Driver) survey(ctx context.Context, q, old query, args func(now rules.Now) []any, each func(rows *sql.Rows, now rules.Now) error) error {
+	return d.read(ctx, func(ctx context.Context) error {
+		now, version, err := d.present(ctx)
+		if version == 0 || err != nil {
+			return err
+		}
+		if version < modesVersion {
+			q = old
+		}
+		stmt, err := d.texts.get(ctx, q)
+		if err != nil {
+			return err
+		}
+		rows, err := stmt.QueryContext(ctx, args(now)...)
+		return eachRow(rows, err, func(rows *sql.Rows) error { return each(rows, now) })
+	})
+}
+
+// present reads the clock, and says of which version the tables are, 0 when there
+// are none or their rows are over. now is the moment that the rows' times are to be
+// compared with. The store's mark is read first: a mark from after the clock would
+// look like a clock that went back.
+func (d *Driver) present(ctx context.Context) (now rules.Now, version int, err error) {
+	var h head
+	fields := h.fields()
+	stmt, err := d.texts.get(ctx, qHead)
+	if isOldTable(err) {
+		fields = fields[:5]
+		stmt, err = d.texts.get(ctx, qBoot)
+	}
+	if isNoTable(err) {
+		return now, 0, nil
+	}
+	if err != nil {
+		return now, 0, err
+	}
+	if err := scanHead(stmt.QueryRowContext(ctx), fields); err != nil {
+		return now, 0, err
+	}
+	at, err := d.see()
+	if err != nil {
+		return now, 0, err
+	}
+	switch change, err := h.clockChange(at); {
+	case change == rebooted || err != nil:
+		return now, 0, err
+	case change == unknownClock:
+		at.At = time.Duration(h.clock)
+	}
+	return at.Now, h.version, nil
+}
+
+// prepared are the statements of a driver that it prepared.
+type prepared struct {
+	d     *Driver
+	mu    sync.Mutex
+	stmts [queries]*sql.Stmt
+	asked [queries]int // how often, while it was not prepared
+}
+
+// get returns a prepared statement. The tables must exist.
+//
+// Preparing takes a connection of the pool, and the goroutine that has the only one may
+// be about to ask for a statement: so nothing is locked meanwhile.
+func (p *prepared) get(ctx context.Context, q query) (*sql.Stmt, error) {
+	if stmt := p.known(q); stmt != nil {
+		return stmt, nil
+	}
+	stmt, err := p.d.db.PrepareContext(ctx, sqliteText[q])
+	if err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.stmts[q] != nil { // another goroutine was faster
+		return p.stmts[q], stmt.Close()
+	}
+	p.stmts[q] = stmt
+	return stmt, nil
+}
+
+// known returns a statement that was prepared, or nil.
+func (p *prepared) known(q query) *sql.Stmt {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.stmts[q] == nil {
+		p.asked[q]++
+	}
+	return p.stmts[q]
+}
+
+// prepare prepares the statements that transactions asked for again and again. It does so
+// before a transaction begins, which then needs no second connection of the pool. A program that
+// runs two or three transactions, as hasp run does, prepares none.
+func (p *prepared) prepare(ctx context.Context) error {
+	p.mu.Lock()
+	asked := p.asked
+	p.mu.Unlock()
+	for q, times := range asked {
+		if times <= 3 {
+			continue
+		}
+		if _, err := p.get(ctx, query(q)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *prepared) close() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var errs []error
+	for q, stmt := range p.stmts {
+		if stmt != nil {
+			errs = append(errs, stmt.Close())
+			p.stmts[q] = nil
+		}
+	}
+	return errors.Join(errs...)
+}
