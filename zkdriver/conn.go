@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/zkdriver/internal/recipe"
 	"github.com/hasplock/hasp/zkdriver/internal/zk"
 )
 
@@ -61,12 +62,6 @@ type Conn struct {
 	again   bool // there may be more to tidy, or a connection again
 }
 
-// place is an owner at a key's directory.
-type place struct {
-	dir string
-	id  driver.ID
-}
-
 // Connect returns a connection to the servers, each "host:port"; they must be of one ensemble. It does no I/O: the first
 // request connects. What is wrong with the arguments is reported by Driver.Check.
 func Connect(servers []string, o *ConnOptions) *Conn {
@@ -104,8 +99,8 @@ func (c *Conn) shortest() (ttl time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, e := range c.entries {
-		if e.granted && (ttl == 0 || e.ttl < ttl) {
-			ttl = e.ttl
+		if e.State == recipe.Held && (ttl == 0 || e.TTL < ttl) {
+			ttl = e.TTL
 		}
 	}
 	return ttl
@@ -143,7 +138,7 @@ func (c *Conn) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, e := range c.entries {
-		e.clear()
+		c.clear(e, false)
 	}
 	clear(c.entries)
 	return err
@@ -182,7 +177,7 @@ func (c *Conn) listen(ctx context.Context, p place) <-chan driver.Hint {
 		c.hints[p] = make(map[chan driver.Hint]bool)
 	}
 	c.hints[p][ch] = true
-	if e := c.entries[p]; e != nil && e.live() && e.watch == nil {
+	if e := c.entries[p]; e != nil && e.Live() && e.watch == nil {
 		ch <- driver.Hint{} // what it waited for has ended before now, and no watcher was told
 	}
 	context.AfterFunc(ctx, func() {
@@ -200,19 +195,16 @@ func (c *Conn) sessionEnded(s *zk.Session) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for p, e := range c.entries {
-		if e.sess != s || !e.live() {
+		switch {
+		case e.sess != s || !e.Live():
 			continue
-		}
-		if e.gone {
-			c.gaveUp(e)
+		case e.End == recipe.Ending:
+			c.gaveUp(e, false)
 			continue
-		}
-		if e.granted && !c.closed {
-			e.tell()
-		} else {
+		case e.State != recipe.Held:
 			c.hint(p)
 		}
-		e.clear()
+		c.clear(e, true)
 		c.drop(e)
 	}
 	c.ending = slices.DeleteFunc(c.ending, func(e *entry) bool { return e.sess == s || e.sess == nil })
@@ -225,8 +217,6 @@ func (c *Conn) linked() {
 	defer c.mu.Unlock()
 	c.tidy()
 	for _, e := range c.entries {
-		if e.granted {
-			c.attend(e)
-		}
+		c.attend(e)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/zkdriver/internal/recipe"
 	"github.com/hasplock/hasp/zkdriver/internal/zk"
 )
 
@@ -129,6 +130,17 @@ func (d *Driver) Tell(lost func(id driver.ID, fence uint64)) {
 	d.lost = lost
 }
 
+// Watch implements [driver.Driver]. A Try that is refused with a place has the store watch the node that it waits for.
+func (d *Driver) Watch(ctx context.Context, c driver.Claim) (<-chan driver.Hint, error) {
+	if err := d.valid(c.Check()); err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	return d.c.listen(ctx, d.place(c)), nil
+}
+
 // Close ends the driver. What is held stays with the Conn, which ends it when it is not renewed.
 func (d *Driver) Close() error {
 	if d.c != nil {
@@ -161,18 +173,13 @@ func (d *Driver) can(r driver.TryRequest) error {
 	return nil
 }
 
-func (d *Driver) kind(m driver.Mode) kind {
-	switch {
-	case m == driver.Shared:
-		return kindRead
-	case d.layout == Mutex:
-		return kindLock
-	}
-	return kindWrite
+// recipe is the layout as its rules know it.
+func (l Layout) recipe() recipe.Layout {
+	return map[Layout]recipe.Layout{ReadWrite: recipe.ReadWrite, Mutex: recipe.Mutex, Semaphore: recipe.Semaphore}[l]
 }
 
 // dir is the path of a key's directory.
-func (d *Driver) dir(key string) string { return d.root + "/" + encodeKey(key) }
+func (d *Driver) dir(key string) string { return d.root + "/" + recipe.EncodeKey(key) }
 
 func (d *Driver) place(c driver.Claim) place { return place{d.dir(c.Key), c.ID()} }
 
@@ -181,19 +188,11 @@ func (d *Driver) released() string { return d.root + "/.released" }
 
 // tomb is the path of the mark that an owner was released.
 func (d *Driver) tomb(c driver.Claim) string {
-	return d.released() + "/" + digest(c.Key, c.Owner, c.Label)
+	return d.released() + "/" + recipe.Digest(c.Key, c.Owner, c.Label)
 }
 
-// folders are where the nodes of a key are, below its directory.
-func (d *Driver) folders() []string {
-	if d.layout == Semaphore {
-		return []string{locks, leases}
-	}
-	return flat
-}
-
-// flat: the nodes are in the directory itself.
-var flat = []string{""}
+// folders are where the nodes of a key are, below its directory. The waiters are in the first.
+func (d *Driver) folders() []string { return d.layout.recipe().Folders() }
 
 // lists asks for the nodes in a directory's folders.
 func lists(dir string, folders []string) (calls []*zk.Call) {
@@ -203,24 +202,23 @@ func lists(dir string, folders []string) (calls []*zk.Call) {
 	return calls
 }
 
-// queueOf is what they say. An absent folder is empty.
-func queueOf(folders []string, calls []*zk.Call) (q queue, err error) {
-	for i, call := range calls {
-		switch {
-		case absent(call.Err):
-		case call.Err != nil:
-			return nil, call.Err
-		case folders[i] == "":
-			q = parseAll(call.Children)
-		default:
-			for _, name := range call.Children {
-				if n, ok := parseIn(folders[i], name); ok {
-					q = append(q, n)
-				}
-			}
-		}
+// gets asks for the data of nodes in a directory.
+func gets(dir string, q recipe.Queue) (calls []*zk.Call) {
+	for _, n := range q {
+		calls = append(calls, zk.Get(dir+"/"+n.Name))
 	}
-	return q.sorted(), nil
+	return calls
+}
+
+// queueOf is what lists say. An absent folder is empty.
+func queueOf(folders []string, calls []*zk.Call) (q recipe.Queue, err error) {
+	for i, call := range calls {
+		if call.Err != nil && !absent(call.Err) {
+			return nil, call.Err
+		}
+		q.Add(folders[i], call.Children)
+	}
+	return q, nil
 }
 
 // barrier has what is read after it be as new as when it was asked: a write, which does nothing.
@@ -230,20 +228,12 @@ func queueOf(folders []string, calls []*zk.Call) (q queue, err error) {
 func barrier(dir string) *zk.Call { return zk.Delete(dir + "/-") }
 
 // read reads a key's queue as it is now, or later.
-func (d *Driver) read(ctx context.Context, s *zk.Session, dir string) (queue, error) {
+func (d *Driver) read(ctx context.Context, s *zk.Session, dir string) (recipe.Queue, error) {
 	calls := lists(dir, d.folders())
 	if err := s.Do(ctx, append([]*zk.Call{barrier(dir)}, calls...)...); err != nil {
 		return nil, err
 	}
 	return queueOf(d.folders(), calls)
-}
-
-// waitsIn is the folder of all waiters for a key.
-func (d *Driver) waitsIn(dir string) string {
-	if d.layout == Semaphore {
-		return dir + "/" + locks
-	}
-	return dir
 }
 
 // make makes the root, and what it has besides the keys' directories.
@@ -270,14 +260,17 @@ func (d *Driver) make(ctx context.Context, s *zk.Session) error {
 	return nil
 }
 
-// in makes a node in a folder of a key, and the folders that are absent, in one step: a container that never had a child would
+// in makes a node of a key, and what is lacking, in one step: a container that never had a child would
 // stay. node is its Create. The answer's Err is ErrNodeExists when another made a folder first.
-func (d *Driver) in(dir, folder string, node *zk.Call, absent bool) *zk.Call {
-	if !absent {
+func (d *Driver) in(dir string, node *zk.Call, lacks recipe.Lacks) *zk.Call {
+	if lacks == recipe.LacksNothing {
 		return node
 	}
-	parts := []*zk.Call{zk.Create(dir, nil, d.c.acl, zk.Container)}
-	if folder != "" {
+	var parts []*zk.Call
+	if lacks == recipe.LacksAll {
+		parts = append(parts, zk.Create(dir, nil, d.c.acl, zk.Container))
+	}
+	if folder := d.folders()[0]; folder != "" {
 		parts = append(parts, zk.Create(dir+"/"+folder, nil, d.c.acl, zk.Container))
 	}
 	return zk.Multi(append(parts, node)...)

@@ -5,64 +5,43 @@ package zkdriver
 
 import (
 	"context"
-	"fmt"
+	"slices"
 	"time"
 
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/zkdriver/internal/recipe"
 	"github.com/hasplock/hasp/zkdriver/internal/zk"
 )
 
-// entry is what this session has of one owner: a node, or perhaps one. Conn.mu guards what changes; only
-// the goroutine with the token of busy may change the node.
+// place is an owner at a key's directory.
+type place struct {
+	dir string
+	id  driver.ID
+}
+
+// entry is the record of one owner, with what keeps it up to date: a timer and watches. Conn.mu guards what changes; only
+// the goroutine with the token of busy may change which node it is.
 type entry struct {
 	place
-	mark    mark
+	mark    recipe.Mark
 	folders []string // of its directory, in which its node may be
 	busy    chan struct{}
 	refs    int // that have the token or wait for it
 
+	recipe.Record
 	d       *Driver // that was granted it
 	sess    *zk.Session
-	name    string // of the node, "" when it is not known
-	kind    kind
-	fence   uint64
-	ttl     time.Duration // that the node's data has
-	placed  bool          // a request with Queue was refused
-	maybe   bool          // a create had no answer
-	granted bool
-	leaving bool // it is about to be deleted, or moved, by us
-	gone    bool // it is being given up
-	until   time.Time
 	timer   *time.Timer
 	watch   *zk.Watch // on the node that it waits for
 	watched string    // its name
 	own     *zk.Watch // on the node itself
 }
 
-// live reports whether the store may have something of it.
-func (e *entry) live() bool { return e.name != "" || e.maybe }
-
-// clear forgets the node. The caller holds mu.
-func (e *entry) clear() {
-	e.sess, e.name, e.fence, e.maybe, e.granted, e.leaving, e.gone = nil, "", 0, false, false, false, false
-	e.ttl, e.placed = 0, false
-	e.watch, e.watched, e.own = nil, "", nil
-	if e.timer != nil {
-		e.timer.Stop()
-		e.timer = nil
-	}
-}
-
-// tell says that a lease is over, though no caller here released it. The caller holds mu.
-func (e *entry) tell() {
-	if e.d != nil && e.d.lost != nil {
-		e.d.lost(e.id, e.fence)
-	}
-}
-
-func sessionName(s *zk.Session) string { return fmt.Sprintf("%016x", uint64(s.ID())) }
+// path is that of a node of the key.
+func (e *entry) path(name string) string { return e.dir + "/" + name }
 
 // lock returns the entry of an owner, which the caller has for itself until unlock.
-func (c *Conn) lock(ctx context.Context, p place, m mark, folders []string) (*entry, error) {
+func (c *Conn) lock(ctx context.Context, p place, m recipe.Mark, folders []string) (*entry, error) {
 	c.mu.Lock()
 	e := c.entries[p]
 	if e == nil {
@@ -96,132 +75,125 @@ func (c *Conn) unref(e *entry) {
 }
 
 func (c *Conn) drop(e *entry) {
-	if e.refs == 0 && !e.live() && c.entries[e.place] == e {
+	if e.refs == 0 && !e.Live() && c.entries[e.place] == e {
 		delete(c.entries, e.place)
 	}
 }
 
-// over reports whether a session has ended.
-func over(s *zk.Session) bool {
-	select {
-	case <-s.Over():
-		return true
+// record is what is known of an owner now.
+func (c *Conn) record(e *entry) recipe.Record {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return e.Record
+}
+
+// note changes a record, and has it given up when it says so.
+func (c *Conn) note(e *entry, change func(*recipe.Record)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	change(&e.Record)
+	c.arm(e)
+}
+
+// arm sets the timer by which it is given up. The caller holds mu.
+func (c *Conn) arm(e *entry) {
+	left := time.Until(e.Until)
+	switch {
+	case !e.Live():
+	case e.timer == nil:
+		e.timer = time.AfterFunc(left, func() { c.ring(e) })
 	default:
-		return false
+		e.timer.Reset(left)
 	}
 }
 
-// begin notes that a node may be made, which is given up at a time unless that is put off.
+// begin notes that a node of a session may be made, which is given up at a time unless that is put off.
 func (c *Conn) begin(e *entry, s *zk.Session, until time.Time) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if over(s) {
-		return
-	}
-	was := e.live()
-	e.sess, e.maybe = s, true
-	if !was || until.After(e.until) {
-		c.last(e, until)
-	}
+	c.note(e, func(r *recipe.Record) {
+		if !s.Ended() {
+			e.sess = s
+			r.Begin(until)
+		}
+	})
 }
 
 // found notes the node, that it may be used under its name.
-func (c *Conn) found(e *entry, s *zk.Session, n node, data content) {
+func (c *Conn) found(e *entry, s *zk.Session, n recipe.Node, data recipe.Content) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if over(s) {
+	if s.Ended() {
 		return
 	}
-	if e.own != nil && e.name != n.name {
+	if e.own != nil && e.Name != n.Name {
 		c.zk.Forget(e.own)
 		e.own = nil
 	}
-	e.sess, e.name, e.kind, e.maybe, e.leaving = s, n.name, n.kind, false, false
-	e.fence, e.ttl = data.fence, data.ttl
+	e.sess = s
+	e.Find(n, data)
 }
 
-// lasts puts off when a lease is given up: to a time, when that is later.
-func (c *Conn) lasts(e *entry, name string, until time.Time) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if e.name == name && !e.gone && until.After(e.until) {
-		c.last(e, until)
-	}
-}
+// unname notes that the node may have its name or another.
+func (c *Conn) unname(e *entry) { c.note(e, (*recipe.Record).Unname) }
 
-// wrote notes the TTL in a node's data.
-func (c *Conn) wrote(e *entry, name string, ttl time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if e.name == name {
-		e.ttl = max(e.ttl, ttl)
-	}
-}
-
-// last sets when it is given up. The caller holds mu.
-func (c *Conn) last(e *entry, until time.Time) {
-	e.until = until
-	if e.timer == nil {
-		e.timer = time.AfterFunc(time.Until(until), func() { c.ring(e) })
-	} else {
-		e.timer.Reset(time.Until(until))
-	}
-}
-
-// held makes a place a lease of a driver until a time, or prolongs a lease: a lease that stood before was another client's.
+// held makes a place a lease of a driver until a time, or prolongs a lease.
 func (c *Conn) held(e *entry, d *Driver, until time.Time, stood bool) (first bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !e.live() {
-		return false
-	}
-	first = !e.granted && !stood
-	if first || until.After(e.until) {
-		c.last(e, until)
-	}
-	e.granted, e.d = true, d
-	c.attend(e)
+	c.note(e, func(r *recipe.Record) {
+		if first = r.Grant(until, stood); r.Live() {
+			e.d = d
+			c.attend(e)
+		}
+	})
 	return first
+}
+
+// clear forgets the node. It tells that a lease is over, unless a request here was to end it. The caller holds mu.
+func (c *Conn) clear(e *entry, told bool) {
+	c.unwatch(e)
+	if e.own != nil {
+		c.zk.Forget(e.own)
+	}
+	if e.timer != nil {
+		e.timer.Stop()
+	}
+	fence := e.Fence
+	if e.Clear() && told && !c.closed && e.d != nil && e.d.lost != nil {
+		e.d.lost(e.id, fence)
+	}
+	e.sess, e.timer, e.own = nil, nil, nil
+}
+
+// unwatch forgets the node that it waits for. The caller holds mu.
+func (c *Conn) unwatch(e *entry) {
+	if e.watch != nil {
+		c.zk.Forget(e.watch)
+	}
+	e.watch, e.watched = nil, ""
 }
 
 // forget notes that the node does not exist any more.
 func (c *Conn) forget(e *entry, told bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if e.watch != nil {
-		c.zk.Forget(e.watch)
-	}
-	if e.own != nil {
-		c.zk.Forget(e.own)
-	}
-	if e.granted && told {
-		e.tell()
-	}
-	e.clear()
+	c.clear(e, told)
 }
 
 // released notes that the owner has nothing. Where a create had no answer, it is looked for once more after a while.
 func (c *Conn) released(e *entry) {
-	c.mu.Lock()
-	unsure := e.name == "" && e.maybe
-	if unsure {
-		e.granted, e.placed, e.leaving = false, false, false
-		c.last(e, time.Now().Add(tombTime))
-	}
-	c.mu.Unlock()
-	if !unsure {
-		c.forget(e, false)
-	}
+	c.note(e, func(r *recipe.Record) {
+		if r.Release(time.Now().Add(tombTime)) {
+			c.clear(e, false)
+		}
+	})
 }
 
-// leave notes that the node is about to be deleted by us, or is not.
-func (c *Conn) leave(e *entry, leaving bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	e.leaving = leaving
-	if !leaving && e.granted {
+// leave notes that the node is about to be deleted by us, and stay that it was not.
+func (c *Conn) leave(e *entry) { c.note(e, func(r *recipe.Record) { r.End = recipe.Leaving }) }
+
+func (c *Conn) stay(e *entry) {
+	c.note(e, func(r *recipe.Record) {
+		r.End = recipe.Stays
 		c.attend(e)
-	}
+	})
 }
 
 // busyPause is when to look again at what was to be given up while a request about it was under way.
@@ -231,11 +203,14 @@ const busyPause = 20 * time.Millisecond
 func (c *Conn) ring(e *entry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !e.live() || e.gone || c.closed || e.timer == nil {
+	due, left := e.Due(time.Now())
+	if c.closed || e.timer == nil {
 		return
 	}
-	if left := time.Until(e.until); left > 0 {
+	if left > 0 {
 		e.timer.Reset(left)
+	}
+	if !due {
 		return
 	}
 	select {
@@ -245,7 +220,7 @@ func (c *Conn) ring(e *entry) {
 		return
 	}
 	e.refs++
-	e.gone, e.leaving = true, true
+	e.End = recipe.Ending
 	c.ending = append(c.ending, e)
 	c.tidy()
 }
@@ -253,24 +228,22 @@ func (c *Conn) ring(e *entry) {
 // attend watches the node of a lease, to tell the holder when another deletes it. Without a connection it does nothing: linked does it then.
 // The caller holds mu.
 func (c *Conn) attend(e *entry) {
-	if e.d == nil || e.d.lost == nil || e.name == "" || e.own != nil {
+	if e.State != recipe.Held || e.d == nil || e.d.lost == nil || e.Name == "" || e.own != nil || e.End != recipe.Stays {
 		return
 	}
-	s, name := e.sess, e.name
+	s, name := e.sess, e.Name
 	w := &zk.Watch{}
-	same := func() bool { return e.own == w && e.name == name && e.sess == s }
+	same := func() bool { return e.own == w && e.Name == name && e.sess == s }
 	w.Fire = func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if same() {
 			e.own = nil
-			if !e.leaving {
-				c.attend(e) // whether it is gone, or the connection is
-			}
+			c.attend(e) // whether it is gone, or the connection is
 		}
 	}
 	e.own = w
-	call := zk.Children(e.dir+"/"+name, w)
+	call := zk.Children(e.path(name), w)
 	if s.Start(func(err error) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -282,7 +255,7 @@ func (c *Conn) attend(e *entry) {
 		case err != nil: // linked does it
 		case !absent(call.Err):
 			c.attendLater(e)
-		case !e.leaving:
+		case e.End == recipe.Stays:
 			c.missing(e)
 		}
 	}, call) != nil {
@@ -295,11 +268,11 @@ const attendPause = time.Second
 
 // attendLater looks again after a while, if the lease is the same then. The caller holds mu.
 func (c *Conn) attendLater(e *entry) {
-	s, name := e.sess, e.name
+	s, name := e.sess, e.Name
 	time.AfterFunc(attendPause, func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if e.name == name && e.sess == s && !e.leaving {
+		if e.Name == name && e.sess == s {
 			c.attend(e)
 		}
 	})
@@ -307,32 +280,126 @@ func (c *Conn) attendLater(e *entry) {
 
 // missing tells the holder that its node is gone, unless another client took it over. The caller holds mu.
 func (c *Conn) missing(e *entry) {
-	s, name := e.sess, e.name
+	s, name := e.sess, e.Name
 	calls := lists(e.dir, e.folders)
 	_ = s.Start(func(err error) { // unsent: linked looks again
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if err != nil || e.sess != s || e.name != name || e.leaving {
-			return // linked looks again, or leave does
+		if err != nil || e.sess != s || e.Name != name || e.End != recipe.Stays {
+			return // linked looks again, or stay does
 		}
 		q, err := queueOf(e.folders, calls)
 		if err != nil {
 			c.attendLater(e)
 			return
 		}
-		if i := q.of(e.mark); i < 0 || !q.holds(i) {
-			e.tell()
-		}
-		e.clear()
+		i := q.Of(e.mark)
+		c.clear(e, i < 0 || !q.Holds(i))
 		c.drop(e)
 	}, calls...)
 }
 
-// unnamed notes that the node may have its name or another.
-func (c *Conn) unnamed(e *entry) {
+// together is how many calls are sent at once, at most.
+const together = 128
+
+// remove deletes a node of ours after a while.
+func (c *Conn) remove(after time.Duration, path string) {
+	time.AfterFunc(after, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.trash = append(c.trash, path)
+		c.tidy()
+	})
+}
+
+// tidy gives up what is to be given up, in the background. The caller holds mu.
+func (c *Conn) tidy() {
+	switch {
+	case c.closed || len(c.ending)+len(c.trash) == 0:
+	case c.tidying:
+		c.again = true
+	default:
+		c.tidying = true
+		c.work.Go(func() {
+			for c.tidyOnce() {
+				continue
+			}
+		})
+	}
+}
+
+// tidyOnce is false when nothing is left to do, or there is no connection: linked begins anew.
+//
+// It repeats what had no answer. That does no harm: the nodes are this session's own, and their names are never
+// given again.
+func (c *Conn) tidyOnce() (more bool) {
+	s, err := c.session(c.life)
+	c.mu.Lock()
+	if err != nil || len(c.ending)+len(c.trash) == 0 {
+		defer c.mu.Unlock()
+		more, c.again = c.again && !c.closed, false
+		c.tidying = more
+		return more
+	}
+	es := slices.Clone(c.ending[:min(len(c.ending), together)])
+	paths := slices.Clone(c.trash[:min(len(c.trash), together)])
+	var dels []*zk.Call
+	var unnamed []*entry
+	of := make(map[*entry][]*zk.Call) // what deletes an entry's nodes, or finds them
+	for _, e := range es {
+		if e.Name != "" {
+			of[e] = []*zk.Call{zk.Delete(e.path(e.Name))}
+			dels = append(dels, of[e]...)
+			continue
+		}
+		of[e] = lists(e.dir, e.folders)
+		unnamed, dels = append(unnamed, e), append(append(dels, barrier(e.dir)), of[e]...)
+	}
+	c.mu.Unlock()
+	for _, path := range paths {
+		dels = append(dels, zk.Delete(path))
+	}
+	if s.Do(c.life, dels...) != nil {
+		return true
+	}
+	var found []*zk.Call
+	for _, e := range unnamed {
+		q, err := queueOf(e.folders, of[e])
+		if err == nil {
+			of[e] = nil
+		}
+		for _, n := range q {
+			if n.Mark == e.mark && n.Session == recipe.SessionName(s.ID()) {
+				found = append(found, zk.Delete(e.path(n.Name)))
+			}
+		}
+	}
+	if s.Do(c.life, found...) != nil {
+		return true
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if e.sess != nil {
-		e.name, e.maybe = "", true
+	c.ending = slices.DeleteFunc(c.ending, func(e *entry) bool { return slices.Contains(es, e) })
+	c.trash = slices.DeleteFunc(c.trash, func(path string) bool { return slices.Contains(paths, path) })
+	for _, e := range es {
+		c.gaveUp(e, slices.ContainsFunc(of[e], func(call *zk.Call) bool { return call.Err != nil && !absent(call.Err) }))
 	}
+	return true
+}
+
+// gaveUp forgets a lease or a place that was given up, or (stays) that could not be deleted: then once more after a while. The caller
+// holds mu.
+func (c *Conn) gaveUp(e *entry, stays bool) {
+	if e.End != recipe.Ending {
+		return // its session has ended since
+	}
+	if stays {
+		e.End, e.Until = recipe.Stays, time.Now().Add(tombTime)
+		c.arm(e)
+		c.attend(e)
+	} else {
+		c.clear(e, true)
+	}
+	<-e.busy
+	c.unref(e)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/hasplock/hasp/internal/contend"
 	"github.com/hasplock/hasp/internal/faultproxy"
 	"github.com/hasplock/hasp/internal/testserver"
+	"github.com/hasplock/hasp/zkdriver/internal/recipe"
 	"github.com/hasplock/hasp/zkdriver/internal/zk"
 )
 
@@ -131,18 +132,18 @@ func (w *world) renew(d *Driver, r contend.Owner) driver.Renewal {
 }
 
 // queue is what the store has of a key.
-func (w *world) queue(key string) queue {
+func (w *world) queue(key string) recipe.Queue {
 	w.Helper()
 	s, err := w.admin.session(w.ctx)
 	if err != nil {
 		w.Fatal(err)
 	}
-	dir := w.root + "/" + encodeKey(key)
+	dir := w.root + "/" + recipe.EncodeKey(key)
 	children := zk.Children(dir, nil)
 	if err := s.Do(w.ctx, zk.Sync(dir), children); err != nil {
 		w.Fatal(err)
 	}
-	q, err := queueOf(flat, []*zk.Call{children})
+	q, err := queueOf(recipe.Mutex.Folders(), []*zk.Call{children})
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -213,7 +214,7 @@ func (w *world) java(d *Driver, key, marker string) string {
 	if err := d.make(w.ctx, s); err != nil {
 		w.Fatal(err)
 	}
-	w.do(w.admin, d.in(dir, "", node, true))
+	w.do(w.admin, d.in(dir, node, recipe.LacksAll))
 	return node.Path
 }
 

@@ -10,6 +10,7 @@ import (
 	"net"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/zkdriver/internal/recipe"
 	"github.com/hasplock/hasp/zkdriver/internal/zk"
 )
 
@@ -27,6 +28,16 @@ type LayoutError struct {
 func (e *LayoutError) Error() string {
 	return fmt.Sprintf("zookeeper: the node %q is of a kind of lock that does not see those of this driver's layout: set Options.Layout to what the other program uses", e.Path)
 }
+
+// stranger is the error of a key with a node of a program that this one must not take turns with.
+func stranger(path string, n recipe.Node) error {
+	if n.Newer > 0 {
+		return &configError{fmt.Sprintf("the node %q was written by a newer hasp (layout %d, this build knows %d): upgrade this program", path, n.Newer, recipe.Version)}
+	}
+	return &LayoutError{path}
+}
+
+func absent(err error) bool { return errors.Is(err, zk.ErrNoNode) }
 
 var errOvertaken = errors.New("zookeeper: others changed the key's nodes again and again while this looked at them")
 

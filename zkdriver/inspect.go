@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/zkdriver/internal/recipe"
 	"github.com/hasplock/hasp/zkdriver/internal/zk"
 )
 
@@ -30,34 +31,29 @@ func (d *Driver) Inspect(ctx context.Context, key string) (driver.Info, error) {
 	if err != nil {
 		return driver.Info{}, err
 	}
-	var left queue
-	var gets []*zk.Call
-	for len(q) > 0 {
-		n := min(len(q), together)
-		var some []*zk.Call
-		for _, n := range q[:n] {
-			some = append(some, zk.Get(dir+"/"+n.name))
-		}
-		if err := s.Do(ctx, some...); err != nil {
+	var left recipe.Queue
+	var read []*zk.Call
+	for some := range slices.Chunk(q, together) {
+		calls := gets(dir, some)
+		if err := s.Do(ctx, calls...); err != nil {
 			return driver.Info{}, err
 		}
-		for i, get := range some {
+		for i, get := range calls {
 			if absent(get.Err) {
 				continue // it has ended since
 			} else if get.Err != nil {
 				return driver.Info{}, get.Err
 			}
-			left, gets = append(left, q[i]), append(gets, get)
+			left, read = append(left, some[i]), append(read, get)
 		}
-		q = q[n:]
 	}
-	describe(&info, left, gets)
+	describe(&info, left, read)
 	return info, nil
 }
 
 // describe fills in the holders of a key and the waiters.
-func describe(info *driver.Info, q queue, gets []*zk.Call) {
-	holds := q.holders()
+func describe(info *driver.Info, q recipe.Queue, gets []*zk.Call) {
+	holds := q.Holders()
 	for i, n := range q {
 		h := holder(n, gets[i].Data)
 		if i >= holds {
@@ -73,16 +69,27 @@ func describe(info *driver.Info, q queue, gets []*zk.Call) {
 	}
 }
 
+// holder describes the owner of a node.
+func holder(n recipe.Node, data []byte) driver.Holder {
+	h := driver.Holder{Mode: n.Mode(), Owner: n.Owner, Foreign: n.Foreign(), Limit: n.Limit, Slot: n.Slot}
+	if h.Foreign {
+		h.Label = string(data[:min(len(data), driver.MaxLabel)])
+	} else {
+		h.Label = recipe.Decode(data).Label
+	}
+	return h
+}
+
 // fenceIn is the fence of a node that was read; 0 for another program's, and a newer hasp's.
-func fenceIn(n node, get *zk.Call) uint64 {
-	if n.foreign() {
+func fenceIn(n recipe.Node, get *zk.Call) uint64 {
+	if n.Foreign() {
 		return 0
 	}
-	data := decode(get.Data)
-	if data.fence != 0 || data.newer > 0 {
-		return data.fence
+	data := recipe.Decode(get.Data)
+	if data.Fence != 0 || data.Newer > 0 {
+		return data.Fence
 	}
-	return fenceOf(get.Stat.Czxid)
+	return recipe.FenceOf(get.Stat.Czxid)
 }
 
 // List implements [driver.Driver]. It reads the names of all keys at once, and then the keys, some at a time.
@@ -102,9 +109,8 @@ func (d *Driver) List(ctx context.Context, prefix string) iter.Seq2[driver.Info,
 			yield(driver.Info{}, err)
 			return
 		}
-		for len(keys) > 0 {
-			n := min(len(keys), together)
-			infos, err := d.some(ctx, s, keys[:n])
+		for some := range slices.Chunk(keys, together) {
+			infos, err := d.some(ctx, s, some)
 			for _, info := range infos {
 				if !yield(info, nil) {
 					return
@@ -114,7 +120,6 @@ func (d *Driver) List(ctx context.Context, prefix string) iter.Seq2[driver.Info,
 				yield(driver.Info{}, err)
 				return
 			}
-			keys = keys[n:]
 		}
 	}
 }
@@ -129,7 +134,7 @@ func (d *Driver) keys(ctx context.Context, s *zk.Session, prefix string) (keys [
 		return nil, root.Err
 	}
 	for _, name := range root.Children {
-		if key, ok := decodeKey(name); ok && strings.HasPrefix(key, prefix) {
+		if key, ok := recipe.DecodeKey(name); ok && strings.HasPrefix(key, prefix) {
 			keys = append(keys, key)
 		}
 	}
@@ -138,14 +143,14 @@ func (d *Driver) keys(ctx context.Context, s *zk.Session, prefix string) (keys [
 
 // some reads some keys, and leaves out those with an empty queue.
 func (d *Driver) some(ctx context.Context, s *zk.Session, keys []string) (infos []driver.Info, err error) {
-	var all, gets []*zk.Call
+	var all, firsts []*zk.Call
 	for _, key := range keys {
 		all = append(all, lists(d.dir(key), d.folders())...)
 	}
 	if err := s.Do(ctx, all...); err != nil {
 		return nil, err
 	}
-	var qs []queue
+	var qs []recipe.Queue
 	n := len(d.folders())
 	for i, key := range keys {
 		q, err := queueOf(d.folders(), all[i*n:][:n])
@@ -155,20 +160,20 @@ func (d *Driver) some(ctx context.Context, s *zk.Session, keys []string) (infos 
 		if len(q) > 0 {
 			qs = append(qs, q)
 			infos = append(infos, driver.Info{Key: key})
-			gets = append(gets, zk.Get(d.dir(key)+"/"+q[0].name))
+			firsts = append(firsts, zk.Get(d.dir(key)+"/"+q[0].Name))
 		}
 	}
-	if err := s.Do(ctx, gets...); err != nil {
+	if err := s.Do(ctx, firsts...); err != nil {
 		return nil, err
 	}
 	for i, q := range qs {
-		info, holds := &infos[i], q.holders()
+		info, holds := &infos[i], q.Holders()
 		info.Held, info.Holds, info.Waiters = holds > 0, holds, len(q)-holds
 		if info.Held {
-			info.Holder = holder(q[0], gets[i].Data)
+			info.Holder = holder(q[0], firsts[i].Data)
 		}
-		if info.Held && gets[i].Err == nil {
-			info.Fence = fenceIn(q[0], gets[i])
+		if info.Held && firsts[i].Err == nil {
+			info.Fence = fenceIn(q[0], firsts[i])
 		}
 	}
 	return infos, nil

@@ -13,6 +13,7 @@ import (
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/contend"
 	"github.com/hasplock/hasp/internal/faultproxy"
+	"github.com/hasplock/hasp/zkdriver/internal/recipe"
 	"github.com/hasplock/hasp/zkdriver/internal/zk"
 )
 
@@ -66,7 +67,7 @@ func (w *world) stays(d *Driver, key string) {
 	if err != nil {
 		w.Fatal(err)
 	}
-	w.do(w.admin, d.in(d.dir(key), "", zk.Create(d.dir(key)+"/stays", nil, w.admin.acl, zk.Ephemeral), true))
+	w.do(w.admin, zk.Multi(zk.Create(d.dir(key), nil, w.admin.acl, zk.Container), zk.Create(d.dir(key)+"/stays", nil, w.admin.acl, zk.Ephemeral)))
 }
 
 // ask2 is a holder of a key, whose folders exist from then on.
@@ -114,7 +115,7 @@ func TestLostRelease(t *testing.T) {
 	if err := contend.Release(w.ctx, d, r); !errors.Is(err, driver.ErrNotHeld) {
 		t.Errorf("the second Release says %v", err)
 	}
-	if q := w.queue("k"); len(q) != 1 || q[0].owner != next.Owner {
+	if q := w.queue("k"); len(q) != 1 || q[0].Owner != next.Owner {
 		t.Errorf("the queue is %+v", q)
 	}
 }
@@ -201,7 +202,7 @@ func TestFolderIsMadeWithItsNode(t *testing.T) {
 	if sessionErr != nil {
 		t.Fatal(sessionErr)
 	}
-	folder := zk.Exists(d.dir("k") + "/" + locks)
+	folder := zk.Exists(d.dir("k") + "/" + recipe.Locks)
 	w.do(w.admin, zk.Sync(d.dir("k")))
 	if doErr := s.Do(w.ctx, folder); doErr != nil {
 		t.Fatal(doErr)
@@ -222,12 +223,11 @@ func TestGrantOfANodeThatIsGone(t *testing.T) {
 	w.grant(d, r)
 	s, err := d.c.session(w.ctx)
 	must(t, err)
-	e, err := d.c.lock(w.ctx, d.place(r.Claim()), markOf(r.Claim()), d.folders())
+	a, err := d.attempt(w.ctx, s, driver.TryRequest{Claim: r.Claim(), TTL: r.TTL}, time.Now(), false)
 	must(t, err)
-	defer d.c.unlock(e)
+	defer d.c.unlock(a.e)
 	n := w.queue("k")[0]
-	d.c.forget(e, false) // as missing does, when the server says that the node is gone
-	a := &attempt{d: d, ctx: w.ctx, s: s, e: e, r: driver.TryRequest{Claim: r.Claim(), TTL: r.TTL}, start: time.Now()}
+	d.c.forget(a.e, false) // as missing does, when the server says that the node is gone
 	if res, err := a.grant(n); err != nil || res != nil {
 		t.Errorf("granted %+v, %v", res, err)
 	}

@@ -8,6 +8,7 @@ import (
 	"errors"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/zkdriver/internal/recipe"
 	"github.com/hasplock/hasp/zkdriver/internal/zk"
 )
 
@@ -24,15 +25,15 @@ func (d *Driver) Release(ctx context.Context, r driver.ReleaseRequest) error {
 	if err != nil {
 		return err
 	}
-	e, err := d.c.lock(ctx, d.place(r.Claim), markOf(r.Claim), d.folders())
+	e, err := d.c.lock(ctx, d.place(r.Claim), recipe.MarkOf(r.Claim), d.folders())
 	if err != nil {
 		return err
 	}
 	defer d.c.unlock(e)
-	d.c.leave(e, true)
+	d.c.leave(e)
 	found, err := d.release(ctx, s, e, r)
 	if err != nil {
-		d.c.leave(e, false)
+		d.c.stay(e)
 		return err
 	}
 	d.c.released(e)
@@ -44,11 +45,8 @@ func (d *Driver) Release(ctx context.Context, r driver.ReleaseRequest) error {
 
 // release deletes whatever nodes the owner has. found: there was one.
 func (d *Driver) release(ctx context.Context, s *zk.Session, e *entry, r driver.ReleaseRequest) (found bool, err error) {
-	d.c.mu.Lock()
-	name := e.name
-	d.c.mu.Unlock()
-	if name != "" && r.Settled {
-		del := zk.Delete(e.dir + "/" + name)
+	if name := d.c.record(e).Name; name != "" && r.Settled {
+		del := zk.Delete(e.path(name))
 		if err := s.Do(ctx, del); err != nil || !absent(del.Err) {
 			return true, errors.Join(err, del.Err)
 		}
@@ -65,8 +63,8 @@ func (d *Driver) release(ctx context.Context, s *zk.Session, e *entry, r driver.
 	}
 	var dels []*zk.Call
 	for _, n := range q {
-		if n.is(e.mark) {
-			dels = append(dels, zk.Delete(e.dir+"/"+n.name))
+		if n.Mark == e.mark {
+			dels = append(dels, zk.Delete(e.path(n.Name)))
 		}
 	}
 	if err := s.Do(ctx, dels...); err != nil {
@@ -88,7 +86,7 @@ func (d *Driver) release(ctx context.Context, s *zk.Session, e *entry, r driver.
 func (d *Driver) bury(ctx context.Context, s *zk.Session, c driver.Claim) error {
 	path := d.tomb(c)
 	for made := false; ; made = true {
-		tomb := zk.Create(path, []byte(magic), d.c.acl, zk.Ephemeral)
+		tomb := zk.Create(path, []byte(recipe.Magic), d.c.acl, zk.Ephemeral)
 		if err := s.Do(ctx, tomb); err != nil {
 			return err
 		}

@@ -5,9 +5,12 @@ package zkdriver
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/zkdriver/internal/recipe"
 	"github.com/hasplock/hasp/zkdriver/internal/zk"
 )
 
@@ -17,8 +20,8 @@ type renewal struct {
 	r    driver.RenewRequest
 	e    *entry
 	name string // of the node, "" when this session has none
-	kind kind
-	data content // to be written, when the TTL is larger than before
+	kind recipe.Kind
+	data recipe.Content // to be written, when the TTL is larger than before
 
 	other bool // the owner has a place, and not the lease that this is about, or the other way round
 }
@@ -54,27 +57,14 @@ func (d *Driver) Renew(ctx context.Context, rs []driver.RenewRequest, done func(
 		}
 	}
 	proven := false
-	for part := range chunks(leases) {
+	for part := range slices.Chunk(leases, together) {
 		others = append(others, d.renewLeases(ctx, s, start, part, &proven, done)...)
 	}
-	for part := range chunks(places) {
+	for part := range slices.Chunk(places, together) {
 		others = append(others, d.renewPlaces(ctx, s, part, &proven, done)...)
 	}
 	for _, n := range others {
 		done(n.i, d.takeOver(ctx, s, start, n.r))
-	}
-}
-
-// chunks are parts of at most as many as are sent together.
-func chunks(all []renewal) func(yield func([]renewal) bool) {
-	return func(yield func([]renewal) bool) {
-		for len(all) > 0 {
-			n := min(len(all), together)
-			if !yield(all[:n]) {
-				return
-			}
-			all = all[n:]
-		}
 	}
 }
 
@@ -83,23 +73,20 @@ func (c *Conn) sign(s *zk.Session, n renewal, p place, start time.Time) renewal 
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e := c.entries[p]
-	if e == nil || e.name == "" || e.sess != s {
+	if e == nil || e.Name == "" || e.sess != s {
 		return n
 	}
-	if n.other = e.gone || e.granted == n.r.Queue; n.other {
+	until := start.Add(n.r.TTL)
+	if n.r.Queue {
+		until = start.Add(n.r.Patience)
+	} else if n.r.TTL > e.TTL {
+		n.data = recipe.Content{TTL: n.r.TTL, Fence: e.Fence, Label: n.r.Label}
+	}
+	if n.other = !e.Sign(n.r.Queue, until); n.other {
 		return n
 	}
-	until := start.Add(n.r.Patience)
-	if !n.r.Queue {
-		until = start.Add(n.r.TTL)
-		if n.r.TTL > e.ttl {
-			n.data = content{ttl: n.r.TTL, fence: e.fence, label: n.r.Label}
-		}
-	}
-	if until.After(e.until) {
-		c.last(e, until)
-	}
-	n.e, n.name, n.kind = e, e.name, e.kind
+	c.arm(e)
+	n.e, n.name, n.kind = e, e.Name, e.Kind
 	return n
 }
 
@@ -107,19 +94,18 @@ func (c *Conn) sign(s *zk.Session, n renewal, p place, start time.Time) renewal 
 func (d *Driver) renewLeases(ctx context.Context, s *zk.Session, start time.Time, ns []renewal, proven *bool, done func(int, driver.Renewal)) (gone []renewal) {
 	var nodes, dirs []*zk.Call
 	for _, n := range ns {
-		path := n.e.dir + "/" + n.name
+		path := n.e.path(n.name)
 		call := zk.Exists(path)
-		if n.data.ttl > 0 {
-			call = zk.Set(path, n.data.encode())
+		if n.data.TTL > 0 {
+			call = zk.Set(path, n.data.Encode())
 			*proven = true
 		}
-		nodes, dirs = append(nodes, call), append(dirs, zk.Exists(d.waitsIn(n.e.dir)))
+		nodes, dirs = append(nodes, call), append(dirs, zk.Exists(strings.TrimSuffix(n.e.path(d.folders()[0]), "/")))
 	}
 	if !*proven {
-		d.c.mu.Lock()
-		data := content{ttl: ns[0].e.ttl, fence: ns[0].e.fence, label: ns[0].r.Label}
-		d.c.mu.Unlock()
-		nodes[0] = zk.Set(ns[0].e.dir+"/"+ns[0].name, data.encode())
+		known := d.c.record(ns[0].e)
+		data := recipe.Content{TTL: known.TTL, Fence: known.Fence, Label: ns[0].r.Label}
+		nodes[0] = zk.Set(ns[0].e.path(ns[0].name), data.Encode())
 		*proven = true
 	}
 	if err := s.Do(ctx, append(nodes, dirs...)...); err != nil {
@@ -137,15 +123,12 @@ func (d *Driver) renewLeases(ctx context.Context, s *zk.Session, start time.Time
 		case err != nil:
 			done(n.i, driver.Renewal{Err: err})
 		case nodes[i].Stat.EphemeralOwner != s.ID(): // it was made anew, and no session ends it
-			d.c.unnamed(n.e)
+			d.c.unname(n.e)
 			gone = append(gone, n)
-		case assured <= 0 || over(s):
+		case assured <= 0 || s.Ended():
 			done(n.i, driver.Renewal{Err: zk.ErrEnded})
 		default:
-			if n.data.ttl > 0 {
-				d.c.wrote(n.e, n.name, n.data.ttl)
-			}
-			d.c.lasts(n.e, n.name, time.Now().Add(n.r.TTL))
+			d.c.note(n.e, func(r *recipe.Record) { r.Renewed(n.name, time.Now().Add(n.r.TTL), n.data.TTL) })
 			done(n.i, driver.Renewal{TTL: min(n.r.TTL, assured), Wanted: wanted[i]})
 		}
 	}
@@ -159,18 +142,18 @@ func (d *Driver) wanted(ctx context.Context, s *zk.Session, ns []renewal, dirs [
 	var some []int
 	var calls []*zk.Call
 	for i, n := range ns {
-		more := dirs[i].Err == nil && (dirs[i].Stat.NumChildren > 1 || n.kind == kindSlot && dirs[i].Stat.NumChildren > 0)
-		if wanted[i] = more; more && n.kind == kindRead {
+		more := dirs[i].Err == nil && (dirs[i].Stat.NumChildren > 1 || n.kind == recipe.Slot && dirs[i].Stat.NumChildren > 0)
+		if wanted[i] = more; more && n.kind == recipe.Read {
 			some, calls = append(some, i), append(calls, zk.Children(n.e.dir, nil))
 		}
 	}
 	err := s.Do(ctx, calls...)
 	for j, i := range some {
-		var q queue
+		var q recipe.Queue
 		if err == nil {
-			q, _ = queueOf(flat, calls[j:j+1])
+			q, _ = queueOf(ns[i].e.folders, calls[j:j+1])
 		}
-		wanted[i] = len(q) > q.holders()
+		wanted[i] = len(q) > q.Holders()
 	}
 	return wanted
 }
@@ -187,7 +170,7 @@ func (d *Driver) renewPlaces(ctx context.Context, s *zk.Session, ns []renewal, p
 	}
 	err := s.Do(ctx, calls...)
 	for i, n := range ns {
-		var q queue
+		var q recipe.Queue
 		if err == nil {
 			q, err = queueOf(d.folders(), calls[first+i*each:][:each])
 		}
@@ -195,7 +178,7 @@ func (d *Driver) renewPlaces(ctx context.Context, s *zk.Session, ns []renewal, p
 			done(n.i, driver.Renewal{Err: err})
 			continue
 		}
-		if at := q.named(n.name); at < 0 {
+		if at := q.Named(n.name); at < 0 {
 			gone = append(gone, n)
 		} else {
 			done(n.i, d.turn(ctx, s, n.e.dir, q, at))
@@ -205,67 +188,36 @@ func (d *Driver) renewPlaces(ctx context.Context, s *zk.Session, ns []renewal, p
 }
 
 // turn is what the owner of the place at i learns: whether its turn has come, or when it may.
-func (d *Driver) turn(ctx context.Context, s *zk.Session, dir string, q queue, i int) driver.Renewal {
-	if q.holds(i) || q[i].kind == kindWait && q.room(i, q[i].want) {
+func (d *Driver) turn(ctx context.Context, s *zk.Session, dir string, q recipe.Queue, i int) driver.Renewal {
+	switch {
+	case q.Turn(i):
 		return driver.Renewal{Err: driver.ErrNotHeld}
-	}
-	if q.ahead(i) > 0 {
+	case q.Ahead(i) > 0:
 		return driver.Renewal{}
 	}
-	var gets []*zk.Call
-	for _, h := range q[:min(q.holders(), looks)] {
-		gets = append(gets, zk.Get(dir+"/"+h.name))
-	}
-	if err := s.Do(ctx, gets...); err != nil {
+	calls := gets(dir, q[:min(q.Holders(), looks)])
+	if err := s.Do(ctx, calls...); err != nil {
 		return driver.Renewal{Err: err}
 	}
-	var in time.Duration
-	for j, get := range gets {
-		if get.Err == nil && !q[j].foreign() {
-			in = sooner(in, decode(get.Data).ttl, q[i].mode(), q[j].kind)
-		}
-	}
-	return driver.Renewal{RetryIn: in}
+	return driver.Renewal{RetryIn: retryIn(q[i].Mode(), q, calls)}
 }
 
 // takeOver renews what this session does not have: it makes another's node of the same owner its own.
 func (d *Driver) takeOver(ctx context.Context, s *zk.Session, start time.Time, r driver.RenewRequest) driver.Renewal {
-	e, err := d.c.lock(ctx, d.place(r.Claim), markOf(r.Claim), d.folders())
+	t := driver.TryRequest{Claim: r.Claim, TTL: max(r.TTL, 1), Patience: r.Patience, Queue: r.Queue}
+	a, err := d.attempt(ctx, s, t, start, true)
 	if err != nil {
 		return driver.Renewal{Err: err}
 	}
-	defer d.c.unlock(e)
-	t := driver.TryRequest{Claim: r.Claim, TTL: max(r.TTL, 1), Patience: r.Patience, Queue: r.Queue}
-	a := &attempt{d: d, ctx: ctx, s: s, e: e, r: t, start: start}
-	for range overtaken {
-		q, err := a.list()
-		if err != nil {
-			return driver.Renewal{Err: err}
-		}
-		i := q.of(e.mark)
-		if i < 0 || q.holds(i) == r.Queue {
-			return driver.Renewal{Err: driver.ErrNotHeld}
-		}
-		if name, _ := a.state(); name != q[i].name {
-			if err := a.move(q[i], q[i].marker()); err != nil {
-				return driver.Renewal{Err: err}
-			}
-			continue
-		}
-		if r.Queue {
-			if err := a.keep(q, i); err != nil {
-				return driver.Renewal{Err: err}
-			}
-			return d.turn(ctx, s, e.dir, q, i)
-		}
-		a.r.Mode = q[i].mode()
-		res, err := a.stands(q, i)
-		if err != nil {
-			return driver.Renewal{Err: err}
-		}
-		if res != nil && res.Granted {
-			return driver.Renewal{TTL: res.TTL, Wanted: len(q) > q.holders()}
-		}
+	defer d.c.unlock(a.e)
+	switch res, err := a.run(); {
+	case err != nil:
+		return driver.Renewal{Err: err}
+	case res.Why == driver.Released:
+		return driver.Renewal{Err: driver.ErrNotHeld}
+	case res.Granted:
+		return driver.Renewal{TTL: res.TTL, Wanted: len(a.Queue) > a.Holders()}
+	default:
+		return driver.Renewal{RetryIn: res.RetryIn}
 	}
-	return driver.Renewal{Err: errOvertaken}
 }

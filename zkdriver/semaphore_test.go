@@ -9,67 +9,9 @@ import (
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/contend"
+	"github.com/hasplock/hasp/zkdriver/internal/recipe"
 	"github.com/hasplock/hasp/zkdriver/internal/zk"
 )
-
-// A name in a semaphore's folders says how its owner holds the key, or wants to.
-func TestSemaphoreNames(t *testing.T) {
-	t.Parallel()
-	m := mark{someOwner, digest("a label")}
-	for _, want := range []node{
-		{kind: kindSlot, slot: 3, want: want{limit: 5}}, {kind: kindSlot}, {kind: kindFull, want: want{exclusive: true}},
-		{kind: kindWait, want: want{exclusive: true}}, {kind: kindWait, want: want{exclusive: true, brief: true}},
-		{kind: kindWait, want: want{limit: 7}}, {kind: kindWait, want: want{brief: true}},
-	} {
-		folder := locks
-		if want.kind == kindSlot {
-			folder = leases
-		}
-		name := numbered(nameOf(m, 9, want.marker()), 12)
-		n, ok := parseIn(folder, name)
-		want.owner, want.label, want.sess, want.seq, want.name = m.owner, m.label, "0000000000000009", 12, folder+"/"+name
-		if !ok || n != want || n.sub() != folder+"/" {
-			t.Errorf("%s: %+v, want %+v", name, n, want)
-		}
-	}
-	const uuid = "_c_0a1b2c3d-4e5f-4678-9abc-def012345678-"
-	for folder, name := range map[string]string{locks: uuid + "lock-0000000003", leases: uuid + "lease-0000000003"} {
-		if n, ok := parseIn(folder, name); !ok || !n.foreign() || n.seq != 3 {
-			t.Errorf("%s: %+v, %v", name, n, ok)
-		}
-	}
-	for folder, name := range map[string]string{locks: uuid + "lease-0000000003", leases: uuid + "lock-0000000003"} {
-		if n, ok := parseIn(folder, name); ok {
-			t.Errorf("%s in %s is %+v", name, folder, n)
-		}
-	}
-}
-
-// Who can be granted a key beside whom.
-func TestRoom(t *testing.T) {
-	t.Parallel()
-	slot := func(limit int) node { return node{kind: kindSlot, owner: "o", want: want{limit: limit}} }
-	waits := func(w want) node { return node{kind: kindWait, owner: "o", want: w} }
-	full, java, javaWaits := node{kind: kindFull, owner: "o"}, node{kind: kindSlot}, node{kind: kindWait}
-	writes, shares := want{exclusive: true}, func(limit int) want { return want{limit: limit} }
-	for i, c := range []struct {
-		before queue
-		w      want
-		room   bool
-	}{
-		{nil, writes, true}, {nil, shares(0), true}, {nil, shares(1), true},
-		{queue{slot(3)}, writes, false}, {queue{slot(3)}, shares(0), true}, {queue{slot(3)}, shares(1), false},
-		{queue{slot(3), slot(2)}, shares(3), false}, {queue{slot(3), slot(0)}, shares(0), true}, {queue{full}, shares(0), false},
-		{queue{java, java}, shares(2), false}, {queue{java}, shares(2), true}, {queue{javaWaits}, shares(9), false}, {queue{javaWaits}, writes, false},
-		{queue{waits(writes)}, shares(0), false}, {queue{waits(shares(0))}, shares(0), true}, {queue{waits(shares(2))}, shares(0), true},
-		{queue{slot(2), waits(shares(2))}, shares(0), false}, {queue{slot(2), waits(want{brief: true, limit: 1})}, shares(0), true},
-		{queue{waits(want{brief: true, exclusive: true})}, shares(0), true}, {queue{waits(want{brief: true})}, writes, false},
-	} {
-		if got := c.before.room(len(c.before), c.w); got != c.room {
-			t.Errorf("%d: room is %v: %+v behind %+v", i, got, c.w, c.before)
-		}
-	}
-}
 
 // Java's programs hold a semaphore's mutex while they look at the leases: nothing of ours is granted then, nor beyond a limit with theirs.
 func TestSemaphoreBesideJava(t *testing.T) {
@@ -96,14 +38,14 @@ func TestSemaphoreBesideJava(t *testing.T) {
 		})
 		return path
 	}
-	mutex := java(locks, lockMarker)
+	mutex := java(recipe.Locks, "lock-")
 	r := one()
 	if res := w.refuse(d, r); res.Ahead != 1 {
 		t.Errorf("refused by %+v", res)
 	}
 	hints := w.hints(d, r)
 	w.refuse(d, queued(r))
-	lease := java(leases, leaseMarker)
+	lease := java(recipe.Leases, "lease-")
 	w.do(w.admin, zk.Delete(mutex))
 	comes(w, hints, "hint that the mutex is free")
 	w.refuse(d, queued(r))
@@ -132,7 +74,7 @@ func TestStrangerAmongLeases(t *testing.T) {
 	first := reader(ask("k"))
 	first.Limit = 1
 	w.grant(d, first)
-	w.do(w.admin, zk.Create(d.dir("k")+"/"+leases+"/stranger", nil, w.admin.acl, zk.Ephemeral))
+	w.do(w.admin, zk.Create(d.dir("k")+"/"+recipe.Leases+"/stranger", nil, w.admin.acl, zk.Ephemeral))
 	next := reader(ask("k"))
 	next.Limit = 1
 	hints := w.hints(d, next)

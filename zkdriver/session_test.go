@@ -160,7 +160,7 @@ func TestTellAfterALostWatch(t *testing.T) {
 	lost := losesReply(p, opChildren)
 	p.Reset() // once it is connected again it watches what it holds
 	comes(w, lost, "lost answer")
-	w.do(w.admin, zk.Delete(d.dir("k")+"/"+w.queue("k")[0].name))
+	w.do(w.admin, zk.Delete(d.dir("k")+"/"+w.queue("k")[0].Name))
 	if id := comes(w, tells, "word of the loss"); id != r.Claim().ID() {
 		t.Errorf("told of %v", id)
 	}
@@ -176,7 +176,7 @@ func TestTellAfterADeniedLook(t *testing.T) {
 	w.grant(d, r)
 	dir := d.dir("k")
 	unreadable := []zk.ACL{{Perms: 31 &^ 1, Scheme: "world", ID: "anyone"}}
-	w.do(w.admin, zk.Multi(zk.Delete(dir+"/"+w.queue("k")[0].name), zk.Delete(dir), zk.Create(dir, nil, unreadable, zk.Persistent)))
+	w.do(w.admin, zk.Multi(zk.Delete(dir+"/"+w.queue("k")[0].Name), zk.Delete(dir), zk.Create(dir, nil, unreadable, zk.Persistent)))
 	comes(w, denied, "answer that it may not look")
 	w.do(w.admin, zk.Delete(dir))
 	if id := comes(w, tells, "word of the loss"); id != r.Claim().ID() {
@@ -200,7 +200,7 @@ func TestServerRestart(t *testing.T) {
 		res, err := contend.Try(w.ctx, other, queued(b))
 		return err == nil && !res.Granted
 	})
-	if q := w.queue("k"); len(q) != 2 || q[0].owner != a.Owner || q[1].owner != b.Owner {
+	if q := w.queue("k"); len(q) != 2 || q[0].Owner != a.Owner || q[1].Owner != b.Owner {
 		t.Fatalf("the queue is %+v", q)
 	}
 	w.release(d, a)
@@ -348,18 +348,18 @@ func TestRefusalAmongMany(t *testing.T) {
 	w.refuse(d, queued(second))
 	s, err := d.c.session(w.ctx)
 	must(t, err)
-	e, err := d.c.lock(w.ctx, d.place(r.Claim()), markOf(r.Claim()), d.folders())
+	a, err := d.attempt(w.ctx, s, driver.TryRequest{Claim: r.Claim(), TTL: r.TTL}, time.Now(), false)
 	must(t, err)
-	defer d.c.unlock(e)
-	q := w.queue("k")
+	defer d.c.unlock(a.e)
+	a.Queue = w.queue("k")
 	w.release(d, first)
 	w.release(d, second)
-	a := &attempt{d: d, ctx: w.ctx, s: s, e: e, r: driver.TryRequest{Claim: r.Claim(), TTL: r.TTL}, start: time.Now()}
-	res, err := a.refuse(q, len(q))
+	res, err := a.refuse(len(a.Queue))
 	if err != nil || res == nil || res.Ahead != 1 || res.Holder.Owner != first.Owner {
 		t.Errorf("one before it: %+v, %v", res, err)
 	}
-	if res, err := a.refuse(q[:1], 1); err != nil || res != nil {
+	a.Queue = a.Queue[:1]
+	if res, err := a.refuse(1); err != nil || res != nil {
 		t.Errorf("the holder was all that was in its way, and has ended: %+v, %v", res, err)
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/drivertest"
+	"github.com/hasplock/hasp/zkdriver/internal/recipe"
 	"github.com/hasplock/hasp/zkdriver/internal/zk"
 )
 
@@ -62,12 +63,12 @@ func persist(t testing.TB, d *Driver, key string) bool {
 	if len(q) == 0 {
 		return false
 	}
-	n, get := q[0], zk.Get(d.dir(key)+"/"+q[0].name)
+	n, get := q[0], zk.Get(d.dir(key)+"/"+q[0].Name)
 	must(t, s.Do(t.Context(), get))
-	data := decode(get.Data)
-	data.fence = fenceIn(n, get)
-	name := numbered(n.sub()+nameOf(mark{n.owner, n.label}, 1, n.marker()), n.seq)
-	all := zk.Multi(zk.Delete(d.dir(key)+"/"+n.name), zk.Create(d.dir(key)+"/"+name, data.encode(), d.c.acl, zk.Persistent))
+	data := recipe.Decode(get.Data)
+	data.Fence = fenceIn(n, get)
+	name := n.For(n.Mark, 1).Name
+	all := zk.Multi(zk.Delete(d.dir(key)+"/"+n.Name), zk.Create(d.dir(key)+"/"+name, data.Encode(), d.c.acl, zk.Persistent))
 	if err := s.Do(t.Context(), all); err != nil || all.Err != nil && !absent(all.Err) {
 		t.Fatal(err, all.Err)
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/zkdriver/internal/recipe"
 	"github.com/hasplock/hasp/zkdriver/internal/zk"
 )
 
@@ -126,7 +127,7 @@ type directory struct {
 	key   string
 	paths []string   // of the folders that its nodes are in, and of the directory
 	lists []*zk.Call // of these
-	queue queue
+	queue recipe.Queue
 	gets  []*zk.Call // of the nodes
 }
 
@@ -140,7 +141,7 @@ func (sw *sweep) some(ctx context.Context, keys []string) (more bool, err error)
 	}
 	for _, dir := range dirs {
 		sw.look(dir)
-		if i := slices.IndexFunc(dir.gets, func(get *zk.Call) bool { return get.Stat.EphemeralOwner != 0 }); i >= 0 && dir.queue.holds(i) && sw.held != nil {
+		if i := slices.IndexFunc(dir.gets, func(get *zk.Call) bool { return get.Stat.EphemeralOwner != 0 }); i >= 0 && dir.queue.Holds(i) && sw.held != nil {
 			n := dir.queue[i]
 			sw.held(driver.Info{Key: dir.key, Held: true, Holder: holder(n, dir.gets[i].Data), Fence: fenceIn(n, dir.gets[i])})
 		}
@@ -180,7 +181,7 @@ func (sw *sweep) read(ctx context.Context, keys []string) (dirs []directory, err
 			return nil, about(err, "read", dir.path())
 		}
 		for _, n := range dir.queue {
-			dir.gets = append(dir.gets, zk.Get(dir.path()+"/"+n.name))
+			dir.gets = append(dir.gets, zk.Get(dir.path()+"/"+n.Name))
 		}
 		calls = append(calls, dir.gets...)
 	}
@@ -203,7 +204,7 @@ func (dir *directory) settle() error {
 		if absent(get.Err) {
 			continue
 		} else if get.Err != nil {
-			return about(get.Err, "read", dir.path()+"/"+q[i].name)
+			return about(get.Err, "read", dir.path()+"/"+q[i].Name)
 		}
 		dir.queue, dir.gets = append(dir.queue, q[i]), append(dir.gets, get)
 	}
@@ -217,14 +218,14 @@ const linger = time.Minute
 func (dir directory) nodes(now time.Time) (all []driver.Leftover) {
 	for i, n := range dir.queue {
 		get := dir.gets[i]
-		if get.Stat.EphemeralOwner != 0 || n.newer > 0 || decode(get.Data).newer > 0 {
+		if get.Stat.EphemeralOwner != 0 || n.Newer > 0 || recipe.Decode(get.Data).Newer > 0 {
 			continue
 		}
-		l := driver.Leftover{Key: dir.key, Kind: driver.LeftPlace, Name: dir.path() + "/" + n.name, Holder: holder(n, get.Data), State: state(get)}
+		l := driver.Leftover{Key: dir.key, Kind: driver.LeftPlace, Name: dir.path() + "/" + n.Name, Holder: holder(n, get.Data), State: state(get)}
 		switch {
-		case n.foreign(): // it may hold the key by now, or soon
+		case n.Foreign(): // it may hold the key by now, or soon
 			l.Kind = driver.LeftLease
-		case dir.queue.holds(i):
+		case dir.queue.Holds(i):
 			l.Kind, l.Fence, l.Live = driver.LeftLease, fenceIn(n, get), !quiet(get, now)
 		case !quiet(get, now.Add(-linger)):
 			continue
@@ -273,7 +274,7 @@ func (sw *sweep) tombs(ctx context.Context) error {
 			return err
 		}
 		for i, get := range gets {
-			if get.Err != nil || get.Stat.EphemeralOwner != 0 || decode(get.Data).newer > 0 {
+			if get.Err != nil || get.Stat.EphemeralOwner != 0 || recipe.Decode(get.Data).Newer > 0 {
 				continue
 			}
 			if !sw.yield(driver.Leftover{Kind: driver.LeftSidecar, Name: some[i], State: state(get)}) {
@@ -295,7 +296,7 @@ const unreadable = time.Hour
 // quiet reports whether a node that no session ends was written longer ago than a lease lasts. If it was a
 // lease then it is over: a renewal makes such a node one of its session again.
 func quiet(get *zk.Call, now time.Time) bool {
-	ttl := decode(get.Data).ttl
+	ttl := recipe.Decode(get.Data).TTL
 	if ttl <= 0 {
 		ttl = unreadable
 	}
@@ -304,7 +305,7 @@ func quiet(get *zk.Call, now time.Time) bool {
 
 // now is the leader's time, by which nodes say when they were written. What is made to know it is gone in the same step.
 func (d *Driver) now(ctx context.Context, s *zk.Session) (time.Time, error) {
-	path := d.root + "/.now-" + digest(fmt.Sprint(s.ID(), time.Now()))
+	path := d.root + "/.now-" + recipe.Digest(fmt.Sprint(s.ID(), time.Now()))
 	set := zk.Set(path, nil)
 	all := zk.Multi(zk.Create(path, nil, d.c.acl, zk.Ephemeral), set, zk.Delete(path))
 	if err := s.Do(ctx, all); err != nil || all.Err != nil {
@@ -339,10 +340,10 @@ func (d *Driver) RemoveLeftover(ctx context.Context, l driver.Leftover) (stays t
 		return 0, driver.ErrNotHeld
 	case get.Err != nil:
 		return 0, about(get.Err, "read", l.Name)
-	case state(get) != l.State, get.Stat.EphemeralOwner != 0, decode(get.Data).newer > 0:
+	case state(get) != l.State, get.Stat.EphemeralOwner != 0, recipe.Decode(get.Data).Newer > 0:
 		return 0, driver.ErrNotHeld
 	}
-	if l.Kind != driver.LeftSidecar && !n.foreign() {
+	if l.Kind != driver.LeftSidecar && !n.Foreign() {
 		now, err := d.now(ctx, s)
 		switch {
 		case err != nil:
@@ -367,28 +368,20 @@ func (d *Driver) RemoveLeftover(ctx context.Context, l driver.Leftover) (stays t
 var errNotListed = errors.New("zookeeper: this was not listed by ListLeftovers of a driver with these options")
 
 // listed reports whether ListLeftovers may have listed it, and which node of a queue it is.
-func (d *Driver) listed(l driver.Leftover) (n node, ok bool) {
+func (d *Driver) listed(l driver.Leftover) (n recipe.Node, ok bool) {
 	if l.Key == "" {
 		name, below := strings.CutPrefix(l.Name, d.released()+"/")
-		return node{}, below && driver.ValidOwner(name) && l.Kind == driver.LeftSidecar
+		return recipe.Node{}, below && driver.ValidOwner(name) && l.Kind == driver.LeftSidecar
 	}
 	name, below := strings.CutPrefix(l.Name, d.dir(l.Key))
 	if driver.CheckKey(l.Key) != nil || !below {
-		return node{}, false
+		return recipe.Node{}, false
 	}
 	if l.Kind == driver.LeftSidecar {
-		return node{}, name == "" || slices.Contains(d.folders(), strings.TrimPrefix(name, "/"))
+		return recipe.Node{}, name == "" || slices.Contains(d.folders(), strings.TrimPrefix(name, "/"))
 	}
-	folder, name := "", strings.TrimPrefix(name, "/")
-	if d.layout == Semaphore {
-		folder, name, _ = strings.Cut(name, "/")
-	}
-	if folder == "" {
-		n, ok = parse(name)
-	} else {
-		n, ok = parseIn(folder, name)
-	}
-	return n, ok && n.newer == 0 && n.foreign() == l.Foreign() && (l.Kind == driver.LeftLease || l.Kind == driver.LeftPlace && !n.foreign())
+	n, ok = recipe.Parse(strings.TrimPrefix(name, "/"))
+	return n, ok && (n.Kind >= recipe.Slot) == (d.layout == Semaphore) && n.Newer == 0 && n.Foreign() == l.Foreign() && (l.Kind == driver.LeftLease || l.Kind == driver.LeftPlace && !n.Foreign())
 }
 
 // about adds to the refusal of a server what was refused.

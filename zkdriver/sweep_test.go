@@ -16,6 +16,7 @@ import (
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/faultproxy"
+	"github.com/hasplock/hasp/zkdriver/internal/recipe"
 	"github.com/hasplock/hasp/zkdriver/internal/zk"
 )
 
@@ -99,7 +100,7 @@ func (w *world) path(d *Driver, key string) string {
 	if err != nil || len(q) == 0 {
 		w.Fatalf("%q has the nodes %+v, %v", key, q, err)
 	}
-	return d.dir(key) + "/" + q[0].name
+	return d.dir(key) + "/" + q[0].Name
 }
 
 const curator = "_c_0a1b2c3d-4e5f-4678-9abc-def012345678-"
@@ -168,7 +169,7 @@ func TestForeignLeftovers(t *testing.T) {
 		var paths []string
 		for i, name := range names {
 			if layout == Semaphore {
-				w.makes(d, "k", []string{leases, locks}[i], nil, zk.Container)
+				w.makes(d, "k", []string{recipe.Leases, recipe.Locks}[i], nil, zk.Container)
 			}
 			paths = append(paths, w.makes(d, "k", name, []byte(label), zk.Persistent))
 		}
@@ -300,9 +301,9 @@ func TestRenewalTakesBackItsNode(t *testing.T) {
 		if err := s.Do(w.ctx, get); err != nil || get.Err != nil {
 			t.Fatal(err, get.Err)
 		}
-		data := decode(get.Data)
-		data.fence = fence
-		for _, data := range [][]byte{data.encode(), []byte("damaged")} {
+		data := recipe.Decode(get.Data)
+		data.Fence = fence
+		for _, data := range [][]byte{data.Encode(), []byte("damaged")} {
 			w.inPlace(path, data)
 			l := w.only(d)
 			if l.Kind != driver.LeftLease || !l.Live || l.Foreign() || l.Holder.Owner != a.Owner || l.Name != path {
@@ -353,8 +354,8 @@ func TestPlacesLeftOver(t *testing.T) {
 	if err != nil || len(q) != 2 {
 		t.Fatal(q, err)
 	}
-	path := d.dir("k") + "/" + numbered(nameOf(markOf(dead.Claim()), 1, q[1].marker()), q[1].seq)
-	w.do(w.admin, zk.Multi(zk.Delete(d.dir("k")+"/"+q[1].name), zk.Create(path, content{ttl: dead.TTL, label: dead.Label}.encode(), w.admin.acl, zk.Persistent)))
+	path := d.dir("k") + "/" + q[1].For(q[1].Mark, 1).Name
+	w.do(w.admin, zk.Multi(zk.Delete(d.dir("k")+"/"+q[1].Name), zk.Create(path, recipe.Content{TTL: dead.TTL, Label: dead.Label}.Encode(), w.admin.acl, zk.Persistent)))
 	if all := w.leftovers(d, ""); len(all) != 0 {
 		t.Errorf("left over are %+v", all)
 	}

@@ -4,29 +4,26 @@
 package zkdriver
 
 import (
-	"cmp"
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/zkdriver/internal/recipe"
 	"github.com/hasplock/hasp/zkdriver/internal/zk"
 )
 
-// attempt is one Try. It has the owner's entry for itself.
+// attempt carries out what a recipe.Attempt decides, for an owner whose entry it has for itself.
 type attempt struct {
+	*recipe.Attempt
 	d     *Driver
 	ctx   context.Context
 	s     *zk.Session
 	e     *entry
 	r     driver.TryRequest
 	start time.Time
-	wrote bool // something was sent that the store may have carried out
-	moved bool // the node was there before this
-	twin  bool // the owner has another node
-	bare  bool // the key's directory is absent
-	part  bool // the directory is there, without the folder
-	sure  bool // what is read has to be as new as now
+	sent  bool // the store may have carried something out
 }
 
 // overtaken bounds how often an attempt looks again because others changed what it had seen.
@@ -45,194 +42,175 @@ func (d *Driver) Try(ctx context.Context, r driver.TryRequest) (driver.Result, e
 	if err != nil {
 		return driver.Result{}, unsent(err)
 	}
-	e, err := d.c.lock(ctx, d.place(r.Claim), markOf(r.Claim), d.folders())
+	a, err := d.attempt(ctx, s, r, start, false)
 	if err != nil {
 		return driver.Result{}, driver.NotSent(err)
 	}
-	defer d.c.unlock(e)
-	a := &attempt{d: d, ctx: ctx, s: s, e: e, r: r, start: start}
-	res, err := a.try()
-	if err != nil && !a.wrote {
-		err = unsent(err)
+	defer d.c.unlock(a.e)
+	res, err := a.run()
+	switch {
+	case err != nil && !a.sent:
+		return driver.Result{}, unsent(err)
+	case err != nil:
+		return driver.Result{}, err
 	}
-	return res, err
+	return *res, nil
 }
 
-// do carries out calls of which some may write.
-func (a *attempt) do(calls ...*zk.Call) error {
-	err := a.s.Do(a.ctx, calls...)
-	if !zk.IsUnsent(err) {
-		a.wrote = true
-	}
-	return err
-}
-
-func (a *attempt) path(name string) string { return a.e.dir + "/" + name }
-
-// state is what the entry knows.
-func (a *attempt) state() (name string, maybe bool) {
-	a.d.c.mu.Lock()
-	defer a.d.c.mu.Unlock()
-	return a.e.name, a.e.maybe
-}
-
-// try asks until what it saw was still true when it decided.
-func (a *attempt) try() (driver.Result, error) {
-	for range overtaken {
-		var res *driver.Result
-		var err error
-		switch name, maybe := a.state(); {
-		case a.d.layout == Semaphore:
-			res, err = a.semaphore()
-		case a.r.Convert:
-			res, err = a.convert()
-		case name != "":
-			res, err = a.again(name)
-		case !a.r.Queue || maybe || a.twin:
-			res, err = a.look()
-		default:
-			res, err = a.join()
-		}
-		if err != nil {
-			return driver.Result{}, err
-		}
-		if res != nil {
-			return *res, nil
-		}
-	}
-	return driver.Result{}, errOvertaken
-}
-
-// list reads a key's queue as it is now, or later. An absent directory is an empty queue.
-func (a *attempt) list() (queue, error) {
-	return a.d.read(a.ctx, a.s, a.e.dir)
-}
-
-func absent(err error) bool { return errors.Is(err, zk.ErrNoNode) }
-
-// look reads before it writes: for a request that leaves no trace when it is refused, and for a request that may have a node.
-// What it refuses by, and what it misses, it has read after a barrier.
-func (a *attempt) look() (*driver.Result, error) {
-	k := a.d.kind(a.r.Mode)
-	_, sure := a.state()
-	for {
-		children, tomb := zk.Children(a.e.dir, nil), zk.Exists(a.d.tomb(a.r.Claim))
-		calls := []*zk.Call{tomb, children}
-		if sure {
-			calls = append([]*zk.Call{barrier(a.e.dir)}, calls...)
-		}
-		if err := a.do(calls...); err != nil {
-			return nil, err
-		}
-		q, err := queueOf(flat, []*zk.Call{children})
-		switch {
-		case err != nil:
-			return nil, err
-		case tomb.Err == nil:
-			return a.released(q)
-		}
-		if i := q.of(a.e.mark); i >= 0 {
-			return a.standing(q, i)
-		}
-		if err := a.other(q, k); err != nil {
-			return nil, err
-		}
-		switch free := q.blocker(len(q), k) < 0; {
-		case a.r.Queue || free:
-			return a.join()
-		case sure:
-			return a.refuse(q, len(q))
-		}
-		sure = true
-	}
-}
-
-// other is the error of a key that is used in a way which this driver does not understand, or does not exclude.
-func (a *attempt) other(q queue, k kind) error {
-	if n, ok := q.alien(k); ok {
-		return &LayoutError{a.path(n.name)}
-	}
-	return q.newer(a.e.dir)
-}
-
-// released is the answer to an owner that was released.
-func (a *attempt) released(q queue) (*driver.Result, error) {
-	a.d.c.released(a.e)
-	res := &driver.Result{Why: driver.Released}
-	if len(q) > 0 {
-		res.Ahead = q.ahead(len(q))
-	}
-	return res, nil
-}
-
-// join makes a node, and finds out what it is worth.
-func (a *attempt) join() (*driver.Result, error) {
-	c, k := a.d.c, a.d.kind(a.r.Mode)
-	prefix := nameOf(a.e.mark, a.s.ID(), markers[k])
-	data := content{ttl: a.r.TTL, label: a.r.Label}.encode()
-	node, tomb, children := zk.Create(a.path(prefix), data, c.acl, zk.EphemeralSequential), zk.Exists(a.d.tomb(a.r.Claim)), zk.Children(a.e.dir, nil)
-	if made, err := a.create("", node, tomb, children); !made || err != nil {
-		return nil, err
-	}
-	n, _ := parse(node.Path[len(a.e.dir)+1:])
-	c.found(a.e, a.s, n, content{ttl: a.r.TTL, fence: fenceOf(node.Stat.Czxid)})
-	if tomb.Err == nil {
-		if err := a.undo(n); err != nil {
-			return nil, err
-		}
-		return a.released(nil)
-	}
-	q, err := queueOf(flat, []*zk.Call{children})
+// attempt begins one. The owner's entry is its own until it is unlocked.
+func (d *Driver) attempt(ctx context.Context, s *zk.Session, r driver.TryRequest, start time.Time, renews bool) (*attempt, error) {
+	e, err := d.c.lock(ctx, d.place(r.Claim), recipe.MarkOf(r.Claim), d.folders())
 	if err != nil {
 		return nil, err
 	}
-	if err := a.other(q, k); err != nil {
-		return nil, cmp.Or(a.undo(n), err)
-	}
-	if i := q.of(a.e.mark); i >= 0 && q[i].name != n.name { // a copy of this request was faster
-		a.twin = true
-		return nil, a.undo(n)
-	}
-	return a.decide(q, n.name)
+	m := recipe.NewAttempt(d.layout.recipe(), s.ID(), r, renews)
+	return &attempt{Attempt: m, d: d, ctx: ctx, s: s, e: e, r: r, start: start}, nil
 }
 
-// create makes the owner's node in a folder, and reads more. made is false when it was not made, and should be tried again.
-func (a *attempt) create(folder string, node *zk.Call, more ...*zk.Call) (made bool, err error) {
+// run asks until what it saw was still true when it decided.
+func (a *attempt) run() (*driver.Result, error) {
+	for range overtaken {
+		for step := a.Begin(a.d.c.record(a.e).Known); step.Do != recipe.Again; {
+			next, res, err := a.do(step)
+			if err != nil || res != nil {
+				return res, err
+			}
+			step = next
+		}
+	}
+	return nil, errOvertaken
+}
+
+// again is the answer to a step that others have overtaken.
+var again recipe.Step
+
+// do carries out a step, and returns the next, or how the attempt ends.
+func (a *attempt) do(step recipe.Step) (next recipe.Step, res *driver.Result, err error) {
+	switch step.Do {
+	case recipe.Look:
+		if step.Sure {
+			next, err = a.look(barrier(a.e.dir))
+		} else {
+			next, err = a.look()
+		}
+	case recipe.Prove:
+		next, err = a.prove(step)
+	case recipe.Join:
+		next, err = a.join(step)
+	case recipe.MakeRoot:
+		err = a.d.make(a.ctx, a.s)
+	case recipe.Take:
+		next, err = a.take(step)
+	case recipe.Find, recipe.Change:
+		next, err = a.change(step)
+	case recipe.Undo:
+		next, err = a.undo(step)
+	case recipe.Gone:
+		a.d.c.forget(a.e, true)
+	case recipe.Keep:
+		res, err = a.keep(step.At)
+	case recipe.Refuse:
+		res, err = a.refuse(step.At)
+	case recipe.Grant:
+		res, err = a.grant(step.Node)
+	case recipe.Released:
+		a.d.c.released(a.e)
+		res = &driver.Result{Why: driver.Released, Ahead: a.Ahead(len(a.Queue))}
+	case recipe.NotHeld:
+		err = driver.ErrNotHeld
+	case recipe.Stranger:
+		err = stranger(a.e.path(step.Node.Name), step.Node)
+	}
+	return next, res, err
+}
+
+// send carries out calls of which some may write.
+func (a *attempt) send(calls ...*zk.Call) error {
+	err := a.s.Do(a.ctx, calls...)
+	a.sent = a.sent || !zk.IsUnsent(err)
+	return err
+}
+
+// reading is what an attempt reads of a key: the mark of the owner's release, and the nodes.
+type reading struct {
+	released *zk.Call
+	folders  []string
+	lists    []*zk.Call
+}
+
+func (a *attempt) reading() reading {
+	return reading{zk.Exists(a.d.tomb(a.r.Claim)), a.e.folders, lists(a.e.dir, a.e.folders)}
+}
+
+// after are calls, and then those of the reading.
+func (r reading) after(calls ...*zk.Call) []*zk.Call {
+	return append(append(calls, r.released), r.lists...)
+}
+
+func (r reading) view() (v recipe.View, err error) {
+	v.Queue, err = queueOf(r.folders, r.lists)
+	v.Released, v.Version, v.NoLeases = r.released.Err == nil, r.lists[0].Stat.Version, absent(r.lists[len(r.lists)-1].Err)
+	return v, err
+}
+
+// look reads, after another call that nothing depends on.
+func (a *attempt) look(before ...*zk.Call) (recipe.Step, error) {
+	r := a.reading()
+	if err := a.send(r.after(before...)...); err != nil {
+		return again, err
+	}
+	v, err := r.view()
+	if err != nil {
+		return again, err
+	}
+	return a.Saw(v), nil
+}
+
+// prove writes to the owner's node: that shows that the session lives, and that no other client has released this owner, of
+// which the server need not know yet. What is read after the write is as new.
+func (a *attempt) prove(step recipe.Step) (recipe.Step, error) {
+	set := zk.Set(a.e.path(step.Node.Name), step.Data.Encode())
+	next, err := a.look(set)
+	if err == nil && set.Err != nil && !absent(set.Err) {
+		err = set.Err
+	}
+	return next, err
+}
+
+// join makes a node, and finds out what it is worth.
+func (a *attempt) join(step recipe.Step) (recipe.Step, error) {
 	c := a.d.c
 	c.begin(a.e, a.s, a.start.Add(a.r.TTL)) // what it turns out to be puts that off
-	call := a.d.in(a.e.dir, folder, node, a.bare)
-	if a.part {
-		call = zk.Multi(zk.Create(a.path(folder), nil, c.acl, zk.Container), node)
-	}
-	if err := a.do(append([]*zk.Call{call}, more...)...); err != nil {
+	prefix := step.Node.Prefix(a.e.mark, a.s.ID())
+	node, r := zk.Create(a.e.path(prefix), step.Data.Encode(), c.acl, zk.EphemeralSequential), a.reading()
+	create := a.d.in(a.e.dir, node, step.Lacks)
+	if err := a.send(r.after(create)...); err != nil {
 		if zk.IsUnsent(err) {
 			c.forget(a.e, false)
 		}
-		return false, err
+		return again, err
 	}
-	if call.Err == nil {
-		err := a.stat(node)
-		if absent(err) { // a copy of this request has made it its own
+	if create.Err == nil {
+		if err := a.stat(node); err != nil && !absent(err) {
+			return again, err
+		} else if err != nil { // a copy of this request has made it its own
 			c.forget(a.e, false)
-			return false, nil
+			return again, nil
 		}
-		return err == nil, err
+		n, _ := recipe.Parse(strings.TrimPrefix(node.Path, a.e.dir+"/"))
+		step.Data.Fence = recipe.FenceOf(node.Stat.Czxid)
+		c.found(a.e, a.s, n, step.Data)
+		v, err := r.view()
+		if err != nil {
+			return again, err
+		}
+		return a.Joined(n, v), nil
 	}
 	c.forget(a.e, false)
-	switch was, part := a.bare, a.part; {
-	case absent(call.Err):
-		if a.bare, a.part = true, false; was {
-			return false, a.d.make(a.ctx, a.s)
-		}
-		return false, nil
-	case was && errors.Is(call.Err, zk.ErrNodeExists):
-		a.bare, a.part = false, folder != ""
-		return false, nil
-	case part && errors.Is(call.Err, zk.ErrNodeExists):
-		a.part = false
-		return false, nil
+	if !absent(create.Err) && (step.Lacks == recipe.LacksNothing || !errors.Is(create.Err, zk.ErrNodeExists)) {
+		return again, create.Err
 	}
-	return false, call.Err
+	return a.Unmade(absent(create.Err)), nil
 }
 
 // stat finds out when a node was made, which the answer to a multi does not say.
@@ -241,7 +219,7 @@ func (a *attempt) stat(node *zk.Call) error {
 		return nil
 	}
 	exists := zk.Exists(node.Path)
-	if err := a.do(exists); err != nil {
+	if err := a.send(exists); err != nil {
 		return err
 	}
 	node.Stat = exists.Stat
@@ -249,172 +227,206 @@ func (a *attempt) stat(node *zk.Call) error {
 }
 
 // undo deletes a node that was made in vain.
-func (a *attempt) undo(n node) error {
-	a.d.c.leave(a.e, true)
-	del := zk.Delete(a.path(n.name))
-	err := a.do(del)
-	if err == nil && (del.Err == nil || absent(del.Err)) {
-		a.d.c.forget(a.e, false)
-		return nil
-	}
-	a.d.c.leave(a.e, false)
-	if err == nil {
+func (a *attempt) undo(step recipe.Step) (recipe.Step, error) {
+	a.d.c.leave(a.e)
+	del := zk.Delete(a.e.path(step.Node.Name))
+	err := a.send(del)
+	if err == nil && !absent(del.Err) {
 		err = del.Err
 	}
-	return err
-}
-
-// decide answers by the queue, in which the owner's node of this session has a name.
-func (a *attempt) decide(q queue, name string) (*driver.Result, error) {
-	i := q.named(name)
-	if i < 0 {
-		a.d.c.forget(a.e, true) // it was broken; ask anew
-		return nil, nil
-	}
-	switch {
-	case q[i].mode() != a.r.Mode:
-		return a.refuse(q, i)
-	case q.blocker(i, q[i].kind) < 0:
-		return a.grant(q[i])
-	case a.r.Queue:
-		return a.wait(q, i)
-	}
-	if name, _ := a.state(); name == q[i].name && !a.waits() {
-		if err := a.undo(q[i]); err != nil {
-			return nil, err
-		}
-	}
-	return a.refuse(q, i)
-}
-
-// waits reports whether the node is a place that an earlier request has taken.
-func (a *attempt) waits() bool {
-	a.d.c.mu.Lock()
-	defer a.d.c.mu.Unlock()
-	return a.e.placed
-}
-
-// again is for an owner with a known node.
-//
-// The answer is proven by a write to the node: that the session lives, and that no other client has released this owner, of
-// which the server need not know yet. What is read after the write is as new.
-func (a *attempt) again(name string) (*driver.Result, error) {
-	a.d.c.mu.Lock()
-	data := content{ttl: max(a.r.TTL, a.e.ttl), fence: a.e.fence, label: a.r.Label}
-	a.d.c.mu.Unlock()
-	set, children := zk.Set(a.path(name), data.encode()), zk.Children(a.e.dir, nil)
-	if err := a.do(set, children); err != nil {
-		return nil, err
-	}
-	if set.Err != nil && !absent(set.Err) {
-		return nil, set.Err
-	}
-	q, err := queueOf(flat, []*zk.Call{children})
 	if err != nil {
-		return nil, err
+		a.d.c.stay(a.e)
+		return again, err
 	}
-	if q.named(name) < 0 {
-		if i := q.of(a.e.mark); i >= 0 {
-			return a.standing(q, i)
-		}
-	}
-	return a.decide(q, name)
+	a.d.c.forget(a.e, false)
+	return a.Undone(), nil
 }
 
-// standing is for an owner that has a node which this entry did not know.
-func (a *attempt) standing(q queue, i int) (*driver.Result, error) {
-	if q[i].mode() != a.r.Mode {
-		return a.refuse(q, i)
-	}
-	return nil, a.move(q[i], markers[q[i].kind])
-}
-
-// move makes an owner's node one of this session, with another marker or the same, the same number and the same fence, in one step.
-func (a *attempt) move(n node, marker string) error {
-	get := zk.Get(a.path(n.name))
-	if err := a.do(get); err != nil || absent(get.Err) {
-		return err // overtaken, when it is absent
+// take reads a node that is to become this session's.
+func (a *attempt) take(step recipe.Step) (recipe.Step, error) {
+	get := zk.Get(a.e.path(step.Node.Name))
+	if err := a.send(get); err != nil || absent(get.Err) {
+		return again, err
 	} else if get.Err != nil {
-		return get.Err
+		return again, get.Err
 	}
-	was := decode(get.Data)
-	if was.newer > 0 {
-		return newerError(a.path(n.name), was.newer)
+	return a.Read(recipe.Decode(get.Data), get.Stat.EphemeralOwner, get.Stat.Czxid), nil
+}
+
+// change replaces a node by another of this session, in one step, so that no owner gets in between.
+func (a *attempt) change(step recipe.Step) (recipe.Step, error) {
+	c, was := a.d.c, a.d.c.record(a.e)
+	if step.Node.Name != was.Name {
+		c.begin(a.e, a.s, a.start.Add(step.Data.TTL)) // what it turns out to be puts that off
 	}
-	if was.fence == 0 {
-		was.fence = fenceOf(get.Stat.Czxid)
+	if step.Do == recipe.Find {
+		c.found(a.e, a.s, step.Node, step.Data)
+		return again, nil
 	}
-	a.moved = true
-	to := n
-	to.name = numbered(n.sub()+nameOf(a.e.mark, a.s.ID(), marker), n.seq)
-	if marker == markers[kindRead] {
-		to.kind = kindRead
-	}
-	data := content{ttl: max(a.r.TTL, was.ttl), fence: was.fence, label: a.r.Label}
-	a.d.c.begin(a.e, a.s, a.start.Add(data.ttl)) // what it turns out to be puts that off
-	if to.name == n.name && get.Stat.EphemeralOwner == a.s.ID() {
-		a.d.c.found(a.e, a.s, to, data)
-		return nil
-	}
-	a.d.c.leave(a.e, true)
-	defer a.d.c.leave(a.e, false)
-	multi := zk.Multi(zk.Delete(a.path(n.name)), zk.Create(a.path(to.name), data.encode(), a.d.c.acl, zk.Ephemeral))
-	if err := a.do(multi); err != nil {
-		a.d.c.unnamed(a.e)
-		return err
+	multi, made := a.multi(step), zk.Exists(a.e.path(step.To.Name))
+	c.leave(a.e)
+	defer c.stay(a.e)
+	if err := a.send(multi, made); err != nil {
+		c.unname(a.e)
+		return again, err
 	}
 	switch {
-	case absent(multi.Err), errors.Is(multi.Err, zk.ErrNodeExists):
-		a.d.c.forget(a.e, false)
-		return nil // overtaken
+	case absent(multi.Err), errors.Is(multi.Err, zk.ErrBadVersion), errors.Is(multi.Err, zk.ErrNodeExists): // overtaken
+		if step.Node.Name != was.Name {
+			c.forget(a.e, false)
+		}
+		return again, nil
 	case multi.Err != nil:
-		return multi.Err
+		return again, multi.Err
+	case made.Err != nil: // it was broken at once
+		c.unname(a.e)
+		return again, nil
+	case step.Data.Fence == 0:
+		step.Data.Fence = recipe.FenceOf(made.Stat.Czxid)
 	}
-	a.d.c.found(a.e, a.s, to, data)
-	return nil
+	c.found(a.e, a.s, step.To, step.Data)
+	return a.Changed(), nil
+}
+
+// multi is the transaction of a change.
+func (a *attempt) multi(step recipe.Step) *zk.Call {
+	from, to := step.Node, step.To
+	parts := []*zk.Call{zk.Delete(a.e.path(from.Name)), zk.Create(a.e.path(to.Name), step.Data.Encode(), a.d.c.acl, zk.Ephemeral)}
+	if from.Kind != to.Kind && a.d.layout == Semaphore {
+		parts = append([]*zk.Call{zk.SetVersion(a.e.path(recipe.Locks), nil, a.Version)}, parts...)
+		if a.NoLeases && to.Kind == recipe.Slot {
+			parts = append([]*zk.Call{zk.Create(a.e.path(recipe.Leases), nil, a.d.c.acl, zk.Container)}, parts...)
+		}
+	}
+	if step.Guard != "" {
+		parts = append(parts, zk.Check(a.e.path(step.Guard)))
+	}
+	return zk.Multi(parts...)
 }
 
 // grant grants the key to this session's node, as far as the session is assured.
-func (a *attempt) grant(n node) (*driver.Result, error) {
-	a.d.c.mu.Lock()
-	name, fence := a.e.name, a.e.fence
-	a.d.c.mu.Unlock()
-	if over(a.s) {
+func (a *attempt) grant(n recipe.Node) (*driver.Result, error) {
+	now := a.d.c.record(a.e)
+	if a.s.Ended() {
 		return nil, zk.ErrEnded
 	}
-	if name != n.name {
+	if now.Name != n.Name {
 		return nil, nil // it is gone since: look again
 	}
 	ttl := min(a.r.TTL, a.s.Assured().Sub(a.start))
-	res := &driver.Result{Granted: true, Fence: fence, Fences: 1, TTL: max(ttl, 1), Slot: n.slot}
-	if a.d.c.held(a.e, a.d, time.Now().Add(a.r.TTL), a.moved) {
-		res.Fences = min(max(a.r.Fences, 1), turns)
+	res := &driver.Result{Granted: true, Fence: now.Fence, Fences: 1, TTL: max(ttl, 1), Slot: n.Slot}
+	if a.d.c.held(a.e, a.d, time.Now().Add(a.r.TTL), a.Stood()) {
+		res.Fences = min(max(a.r.Fences, 1), recipe.Fences)
 	}
 	return res, nil
 }
 
-// convert makes a writer a reader, with its number, in one step.
-func (a *attempt) convert() (*driver.Result, error) {
-	q, err := a.list()
-	if err != nil {
+// keep keeps the place at i, and watches for the end of the node that it waits for.
+func (a *attempt) keep(i int) (*driver.Result, error) {
+	c, before := a.d.c, a.Before(i)
+	w := &zk.Watch{}
+	w.Fire = func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if a.e.watch == w {
+			a.e.watch, a.e.watched = nil, ""
+			c.hint(a.e.place)
+		}
+	}
+	c.mu.Lock()
+	watched := a.e.watch != nil && a.e.watched == before
+	if a.e.Live() {
+		a.e.Keep(time.Now().Add(a.r.Patience))
+		c.arm(a.e)
+		if !watched {
+			c.unwatch(a.e)
+			a.e.watch, a.e.watched = w, before
+		}
+	}
+	c.mu.Unlock()
+	if watched {
+		return a.refuse(i)
+	}
+	watch, gets := zk.Children(a.e.path(before), w), a.holders(i)
+	err := a.send(append([]*zk.Call{watch}, gets...)...)
+	if err == nil && watch.Err == nil && (before != recipe.Leases || a.Same(watch.Children)) {
+		return a.refused(i, gets)
+	}
+	c.mu.Lock()
+	if a.e.watch == w {
+		a.e.watch, a.e.watched = nil, ""
+	}
+	c.mu.Unlock()
+	if err == nil && !absent(watch.Err) {
+		err = watch.Err
+	}
+	return nil, err
+}
+
+// Of how many nodes a refusal reads the data: of all that hold the key, when the next turn is ours, or of the first ones of those before us.
+const (
+	looks = 64
+	few   = 2
+)
+
+// holders reads the nodes that are in the way of the node at i.
+func (a *attempt) holders(i int) []*zk.Call {
+	n := min(few, i)
+	if a.Ahead(i) == 0 {
+		n = min(a.Holders(), looks)
+	}
+	return gets(a.e.dir, a.Queue[:n])
+}
+
+// refuse says what is in the way of the node at i, or of a node behind all of them.
+func (a *attempt) refuse(i int) (*driver.Result, error) {
+	gets := a.holders(i)
+	if err := a.send(gets...); err != nil {
 		return nil, err
 	}
-	i := q.of(a.e.mark)
-	if i < 0 || q.blocker(i, q[i].kind) >= 0 {
-		return a.refuse(q, max(i, 0))
-	}
-	if name, _ := a.state(); q[i].kind == kindRead && name == q[i].name {
-		a.r.Convert = false // it stands
-		return nil, nil
-	}
-	if a.r.Fence != 0 {
-		get := zk.Get(a.path(q[i].name))
-		if err := a.do(get); err != nil || get.Err != nil {
-			return nil, errors.Join(err, get.Err)
+	return a.refused(i, gets)
+}
+
+// refused is refuse with what holders has read. It is nil when the node at i may be next by now, and has to look
+// again. A node with others before it need not: where many wait, the holder has often released the key in the meantime,
+// and the next in order has it.
+func (a *attempt) refused(i int, gets []*zk.Call) (*driver.Result, error) {
+	q, res := a.Queue, &driver.Result{Why: driver.Held, Ahead: a.Ahead(i)}
+	for j, get := range gets {
+		switch {
+		case absent(get.Err) && j == 0 && res.Ahead == 0:
+			return nil, nil
+		case absent(get.Err):
+			continue
+		case get.Err != nil:
+			return nil, get.Err
 		}
-		if fenceIn(q[i], get) < a.r.Fence {
-			return a.refuse(q, i)
+		if res.Holder == (driver.Holder{}) {
+			res.Holder = holder(q[j], get.Data)
 		}
 	}
-	return nil, a.move(q[i], markers[kindRead])
+	if res.Ahead == 0 {
+		res.RetryIn = retryIn(a.r.Mode, q, gets)
+	}
+	if len(q) > 0 && res.Holder == (driver.Holder{}) {
+		res.Holder = holder(q[0], nil)
+	}
+	return res, nil
+}
+
+// retryIn is the time after which it is worth to ask again, by the TTLs of those that hold the key: the first lease of a semaphore that
+// ends may make room, else all have to end.
+func retryIn(m driver.Mode, q recipe.Queue, gets []*zk.Call) (in time.Duration) {
+	for i, get := range gets {
+		if get.Err != nil || q[i].Foreign() {
+			continue
+		}
+		ttl := recipe.Decode(get.Data).TTL
+		if q[i].Kind == recipe.Slot && m == driver.Shared && in > 0 {
+			in = min(in, ttl)
+		} else {
+			in = max(in, ttl)
+		}
+	}
+	return in
 }

@@ -38,8 +38,15 @@ func (s *Session) Timeout() time.Duration {
 	return s.timeout
 }
 
-// Over is closed when the session is over, as far as the client knows: when a server said so, or the client was closed.
-func (s *Session) Over() <-chan struct{} { return s.over }
+// Ended reports whether the session is over, as far as the client knows: a server said so, or the client was closed.
+func (s *Session) Ended() bool {
+	select {
+	case <-s.over:
+		return true
+	default:
+		return false
+	}
+}
 
 // The share of the session's time-out after which a sign of life has reached the leader, and that between two of them.
 //
