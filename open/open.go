@@ -29,16 +29,14 @@ func Client(ctx context.Context, url string, o *hasp.Options) (*hasp.Client, err
 	return c, nil
 }
 
-// Driver opens the engine of the store that a URL names, for hasp.New. Its Close closes the connections, too.
+// Driver opens the engine of the store that a URL names, for hasp.New. Its Close closes the connections, too; a second Close does
+// nothing, and returns what the first did. The waits for servers that restarted (redlock:, max-ttl=) begin
+// anew with each process, unless Client, or hasp.New for a single server, has a StateDir to remember them in.
 func Driver(ctx context.Context, url string) (driver.Driver, error) { return opened(ctx, url, nil) }
 
-// opened does not wait longer than the context for a file on a disk that hangs.
+// opened does not wait longer than the context for a file on a disk that hangs: to parse a URL of PostgreSQL reads files, too.
 func opened(ctx context.Context, url string, o *dial.Options) (driver.Driver, error) {
-	u, err := dial.Parse(url)
-	if err == nil {
-		err = ctx.Err()
-	}
-	if err != nil {
+	if err := ctx.Err(); err != nil {
 		return nil, fmt.Errorf("hasp: open: %w", err)
 	}
 	type result struct {
@@ -47,13 +45,13 @@ func opened(ctx context.Context, url string, o *dial.Options) (driver.Driver, er
 	}
 	done := make(chan result, 1)
 	go func() {
-		s, err := u.Open(o)
+		s, err := parsed(url, o)
 		done <- result{s, err}
 	}()
 	select {
 	case r := <-done:
 		if r.err != nil {
-			return nil, fmt.Errorf("hasp: open %s: %w", u, r.err)
+			return nil, r.err
 		}
 		return r.store.Driver, nil
 	case <-ctx.Done():
@@ -62,6 +60,18 @@ func opened(ctx context.Context, url string, o *dial.Options) (driver.Driver, er
 				_ = r.store.Close() // nothing was connected
 			}
 		}()
-		return nil, fmt.Errorf("hasp: open %s: a file that the URL names was not read in time: %w", u, context.Cause(ctx))
+		return nil, fmt.Errorf("hasp: open: a file that the store's URL names, or the environment, was not read in time: %w", context.Cause(ctx))
 	}
+}
+
+func parsed(url string, o *dial.Options) (*dial.Store, error) {
+	u, err := dial.Parse(url)
+	if err != nil {
+		return nil, fmt.Errorf("hasp: open: %w", err)
+	}
+	s, err := u.Open(o)
+	if err != nil {
+		return nil, fmt.Errorf("hasp: open %s: %w", u, err)
+	}
+	return s, nil
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -15,6 +16,8 @@ import (
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/testserver"
 	"github.com/hasplock/hasp/open"
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 )
 
 // each engine by its URL, over a server of its own.
@@ -88,6 +91,42 @@ func TestDriverHasAllMethods(t *testing.T) {
 			t.Errorf("%s: the driver %T lacks what its engine has", url, d)
 		}
 		must(t, d.Close())
+	}
+}
+
+// A second Close does nothing, and says what the first said, whatever the engine.
+func TestCloseTwice(t *testing.T) {
+	for _, url := range []string{"sqlite:" + t.TempDir() + "/locks.db", "redis://h", "redis://h?max-ttl=1m", "redis://h?layout=redisson",
+		"redis+sentinel://m@h", "redis+cluster://h", "redlock://a,b,c", "etcd://h", "zk://h", "postgres://h/db", "mysql://h/db"} {
+		d, err := open.Driver(t.Context(), url)
+		must(t, err)
+		first := d.Close()
+		if second := d.Close(); first != nil || second != nil {
+			t.Errorf("%s: Close says %v, and then %v", url, first, second)
+		}
+	}
+}
+
+type counted struct{ lines atomic.Int32 }
+
+func (c *counted) Printf(context.Context, string, ...any) { c.lines.Add(1) }
+
+// A store that is opened leaves the logger of go-redis alone: the program may use go-redis for other things.
+func TestLogsOfOthers(t *testing.T) {
+	var logger counted
+	redis.SetLogger(&logger)
+	defer logging.Disable()
+	for _, url := range []string{"redis://h", "redis+sentinel://m@h", "redis+cluster://h", "redlock://a,b,c"} {
+		d, err := open.Driver(t.Context(), url)
+		must(t, err)
+		must(t, d.Close())
+	}
+	none := errors.New("no network")
+	others := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "m", SentinelAddrs: []string{"h"}, MaxRetries: -1,
+		Dialer: func(context.Context, string, string) (net.Conn, error) { return nil, none }})
+	defer others.Close()
+	if err := others.Ping(t.Context()).Err(); err == nil || logger.lines.Load() == 0 {
+		t.Errorf("it logged %d lines of %v", logger.lines.Load(), err)
 	}
 }
 

@@ -19,7 +19,6 @@ import (
 	"github.com/hasplock/hasp/redisdriver"
 	"github.com/hasplock/hasp/redisdriver/redisson"
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/logging"
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
@@ -204,7 +203,6 @@ func (r *redisServers) String() string {
 }
 
 func (r *redisServers) open(how *opening) (*Store, error) {
-	logging.Disable() // what matters comes back as an error
 	s := &Store{}
 	files := r.tls.inForce()
 	if err := files.check(); r.nodes[0].TLSConfig != nil && err != nil {

@@ -15,7 +15,6 @@ import (
 	"strings"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/logging"
 )
 
 // redisGroup is Redis with replicas: a master that Sentinels watch, or a cluster.
@@ -127,7 +126,6 @@ func (g *redisGroup) options() (*redis.Options, error) {
 }
 
 func (g *redisGroup) open(how *opening) (*Store, error) {
-	logging.Disable() // what matters comes back as an error
 	o, err := g.options()
 	if err != nil {
 		return nil, err

@@ -6,6 +6,7 @@ package dial
 import (
 	"database/sql"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/hasplock/hasp/driver"
@@ -80,36 +81,32 @@ func (u *URL) Open(o *Options) (*Store, error) {
 	return u.place.open(how)
 }
 
-// closers close what was connected for an engine, after it.
-type closers []func() error
-
-func (c closers) after(d driver.Driver) error {
-	err := d.Close()
-	for _, end := range c {
-		err = errors.Join(err, end())
-	}
-	return err
-}
-
-// owning is an engine that owns its connections. It has all methods of the engine.
-func owning(d driver.Driver, c ...func() error) driver.Driver {
+// owning is an engine that owns its connections: Close closes it, and then them, once. It has all methods of the engine.
+func owning(d driver.Driver, disconnect ...func() error) driver.Driver {
+	end := sync.OnceValue(func() error {
+		err := d.Close()
+		for _, disconnect := range disconnect {
+			err = errors.Join(err, disconnect())
+		}
+		return err
+	})
 	switch d := d.(type) {
 	case *redisdriver.Driver:
-		return &owningRedis{d, c}
+		return &owningRedis{d, end}
 	case *redisdriver.Node:
-		return &owningNode{d, c}
+		return &owningNode{d, end}
 	case *redisson.Driver:
-		return &owningRedisson{d, c}
+		return &owningRedisson{d, end}
 	case *quorum.Driver:
-		return &owningQuorum{d, c}
+		return &owningQuorum{d, end}
 	case *etcddriver.Driver:
-		return &owningEtcd{d, c}
+		return &owningEtcd{d, end}
 	case *zkdriver.Driver:
-		return &owningZK{d, c}
+		return &owningZK{d, end}
 	case *sqldriver.Driver:
-		return &owningSQLite{d, c}
+		return &owningSQLite{d, end}
 	case *sqldriver.Server:
-		return &owningDatabase{d, c}
+		return &owningDatabase{d, end}
 	}
 	panic("dial: no engine is left")
 }
@@ -118,43 +115,43 @@ func owning(d driver.Driver, c ...func() error) driver.Driver {
 type (
 	owningRedis struct {
 		*redisdriver.Driver
-		c closers
+		end func() error
 	}
 	owningNode struct {
 		*redisdriver.Node
-		c closers
+		end func() error
 	}
 	owningRedisson struct {
 		*redisson.Driver
-		c closers
+		end func() error
 	}
 	owningQuorum struct {
 		*quorum.Driver
-		c closers
+		end func() error
 	}
 	owningEtcd struct {
 		*etcddriver.Driver
-		c closers
+		end func() error
 	}
 	owningZK struct {
 		*zkdriver.Driver
-		c closers
+		end func() error
 	}
 	owningSQLite struct {
 		*sqldriver.Driver
-		c closers
+		end func() error
 	}
 	owningDatabase struct {
 		*sqldriver.Server
-		c closers
+		end func() error
 	}
 )
 
-func (o *owningRedis) Close() error    { return o.c.after(o.Driver) }
-func (o *owningNode) Close() error     { return o.c.after(o.Node) }
-func (o *owningRedisson) Close() error { return o.c.after(o.Driver) }
-func (o *owningQuorum) Close() error   { return o.c.after(o.Driver) }
-func (o *owningEtcd) Close() error     { return o.c.after(o.Driver) }
-func (o *owningZK) Close() error       { return o.c.after(o.Driver) }
-func (o *owningSQLite) Close() error   { return o.c.after(o.Driver) }
-func (o *owningDatabase) Close() error { return o.c.after(o.Server) }
+func (o *owningRedis) Close() error    { return o.end() }
+func (o *owningNode) Close() error     { return o.end() }
+func (o *owningRedisson) Close() error { return o.end() }
+func (o *owningQuorum) Close() error   { return o.end() }
+func (o *owningEtcd) Close() error     { return o.end() }
+func (o *owningZK) Close() error       { return o.end() }
+func (o *owningSQLite) Close() error   { return o.end() }
+func (o *owningDatabase) Close() error { return o.end() }

@@ -20,6 +20,7 @@ import (
 	"github.com/hasplock/hasp/redisdriver/redisson"
 	"github.com/hasplock/hasp/sqldriver"
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 )
 
 // Store is an open store.
@@ -93,6 +94,7 @@ func (u *URL) IsFile() bool { return u.Parts().Kind == dial.SQLite }
 
 // Open opens the store. It reads the files of TLS, and does no other I/O.
 func (u *URL) Open() (*Store, error) {
+	logging.Disable() // go-redis writes to stderr; what matters comes back as an error
 	s := &Store{}
 	o := &dial.Options{Latest: newRotation(u).now, Sparing: true, NodeTimeout: NodeTimeout}
 	var unfit error
