@@ -4,7 +4,6 @@
 package cli
 
 import (
-	"cmp"
 	"errors"
 	"io"
 	"sync"
@@ -25,7 +24,6 @@ const (
 // ends a command. It is safe for concurrent use.
 type outbox struct {
 	w      io.Writer
-	most   int                // lines that wait; 0: unread
 	missed func(n int) []byte // the line in the place of n that were dropped; nil: nothing
 
 	mu      sync.Mutex
@@ -38,7 +36,7 @@ type outbox struct {
 func (o *outbox) put(line []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if len(o.lines) == cmp.Or(o.most, unread) {
+	if len(o.lines) == unread {
 		o.lines = o.lines[1:]
 		o.dropped++
 	}

@@ -42,7 +42,7 @@ func newTop() *cobra.Command {
 			if every.d < leastEvery {
 				return usage("--every %v is too often: at least %v", every.d, leastEvery)
 			}
-			if _, _, ok := screen.Size(os.Stdout); !ok || !child.IsTerminal(os.Stdin) {
+			if !screen.Drawable(os.Stdout) || !child.IsTerminal(os.Stdin) {
 				return usage("hasp top needs a terminal that it can draw on, for input and output (TERM says which it is): use hasp ls")
 			}
 			log, err := record.open()

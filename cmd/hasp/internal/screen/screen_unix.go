@@ -3,7 +3,7 @@
 
 //go:build unix
 
-// Package screen says how large a terminal is, and whether it is ours, and stops the process as Ctrl-Z does.
+// Package screen says whether a terminal can be drawn on, and is ours, and stops the process as Ctrl-Z does.
 package screen
 
 import (
@@ -15,17 +15,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Size returns the columns and rows of a terminal. It is not ok when f is none, or
-// cannot be drawn on.
-func Size(f *os.File) (width, height int, ok bool) {
-	ws, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
-	if term := os.Getenv("TERM"); err != nil || term == "" || term == "dumb" {
-		return 0, 0, false
-	}
-	if ws.Col == 0 || ws.Row == 0 { // it does not know
-		return 80, 24, true
-	}
-	return int(ws.Col), int(ws.Row), true
+// Drawable says whether f is a terminal that can be drawn on.
+func Drawable(f *os.File) bool {
+	_, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
+	term := os.Getenv("TERM")
+	return err == nil && term != "" && term != "dumb"
 }
 
 // Stops delivers SIGTSTP, after which Stop has to be called.

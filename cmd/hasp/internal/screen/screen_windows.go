@@ -1,7 +1,7 @@
 // Copyright 2026 The hasp Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package screen says how large a console is.
+// Package screen says whether a console can be drawn on.
 package screen
 
 import (
@@ -10,17 +10,11 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// Size returns the columns and rows of a console. It is not ok when f is none, or
-// cannot be drawn on.
-func Size(f *os.File) (width, height int, ok bool) {
+// Drawable says whether f is a console that can be drawn on, and makes it one where that has to be asked for.
+func Drawable(f *os.File) bool {
 	h := windows.Handle(f.Fd())
 	var mode uint32
-	var info windows.ConsoleScreenBufferInfo
-	if windows.GetConsoleMode(h, &mode) != nil || windows.GetConsoleScreenBufferInfo(h, &info) != nil ||
-		windows.SetConsoleMode(h, mode|windows.ENABLE_VIRTUAL_TERMINAL_PROCESSING) != nil {
-		return 0, 0, false
-	}
-	return int(info.Window.Right-info.Window.Left) + 1, int(info.Window.Bottom-info.Window.Top) + 1, true
+	return windows.GetConsoleMode(h, &mode) == nil && windows.SetConsoleMode(h, mode|windows.ENABLE_VIRTUAL_TERMINAL_PROCESSING) == nil
 }
 
 // Stops delivers nothing: Windows has no such signal.

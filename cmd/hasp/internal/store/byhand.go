@@ -130,7 +130,7 @@ func redisTLS(p dial.Parts) []string {
 }
 
 func psql(p dial.Parts, statement string) string {
-	at := url.URL{Scheme: "postgres", Host: strings.Join(p.Addrs, ","), Path: p.Database,
+	at := url.URL{Scheme: "postgres", Host: strings.Join(p.Addrs, ","), Path: "/" + p.Database,
 		RawQuery: strings.ReplaceAll(p.Params.Encode(), "+", "%20")} // psql takes a plus for a plus
 	if p.User != p.Params.Get("user") {
 		at.User = url.User(p.User)

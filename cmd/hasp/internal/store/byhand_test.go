@@ -16,6 +16,8 @@ func TestByHand(t *testing.T) {
 		{"rediss+cluster://:secret@[::1]:7,b", `GET a`, "redis-cli -c -h ::1 -p 7 --tls GET a"},
 		{"postgres://:hunter2@h/db?user=me", "SELECT 1", "psql 'postgres://h/db?user=me' -c 'SELECT 1'"},
 		{"postgres://me:hunter2@h/db?options=-c%20search_path%3Da", "SELECT 1", "psql 'postgres://me@h/db?options=-c%20search_path%3Da' -c 'SELECT 1'"},
+		{"postgres://h/a%2Fb%25c", "SELECT 1", "psql postgres://h/a/b%25c -c 'SELECT 1'"}, // as libpq reads it
+		{"postgres:///db?host=/run", "SELECT 1", "psql 'postgres:///db?host=%2Frun' -c 'SELECT 1'"},
 		{"redis+sentinel://m@a?layout=redisson", `HGETALL "a b"`, `redis-cli -h "$1" -p "$2" HGETALL 'a b'`},
 		{"redis://h", `GET "a`, `printf '%s\n' 'GET "a' | redis-cli -h h -p 6379`},
 	} {

@@ -5,7 +5,9 @@ package top
 
 import (
 	"context"
+	"fmt"
 	"os"
+	"runtime/debug"
 	"sync"
 	"syscall"
 	"time"
@@ -51,6 +53,7 @@ type App struct {
 
 	keyboard      keyboard
 	width, height int           // 0: not known yet
+	stopping      bool          // Stop runs
 	busy          bool          // a list or Inspects are under way
 	asked         time.Time     // since when
 	took          time.Duration // what the round's questions did until now
@@ -63,13 +66,14 @@ type Ended struct{ Signal os.Signal }
 
 func (e *Ended) Error() string { return "ended by " + e.Signal.String() }
 
-// Stopped is a message that stops the process.
+// Stopped is a message that stops the process, unless it is being stopped already.
 type Stopped struct{}
 
 type (
-	answer func() tea.Cmd // what a question came to, for the model
-	timer  int            // the next list is due
-	second struct{}       // ages are another now
+	resumed struct{}       // Stop has returned
+	answer  func() tea.Cmd // what a question came to, for the model
+	timer   int            // the next list is due
+	second  struct{}       // ages are another now
 )
 
 // Init asks for the first list.
@@ -105,7 +109,14 @@ func (a *App) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		a.Err = msg
 		return a, tea.Quit
 	case Stopped:
-		return a, func() tea.Msg { a.Stop(); return nil }
+		if a.stopping {
+			return a, nil
+		}
+		a.stopping = true
+		return a, func() tea.Msg { a.Stop(); return resumed{} }
+	case resumed:
+		a.stopping = false
+		return a, nil
 	case tea.KeyPressMsg:
 		switch msg.Keystroke() { // what a terminal in raw mode leaves to its program
 		case "ctrl+c":
@@ -187,13 +198,26 @@ func (a *App) look() tea.Cmd {
 	}
 }
 
+// inspect asks for some keys at once. A panic of a question is that of its caller, which Bubble Tea watches.
 func (a *App) inspect(keys []string) map[string]Look {
 	looks := make(map[string]Look, len(keys))
+	todo := make(chan string, len(keys))
+	for _, key := range keys {
+		todo <- key
+	}
+	close(todo)
 	var mu sync.Mutex
 	var wg sync.WaitGroup
-	todo := make(chan string)
+	var raised any
 	for range min(atOnce, len(keys)) {
 		wg.Go(func() {
+			defer func() {
+				if p := recover(); p != nil {
+					mu.Lock()
+					defer mu.Unlock()
+					raised = fmt.Sprintf("%v\n%s", p, debug.Stack())
+				}
+			}()
 			for key := range todo {
 				var look Look
 				info, err := a.Locks.Inspect(a.Context, key)
@@ -206,11 +230,10 @@ func (a *App) inspect(keys []string) map[string]Look {
 			}
 		})
 	}
-	for _, key := range keys {
-		todo <- key
-	}
-	close(todo)
 	wg.Wait()
+	if raised != nil {
+		panic(raised)
+	}
 	return looks
 }
 

@@ -60,9 +60,6 @@ func (s *store) List(ctx context.Context) ([]hasp.Info, error) {
 	err := s.wait(ctx, true)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.infos == nil && err == nil {
-		panic("a bug")
-	}
 	return s.infos, err
 }
 
@@ -123,6 +120,7 @@ func (p *paper) shows(t *testing.T, words ...string) {
 type running struct {
 	*store
 	*paper
+	app  *App
 	msgs chan tea.Msg
 	done chan error
 }
@@ -168,11 +166,12 @@ func run(t *testing.T, test func(r *running)) {
 	synctest.Test(t, func(t *testing.T) {
 		mu, was := new(sync.Mutex), start
 		defer func() { start = was }()
-		r := &running{&store{t: t, mu: mu}, &paper{mu: mu}, make(chan tea.Msg), make(chan error, 1)}
+		r := &running{&store{t: t, mu: mu}, &paper{mu: mu}, nil, make(chan tea.Msg), make(chan error, 1)}
 		start = time.Now()
 		r.infos = infos()
 		ctx, cancel := context.WithCancel(t.Context())
 		a := &App{Model: &Model{Store: "memory", Every: 2 * time.Second}, Locks: r.store, Context: ctx}
+		r.app = a
 		go func() {
 			r.done <- r.loop(ctx, a)
 			cancel()
@@ -328,13 +327,59 @@ func typed(words ...string) (all []tea.Msg) {
 	return all
 }
 
-// A bug in a question ends the program, and the terminal is as it was.
-func TestPanic(t *testing.T) {
-	a := &App{Model: &Model{}, Locks: &store{t: t, mu: new(sync.Mutex)}, Context: t.Context()}
-	_, err := tea.NewProgram(a, tea.WithInput(nil), tea.WithOutput(io.Discard), tea.WithoutSignalHandler(), tea.WithWindowSize(80, 24)).Run()
-	if !errors.Is(err, tea.ErrProgramPanic) {
-		t.Errorf("it ended with %v", err)
+// faulty is a store with a bug: in Inspect, or in List.
+type faulty struct {
+	*store
+	look bool
+}
+
+func (f faulty) List(context.Context) ([]hasp.Info, error) {
+	if !f.look {
+		panic("a bug")
 	}
+	return infos(), nil
+}
+
+func (f faulty) Inspect(context.Context, string) (hasp.Info, error) { panic("a bug") }
+
+// program is Bubble Tea's, without a terminal.
+func program(a *App) *tea.Program {
+	return tea.NewProgram(a, tea.WithInput(nil), tea.WithOutput(io.Discard), tea.WithoutSignalHandler(), tea.WithWindowSize(80, 24))
+}
+
+// A bug in a question, of the list or of a key, ends the program, and the terminal is as it was.
+func TestPanicOfALook(t *testing.T) {
+	for name, look := range map[string]bool{"list": false, "key": true} {
+		t.Run(name, func(t *testing.T) {
+			a := &App{Model: &Model{}, Locks: faulty{&store{t: t, mu: new(sync.Mutex)}, look}, Context: t.Context()}
+			if _, err := program(a).Run(); !errors.Is(err, tea.ErrProgramPanic) {
+				t.Errorf("it ended with %v", err)
+			}
+		})
+	}
+}
+
+// SIGTSTP during a stop is no second stop, which would wait for a terminal that the first has; after it, it is.
+func TestStopsOnce(t *testing.T) {
+	run(t, func(r *running) {
+		begun, goOn := make(chan struct{}, 3), make(chan struct{})
+		r.app.Stop = func() { begun <- struct{}{}; <-goOn }
+		for range 3 {
+			r.msgs <- Stopped{}
+		}
+		synctest.Wait()
+		if len(begun) != 1 {
+			t.Errorf("it was stopped %d times at once", len(begun))
+		}
+		goOn <- struct{}{}
+		synctest.Wait()
+		r.msgs <- Stopped{}
+		goOn <- struct{}{}
+		if len(begun) != 2 {
+			t.Errorf("it was stopped %d times, one after the other", len(begun))
+		}
+		r.quit(t)
+	})
 }
 
 // The list may come before the terminal has said how large it is, and keys, too.

@@ -76,7 +76,7 @@ func model() *Model {
 	return m
 }
 
-// inspect is what a loop does for the keys on the
+// inspect is what a loop does for the keys on the screen.
 func inspect(m *Model, width, height int) {
 	looks := map[string]Look{}
 	for _, key := range m.Wanted(width, height) {
