@@ -22,26 +22,26 @@ test-all: ## before a release: every variant of every engine, with the race dete
 show: ## measure on real servers what takes minutes: many waiters, processes that are killed; one alone: make show NAME=waiters
 	@go run ./verify/show $(or $(NAME),all)
 
-verify: ## redisdriver over Redis 8 and Valkey 8, the suite over three etcds, then 200 seeded schedules of faults against Redlock on real servers, 150 against one, 100 against each other engine, and 60 against each way to use Redis with replicas, about an hour and a half; rewrites their tables in docs/evidence.md
+verify: ## redisdriver over Redis 8 and Valkey 8, the suite over three etcds, then 200 seeded schedules of faults against Redlock on real servers, 150 against one, 100 against each other engine, and 60 against each way to use Redis with replicas, about an hour and a half; rewrites their tables in docs/results
 	@scripts/servers
 	@all=$$(scripts/redises) && for other in $$all; do (cd redisdriver && PATH=$$other:$$PATH go test -race -count=1 -timeout=15m -parallel=6 . ./redisson) || exit 1; done
 	@cd redisdriver && HASP_TEST_REDISSON_CLUSTER=1 go test -race -count=1 -timeout=15m -run TestClusterSuite ./redisson
 	@cd etcddriver && HASP_TEST_ETCD_CLUSTER=1 go test -race -count=1 -run TestSuiteOver .
 	@cd verify && go test -race -count=1 -v -run TestWakesUpLate ./late -rounds=1000
 	@cd verify && HASP_TEST_FAILOVERS=1 go test -race -count=1 -timeout=30m -run 'TestBrokenReplicaVariants|TestFailoverMakes' ./campaign
-	@go run ./verify/campaign/cmd -n 200 -into docs/evidence.md
-	@go run ./verify/campaign/cmd -lone -n 150 -into docs/evidence.md
-	@go run ./verify/campaign/cmd -sweep -into docs/evidence.md
-	@go run ./verify/campaign/cmd -engine all -n 100 -parallel 6 -into docs/evidence.md
-	@go run ./verify/campaign/cmd -engine replicated -n 60 -parallel 6 -into docs/evidence.md
+	@go run ./verify/campaign/cmd -n 200 -into docs/results/campaigns.md
+	@go run ./verify/campaign/cmd -lone -n 150 -into docs/results/campaigns.md
+	@go run ./verify/campaign/cmd -sweep -into docs/results/campaigns.md
+	@go run ./verify/campaign/cmd -engine all -n 100 -parallel 6 -into docs/results/campaigns.md
+	@go run ./verify/campaign/cmd -engine replicated -n 60 -parallel 6 -into docs/results/campaigns.md
 
 verify-quick: ## the schedules and the broken variants that make test runs, too
 	@scripts/servers
 	@go test -race -count=1 ./verify/campaign ./verify/engines
 
-overlap: ## for how long two believe that they hold a key, under hasp and other locks, in some 5 minutes; rewrites its table in docs/evidence.md
+overlap: ## for how long two believe that they hold a key, under hasp and other locks, in some 5 minutes; rewrites its table in docs/results
 	@scripts/servers
-	@go run ./verify/show overlap -into docs/evidence.md
+	@go run ./verify/show overlap -into docs/results/campaigns.md
 
 SEEDS = 100000
 
@@ -55,8 +55,8 @@ interop: ## take turns with Curator on one ZooKeeper, and with Redisson and clie
 	@interop/clients/install redisson python node
 	@cd interop && HASP_TEST_REQUIRE=redis,redisson,python,node go test -count=1 -timeout=60m ./clients -long -into=$(CURDIR)/docs/interop.md
 
-simulate: ## SEEDS=100000 seeds of the deterministic simulation, half an hour on a free machine; so many rewrite their table in docs/evidence.md
-	@go test -count=1 ./verify/simulate -run TestSeeds -seeds=$(SEEDS) -timeout=2h -v $(if $(filter 100000,$(SEEDS)),-into=$(CURDIR)/docs/evidence.md)
+simulate: ## SEEDS=100000 seeds of the deterministic simulation, half an hour on a free machine; so many rewrite their table in docs/results
+	@go test -count=1 ./verify/simulate -run TestSeeds -seeds=$(SEEDS) -timeout=2h -v $(if $(filter 100000,$(SEEDS)),-into=$(CURDIR)/docs/results/campaigns.md)
 
 LENGTH = 3
 

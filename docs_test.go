@@ -99,15 +99,15 @@ func TestGuaranteesFitAScreen(t *testing.T) {
 }
 
 // Where the Makefile has results written, the marks for them are.
-func TestEvidenceHasPlacesForResults(t *testing.T) {
+func TestResultsHavePlaces(t *testing.T) {
 	makefile, err := os.ReadFile("Makefile")
 	need(t, err)
-	b, err := os.ReadFile("docs/evidence.md")
+	b, err := os.ReadFile("docs/results/campaigns.md")
 	need(t, err)
 	into := regexp.MustCompile(`-into[= ](?:\$\(CURDIR\)/)?([^ )\n]+)`).FindAllStringSubmatch(string(makefile), -1)
 	failIf(t, len(into) != 9, "the Makefile has %d places for results, want 9", len(into))
 	for _, m := range into {
-		if m[1] != "docs/evidence.md" && m[1] != "docs/choosing.md" && m[1] != "docs/interop.md" {
+		if m[1] != "docs/results/campaigns.md" && m[1] != "docs/choosing.md" && m[1] != "docs/interop.md" {
 			t.Errorf("the Makefile writes results into %s, not into a document that has a place for them", m[1])
 		}
 	}

@@ -62,7 +62,7 @@
 // twenty runs, or in few. Therefore the trace of a failed run is always kept.
 //
 // The first of these commands takes half an hour on two cores, and writes its table
-// into docs/evidence.md:
+// into docs/results/campaigns.md:
 //
 //	make simulate
 //	go test ./verify/simulate -run TestSeed -seed=N -kind=mixed -v -count=20
