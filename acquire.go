@@ -120,10 +120,9 @@ func (a *attempt) ask() (*Lease, error) {
 	defer ctx.done()
 	req := a.req
 	req.Queue, req.Enters, req.Fences = a.wait.Queue(), a.wait.Enters(), a.behind.fences()
-	res, refusal, err := a.send(ctx, req)
-	if driver.IsAskAgain(err) && ctx.Err() == nil {
-		req.Enters = a.wait.Enters()
-		res, refusal, err = a.send(ctx, req)
+	res, refusal, err := a.c.ask(ctx, req)
+	if res.Unsettled || err != nil && !driver.IsNotSent(err) {
+		a.wait.Unanswered(err != nil && a.c.answered(err))
 	}
 	switch err = cmp.Or(err, refusal); {
 	case err != nil:
@@ -133,15 +132,6 @@ func (a *attempt) ask() (*Lease, error) {
 		return nil, nil //nolint:nilnil // a refusal
 	}
 	return a.granted(start, res)
-}
-
-// send is one Try; refusal is set when the store, not the key, was the reason.
-func (a *attempt) send(ctx context.Context, req driver.TryRequest) (res driver.Result, refusal, err error) {
-	res, refusal, err = a.c.ask(ctx, req)
-	if err != nil && !driver.IsNotSent(err) {
-		a.wait.Unanswered(a.c.answered(err))
-	}
-	return res, refusal, err
 }
 
 // granted returns the lease of a grant that was asked for at start, unless its

@@ -19,8 +19,6 @@ import (
 // deadline, when the client begins to close, and with done. Most requests are answered
 // before a goroutine waits for its end, and a timer and a channel cost as much as all else that
 // a lock does here: they are made when Done asks for them.
-//
-// The maker of a request asks again after driver.AskAgain.
 type request struct {
 	context.Context                 // the caller's
 	open            context.Context // ends when the client begins to close; nil: that does not end it
@@ -50,9 +48,6 @@ func (r *request) done() {
 		r.stop()
 	}
 }
-
-// AsksAgain is for [driver.AsksAgain].
-func (r *request) AsksAgain() context.Context { return r.Context }
 
 // Deadline implements [context.Context].
 func (r *request) Deadline() (time.Time, bool) {
@@ -118,7 +113,9 @@ func (r *request) Value(key any) any {
 // since. refusal is set when the store, not the key, was the reason.
 func (c *core) ask(ctx context.Context, r driver.TryRequest) (res driver.Result, refusal, err error) {
 	for range 2 {
+		unsettled := res.Unsettled
 		res, err = c.drv.Try(ctx, r)
+		res.Unsettled = res.Unsettled || unsettled
 		if c.hears(err); err != nil {
 			return res, nil, err
 		}

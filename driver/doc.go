@@ -11,8 +11,8 @@
 // engine must pass.
 //
 // Four rules shape the interface. An engine never waits: blocking is written once,
-// in hasp. An engine never sleeps, and never repeats a request with an unknown
-// outcome: it returns the store's own error, and hasp decides. (A compare-and-set that
+// in hasp. An engine never sleeps, and repeats no request with an unknown
+// outcome, unless the answer says so ([Result].Unsettled): it returns the store's own error, and hasp decides. (A compare-and-set that
 // was overtaken is neither: the engine may read and compare again at once, a bounded
 // number of times.) A refusal is data; an error means that the outcome is unknown. And
 // every request may arrive more than once: requests are lost, duplicated and delayed,

@@ -127,6 +127,7 @@ type Result struct {
 	Slot      int           // with Limit: the smallest number from 0 that no other holder has
 	Handoff   time.Duration // how long before this answer the owner's place was handed the key that it claims now; 0: not known
 	Abandoned bool          // a previous holder did not release the key, so that what it protects may need repair; see End
+	Unsettled bool          // of either: the engine asked twice, and its first request may still arrive; see ReleaseRequest.Settled
 
 	Why     Why           // of a refusal: its reason
 	Ahead   int           // how many places are before this owner's in the queue, not counting holders

@@ -3,10 +3,7 @@
 
 package driver
 
-import (
-	"context"
-	"errors"
-)
+import "errors"
 
 // Sentinel errors; test for them with errors.Is. Package hasp has the same values
 // under the same names.
@@ -46,35 +43,3 @@ func IsNotSent(err error) bool {
 type notSent struct{ error }
 
 func (e notSent) Unwrap() error { return e.error }
-
-// AskAgain wraps the error of a Try or a Release to say more: the driver waited for an answer
-// for less time than it was given, and the same call may be made again at once. Its outcome is
-// unknown. nil stays nil. Only a caller that AsksAgain gets it.
-func AskAgain(err error) error {
-	if err == nil {
-		return nil
-	}
-	return askAgain{err}
-}
-
-// IsAskAgain reports whether err was made by AskAgain.
-func IsAskAgain(err error) bool {
-	_, ok := err.(askAgain) //nolint:errorlint // the outermost alone
-	return ok
-}
-
-type askAgain struct{ error }
-
-func (e askAgain) Unwrap() error { return e.error }
-
-// AsksAgain reports whether ctx is one of hasp's own for a Try or a Release, which it makes again when
-// that returns AskAgain. So a driver may send the request in a way in which it cannot leave
-// before an answer comes, for a moment that is short beside a person's patience. caller is the context
-// that ctx was made for: it has the same values, and may last longer.
-func AsksAgain(ctx context.Context) (caller context.Context, ok bool) {
-	r, ok := ctx.(interface{ AsksAgain() context.Context })
-	if !ok {
-		return nil, false
-	}
-	return r.AsksAgain(), true
-}

@@ -35,10 +35,6 @@ func (n *Node) StartWithdraw(ctx context.Context, r driver.WithdrawRequest, done
 		return
 	}
 	n.send.Begin(ctx, n.releaseCall(r), func(c *wire.Call) {
-		if c.Err != nil {
-			done(c.Err)
-			return
-		}
-		done(n.releaseOutcome(c.Reply))
+		done(n.releaseOutcome(c.Reply, c.Err))
 	})
 }

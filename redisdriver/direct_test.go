@@ -16,11 +16,6 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// own is a context as hasp makes them.
-type own struct{ context.Context }
-
-func (o own) AsksAgain() context.Context { return o.Context }
-
 // heeding has a client heed the deadlines of contexts, which lone requests need, and no time-out of its own.
 func heeding(o *redis.Options) {
 	o.ContextTimeoutEnabled = true
@@ -36,60 +31,83 @@ func (w *world) warm(d *Driver) {
 	})
 }
 
-// A lone request to a server that stands still is given up early by its own caller, who is to ask again: that
-// takes the way on which a caller leaves with its context. What came twice is done once.
-func TestLoneRequestIsAskedAgain(t *testing.T) {
+// stall stops the server for longer than a lone request waits.
+func (w *world) stall() {
+	w.server.Stop()
+	time.AfterFunc(600*time.Millisecond, w.server.Cont)
+}
+
+// A lone request to a server that stands still is sent again by a lane. Of a Try the answer says so, and what came twice is done once.
+func TestLoneRequestIsSentAgain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	d := w.over(w.client(heeding), nil)
 	r := ask("k")
-	try := func(ctx context.Context) error {
-		_, err := d.Try(ctx, driver.TryRequest{Claim: r.Claim(), TTL: r.TTL})
-		return err
+	w.warm(d)
+	w.stall()
+	res, err := d.Try(w.ctx, driver.TryRequest{Claim: r.Claim(), TTL: r.TTL})
+	if err != nil || !res.Granted || !res.Unsettled {
+		t.Errorf("a Try: %+v, %v", res, err)
 	}
-	release := func(ctx context.Context) error {
-		return d.Release(ctx, driver.ReleaseRequest{Claim: r.Claim(), TTL: r.TTL, Settled: true})
+	w.warm(d)
+	if res, err := d.Try(w.ctx, driver.TryRequest{Claim: ask("k").Claim(), TTL: r.TTL}); err != nil || res.Granted || res.Unsettled {
+		t.Errorf("a Try that was sent once: %+v, %v", res, err)
 	}
-	for _, f := range []func(context.Context) error{try, release} {
-		w.warm(d)
-		w.server.Stop()
-		if err := f(own{w.ctx}); !driver.IsAskAgain(err) {
-			t.Errorf("a lone request: %v", err)
-		}
-		ctx, cancel := context.WithCancel(w.ctx)
-		time.AfterFunc(10*time.Millisecond, cancel)
-		if err := f(own{ctx}); !errors.Is(err, context.Canceled) {
-			t.Errorf("the next one: %v", err)
-		}
-		w.server.Cont()
-		w.warm(d)
-		if err := f(own{w.ctx}); err != nil && !errors.Is(err, driver.ErrNotHeld) {
-			t.Errorf("a lone request once it answers again: %v", err)
-		}
+	w.warm(d)
+	w.stall()
+	waiter := ask("k")
+	if res, err = d.Try(w.ctx, driver.TryRequest{Claim: waiter.Claim(), TTL: r.TTL, Queue: true, Patience: time.Minute, Enters: true}); err != nil || res.Granted || !res.Unsettled || res.At != 0 {
+		t.Errorf("a Try that joins: %+v, %v", res, err)
 	}
-	if h := w.inspect(d, "k"); h.Held {
+	w.warm(d)
+	w.stall()
+	if err := d.Release(w.ctx, driver.ReleaseRequest{Claim: waiter.Claim(), TTL: r.TTL, End: driver.Unused}); err != nil {
+		t.Errorf("a Release of a place: %v", err)
+	}
+	w.warm(d)
+	w.stall()
+	if err := d.Release(w.ctx, driver.ReleaseRequest{Claim: r.Claim(), TTL: r.TTL}); err != nil {
+		t.Errorf("a Release that came twice: %v", err)
+	}
+	if h := w.inspect(d, "k"); h.Held || h.Waiters != 0 {
 		t.Errorf("it was released, and is held: %+v", h)
 	}
 }
 
-// Whoever does not ask again is never told to, nor is one that has less time than that takes.
-func TestWhoIsNotToldToAskAgain(t *testing.T) {
+// A caller whose context ends meanwhile leaves soon, and is never told that its Try was not sent. So does a caller that has less time
+// than a lone request takes.
+func TestLoneRequestLeavesWithItsContext(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	d := w.over(w.client(heeding), nil)
-	for name, begin := range map[string]func() (context.Context, context.CancelFunc){
-		"another's context": func() (context.Context, context.CancelFunc) { return context.WithTimeout(w.ctx, time.Second) },
-		"little time": func() (context.Context, context.CancelFunc) {
-			ctx, cancel := context.WithTimeout(w.ctx, 50*time.Millisecond)
-			return own{ctx}, cancel
+	r := ask("k")
+	for name, f := range map[string]func(ctx context.Context) error{
+		"Try": func(ctx context.Context) error {
+			_, err := d.Try(ctx, driver.TryRequest{Claim: r.Claim(), TTL: r.TTL})
+			return err
+		},
+		"Release": func(ctx context.Context) error {
+			return d.Release(ctx, driver.ReleaseRequest{Claim: r.Claim(), TTL: r.TTL, Settled: true})
 		},
 	} {
 		w.warm(d)
 		w.server.Stop()
-		ctx, cancel := begin()
-		if _, err := d.Try(ctx, driver.TryRequest{Claim: ask("k").Claim(), TTL: time.Minute}); driver.IsAskAgain(err) ||
-			!errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, os.ErrDeadlineExceeded) { // the connection's may be first
-			t.Errorf("%s: %v", name, err)
+		ctx, cancel := context.WithCancel(w.ctx)
+		time.AfterFunc(10*time.Millisecond, cancel)
+		if err := f(ctx); !errors.Is(err, context.Canceled) || driver.IsNotSent(err) {
+			t.Errorf("%s, alone: %v", name, err)
+		}
+		ctx, cancel = context.WithTimeout(w.ctx, time.Second)
+		time.AfterFunc(10*time.Millisecond, cancel)
+		if err := f(ctx); !errors.Is(err, context.Canceled) {
+			t.Errorf("%s, the next one: %v", name, err)
+		}
+		w.server.Cont()
+		w.warm(d)
+		w.server.Stop()
+		ctx, cancel = context.WithTimeout(w.ctx, 50*time.Millisecond)
+		if err := f(ctx); !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, os.ErrDeadlineExceeded) { // the connection's may be first
+			t.Errorf("%s with little time: %v", name, err)
 		}
 		cancel()
 		w.server.Cont()
@@ -126,17 +144,16 @@ func TestLoneRequestWaitsForNoConnection(t *testing.T) {
 		d := w.over(rdb, nil)
 		w.warm(d)
 		r := ask("k")
-		if _, err := d.Try(own{w.ctx}, driver.TryRequest{Claim: r.Claim(), TTL: r.TTL}); err != nil {
+		if _, err := d.Try(w.ctx, driver.TryRequest{Claim: r.Claim(), TTL: r.TTL}); err != nil {
 			t.Errorf("%s: the first lone request: %v", name, err)
 		}
 		spoil(w, rdb, hangs)
-		if err := d.Release(own{w.ctx}, driver.ReleaseRequest{Claim: r.Claim(), TTL: r.TTL, Settled: true}); !driver.IsAskAgain(err) {
-			t.Errorf("%s: a lone request: %v", name, err)
-		}
-		ctx, cancel := context.WithCancel(w.ctx)
-		time.AfterFunc(10*time.Millisecond, cancel)
-		if err := d.Release(own{ctx}, driver.ReleaseRequest{Claim: r.Claim(), TTL: r.TTL, Settled: true}); !errors.Is(err, context.Canceled) {
-			t.Errorf("%s: the next one: %v", name, err)
+		for _, which := range []string{"a lone request", "the next one"} {
+			ctx, cancel := context.WithCancel(w.ctx)
+			time.AfterFunc(10*time.Millisecond, cancel)
+			if err := d.Release(ctx, driver.ReleaseRequest{Claim: r.Claim(), TTL: r.TTL, Settled: true}); !errors.Is(err, context.Canceled) {
+				t.Errorf("%s: %s: %v", name, which, err)
+			}
 		}
 	}
 }
@@ -166,7 +183,7 @@ func TestLoneRequestIsSeenByHooks(t *testing.T) {
 	hook := &counter{}
 	rdb.AddHook(hook)
 	r := ask("k")
-	if res, err := d.Try(own{w.ctx}, driver.TryRequest{Claim: r.Claim(), TTL: r.TTL}); err != nil || !res.Granted {
+	if res, err := d.Try(w.ctx, driver.TryRequest{Claim: r.Claim(), TTL: r.TTL}); err != nil || !res.Granted {
 		t.Fatal(res, err)
 	}
 	if n := hook.commands.Load(); n != 1 {
@@ -183,7 +200,7 @@ func TestNobodySendsAloneWithoutDeadlines(t *testing.T) {
 	defer w.server.Cont()
 	ctx, cancel := context.WithTimeout(w.ctx, time.Second)
 	defer cancel()
-	if _, err := d.Try(own{ctx}, driver.TryRequest{Claim: ask("k").Claim(), TTL: time.Minute}); !errors.Is(err, context.DeadlineExceeded) || driver.IsAskAgain(err) {
+	if _, err := d.Try(ctx, driver.TryRequest{Claim: ask("k").Claim(), TTL: time.Minute}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a request to a server that stands still: %v", err)
 	}
 }

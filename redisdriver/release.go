@@ -5,15 +5,29 @@ package redisdriver
 
 import (
 	"context"
+	"errors"
 	"strconv"
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/redisdriver/internal/wire"
 )
 
-// Release ends the lease of r.Owner, or gives its place up; see [driver.Driver].
+// Release ends the lease of r.Owner, or gives its place up; see [driver.Driver]. It is sent as a Try is.
 func (d *Driver) Release(ctx context.Context, r driver.ReleaseRequest) error {
-	return d.withdraw(ctx, driver.WithdrawRequest{ReleaseRequest: r})
+	if err := d.check(r.Claim); err != nil {
+		return err
+	}
+	c := d.releaseCall(driver.WithdrawRequest{ReleaseRequest: r})
+	reply, err := d.send.DoAlone(ctx, c)
+	slow, sent := wire.Slow(err)
+	if !slow {
+		return d.releaseOutcome(reply, err)
+	}
+	err = d.releaseOutcome(d.again(ctx, c.Again(), sent))
+	if sent && errors.Is(err, driver.ErrNotHeld) {
+		return nil // perhaps the first request released it
+	}
+	return err
 }
 
 func (d *Driver) withdraw(ctx context.Context, r driver.WithdrawRequest) error {
@@ -32,15 +46,14 @@ const (
 )
 
 func (d *Driver) sendRelease(ctx context.Context, c *wire.Call) error {
-	reply, err := d.send.Do(ctx, c)
-	if err != nil {
-		return err
-	}
-	return d.releaseOutcome(reply)
+	return d.releaseOutcome(d.send.Do(ctx, c))
 }
 
 // releaseOutcome reads the answer to a release.
-func (d *Driver) releaseOutcome(reply any) error {
+func (d *Driver) releaseOutcome(reply any, err error) error {
+	if err != nil {
+		return err
+	}
 	switch reply {
 	case int64(releasedNothing):
 		return driver.ErrNotHeld

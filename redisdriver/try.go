@@ -21,11 +21,40 @@ const (
 	pollMax   = time.Second            // but no longer than this
 )
 
-// Try requests r.Key once; see [driver.Driver].
+// Try requests r.Key once; see [driver.Driver]. It is sent alone if it can be, and by a lane if that takes too long.
 func (d *Driver) Try(ctx context.Context, r driver.TryRequest) (driver.Result, error) {
-	return d.vote(ctx, driver.VoteRequest{TryRequest: r})
+	v := driver.VoteRequest{TryRequest: r}
+	c, hinted, refused, err := d.prepare(v)
+	if c == nil {
+		return refused, err
+	}
+	begun := time.Now()
+	_, err = d.send.DoAlone(ctx, c)
+	slow, sent := wire.Slow(err)
+	if slow {
+		v.Enters = v.Enters && !sent // when the first request comes, it says that this owner did not enter
+		c, hinted = d.tryCall(v)
+		begun = time.Now()
+		_, err = d.again(ctx, c, sent)
+	}
+	if err != nil {
+		return driver.Result{}, err
+	}
+	res, err := d.tried(ctx, v, c, hinted, begun)
+	res.Unsettled = sent
+	return res, err
 }
 
+// again sends a request by a lane that was slow before. Its outcome is unknown if that was sent, even if this one is not.
+func (d *Driver) again(ctx context.Context, c *wire.Call, sent bool) (reply any, err error) {
+	reply, err = d.send.Do(ctx, c)
+	if err != nil && sent {
+		err = fmt.Errorf("no answer to two requests: %w", err)
+	}
+	return reply, err
+}
+
+// vote is Try for a quorum, which never waits for one node alone.
 func (d *Driver) vote(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
 	c, hinted, refused, err := d.prepare(r)
 	if c == nil {

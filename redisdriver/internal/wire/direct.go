@@ -18,15 +18,15 @@ type direct struct {
 	ended chan struct{} // closed by it
 }
 
-// begin returns the context to send a call with, until end.
-func (d *direct) begin(caller context.Context) context.Context {
+// begin returns the context to send a call of ctx with, until end.
+func (d *direct) begin(ctx context.Context) context.Context {
 	if d.timer != nil {
 		d.timer.Reset(aloneFor)
 	} else {
 		ended := make(chan struct{})
 		d.ended, d.timer = ended, time.AfterFunc(aloneFor, func() { close(ended) })
 	}
-	return waiting{caller, d.ended, time.Now().Add(aloneFor)}
+	return waiting{ctx, d.ended, time.Now().Add(aloneFor)}
 }
 
 func (d *direct) end() {
@@ -54,14 +54,33 @@ func (w waiting) Err() error {
 	}
 }
 
-// sendAlone sends a call by its caller's goroutine, and reports whether it did: if it is the
+// DoAlone is Do for a request that its caller may make twice. The caller's own goroutine sends it if it is the
 // only one, a request of a batch script, and the server answers promptly. That saves two switches between
-// goroutines, half of what a call costs. It counts as a lane.
+// goroutines, half of what a call costs.
 //
 // The caller cannot leave, but after a moment: the client heeds deadlines (ContextTimeoutEnabled), though it lets no
-// other end of a context interrupt its sockets. Then the caller is told to ask again, and that takes a lane. So one call of
+// other end of a context interrupt its sockets. Then the error is Slow, and the caller makes the request again with Do. So one call of
 // a server that stops answering is held up, for aloneFor at most, and no other.
-func (s *Sender) sendAlone(ctx, caller context.Context, c *Call) bool {
+func (s *Sender) DoAlone(ctx context.Context, c *Call) (any, error) {
+	if ctx.Err() == nil && s.sendAlone(ctx, c) {
+		return c.Reply, c.Err
+	}
+	return s.Do(ctx, c)
+}
+
+// Slow reports whether err is of a call that took its caller too long (DoAlone), and if so, whether it was sent: it may
+// still arrive then.
+func Slow(err error) (slow, sent bool) {
+	e, slow := err.(slowError) //nolint:errorlint // as DoAlone returned it
+	return slow, slow && !driver.IsNotSent(e.error)
+}
+
+type slowError struct{ error }
+
+func (e slowError) Unwrap() error { return e.error }
+
+// sendAlone sends a call by its caller's goroutine, and reports whether it did. The caller counts as a lane.
+func (s *Sender) sendAlone(ctx context.Context, c *Call) bool {
 	if s.direct == nil || !c.Script.Batch || !s.prompt.Load() {
 		return false
 	}
@@ -69,23 +88,15 @@ func (s *Sender) sendAlone(ctx, caller context.Context, c *Call) bool {
 		return false
 	}
 	defer s.giveAlone() // also when a hook of the client's panics
-	wait := s.direct.begin(caller)
+	wait := s.direct.begin(ctx)
 	defer s.direct.end()
 	c.ctx, c.alone[0] = ctx, c
 	s.send(wait, c.alone[:])
-	if c.Err != nil {
-		c.Err = tooSlow(c.Err)
+	var network net.Error
+	if c.Err != nil && errors.As(c.Err, &network) && network.Timeout() { // the answer, or the connection; context.DeadlineExceeded is such an error, too
+		c.Err = slowError{c.Err}
 	}
 	return true
-}
-
-// tooSlow makes [driver.AskAgain] of what took too long: the answer, or the connection.
-func tooSlow(err error) error {
-	var network net.Error
-	if errors.As(err, &network) && network.Timeout() { // context.DeadlineExceeded is such an error, too
-		return driver.AskAgain(err)
-	}
-	return err
 }
 
 // takeAlone makes a lane of the caller, if there is no other, and nothing to do for one.

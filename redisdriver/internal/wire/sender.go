@@ -42,6 +42,11 @@ const (
 	void
 )
 
+// Again is the same request once more.
+func (c *Call) Again() *Call {
+	return &Call{Script: c.Script, Mark: c.Mark, Keys: c.Keys, Args: c.Args}
+}
+
 // voids makes sure that a call is never sent, if it was not yet.
 func (c *Call) voids() bool { return c.fate.CompareAndSwap(unsent, void) }
 
@@ -50,7 +55,7 @@ func (c *Call) voids() bool { return c.fate.CompareAndSwap(unsent, void) }
 // requests of the batch script as one script. A lone call leaves at once.
 //
 // A caller leaves when its context ends, whatever the connection does: most
-// clients let no context interrupt their sockets, so a lane waits for them. See sendAlone for
+// clients let no context interrupt their sockets, so a lane waits for them. See DoAlone for
 // callers that wait for themselves.
 type Sender struct {
 	rdb      redis.UniversalClient
@@ -134,9 +139,6 @@ func (s *Sender) Busy() (lanes, queued int) {
 func (s *Sender) Do(ctx context.Context, c *Call) (any, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, driver.NotSent(err)
-	}
-	if caller, ok := driver.AsksAgain(ctx); ok && s.sendAlone(ctx, caller, c) {
-		return c.Reply, c.Err
 	}
 	c.done = make(chan struct{})
 	s.Begin(ctx, c, nil)
