@@ -20,8 +20,8 @@ import (
 	"github.com/hasplock/hasp/drivertest"
 )
 
-// The walk "a new engine" of CONTRIBUTING, followed once: a map behind a TCP port, which is asked with net/rpc. It has no queue and
-// shares nothing.
+// The walk "a new engine" of CONTRIBUTING, followed once: a map behind connections, which is asked with net/rpc. It has no queue and
+// shares nothing. The connections are pipes, so that the cases run under a fake clock.
 
 // mapStore is the store. Its methods are what it can be asked.
 type mapStore struct {
@@ -41,28 +41,19 @@ type mapKey struct {
 	abandoned    bool // the next one is
 }
 
-// newMapStore returns the address of an empty store.
-func newMapStore(t testing.TB) (addr string) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+// newMapStore returns how to connect to an empty store.
+func newMapStore(t testing.TB) (dial func() net.Conn) {
 	server := rpc.NewServer()
 	if err := server.RegisterName("Map", &mapStore{keys: map[string]*mapKey{}, gone: map[driver.ID]bool{}}); err != nil {
 		t.Fatal(err)
 	}
 	var all sync.WaitGroup
-	all.Go(func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			all.Go(func() { server.ServeConn(conn) })
-		}
-	})
-	t.Cleanup(func() { _ = l.Close(); all.Wait() }) // its clients close their connections
-	return l.Addr().String()
+	t.Cleanup(all.Wait) // its clients close their connections
+	return func() net.Conn {
+		client, conn := net.Pipe()
+		all.Go(func() { server.ServeConn(conn) })
+		return client
+	}
 }
 
 // key returns a key as it is now.
@@ -104,7 +95,7 @@ func (s *mapStore) Try(r driver.TryRequest, res *driver.Result) error {
 		return nil
 	case k.held && k.id != id:
 		info := k.info(r.Key)
-		*res = driver.Result{Holder: info.Holder, Left: info.Left, RetryIn: max(min(info.Left, 20*time.Millisecond), 1)}
+		*res = driver.Result{Holder: info.Holder, Left: info.Left, RetryIn: max(min(info.Left, 80*time.Millisecond), 1)}
 		return nil
 	case !k.held:
 		res.Fences = max(r.Fences, 1)
@@ -167,13 +158,14 @@ func (s *mapStore) List(prefix string, all *[]driver.Info) error {
 
 // mapDriver is the engine.
 type mapDriver struct {
-	addr string
-	idle chan *rpc.Client
+	dial func() net.Conn
+
+	mu     sync.Mutex
+	idle   []*rpc.Client
+	closed bool
 }
 
 var _ driver.Driver = (*mapDriver)(nil)
-
-func openMap(addr string) *mapDriver { return &mapDriver{addr: addr, idle: make(chan *rpc.Client, 8)} }
 
 func (d *mapDriver) Check() error { return nil }
 
@@ -182,14 +174,13 @@ func (d *mapDriver) Traits() driver.Traits {
 }
 
 func (d *mapDriver) Close() error {
-	for {
-		select {
-		case c := <-d.idle:
-			_ = c.Close()
-		default:
-			return nil
-		}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.closed = true
+	for _, c := range d.idle {
+		_ = c.Close()
 	}
+	return nil
 }
 
 // connect returns a connection that no other call uses.
@@ -197,16 +188,25 @@ func (d *mapDriver) connect(ctx context.Context) (*rpc.Client, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	select {
-	case c := <-d.idle:
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if n := len(d.idle); n > 0 {
+		c := d.idle[n-1]
+		d.idle = d.idle[:n-1]
 		return c, nil
-	default:
 	}
-	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", d.addr)
-	if err != nil {
-		return nil, err
+	return rpc.NewClient(d.dial()), nil
+}
+
+// rest keeps a connection for later calls, until Close.
+func (d *mapDriver) rest(c *rpc.Client) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		_ = c.Close()
+		return
 	}
-	return rpc.NewClient(conn), nil
+	d.idle = append(d.idle, c)
 }
 
 // ask sends a request, and throws the connection away if the context ends before the answer.
@@ -220,11 +220,8 @@ func (d *mapDriver) ask(ctx context.Context, method string, request, answer any)
 		return ctx.Err()
 	}
 	if err == nil {
-		select {
-		case d.idle <- c:
-			return nil
-		default:
-		}
+		d.rest(c)
+		return nil
 	}
 	_ = c.Close()
 	return err
@@ -309,23 +306,31 @@ func (d *mapDriver) Classify(err error) driver.Class {
 // An engine that follows CONTRIBUTING passes the suite, which runs as many cases at once as
 // it is told to.
 func TestMapEngine(t *testing.T) {
-	const atOnce = 6
+	const atOnce = 2
 	var mu sync.Mutex
-	cases, most := map[string]bool{}, 0
-	drivertest.Run(t, drivertest.Harness{Parallel: true, AtOnce: atOnce, New: func(t testing.TB) drivertest.Store {
+	cases, most, full := map[string]bool{}, 0, make(chan struct{})
+	begin := func(name string) {
 		mu.Lock()
 		defer mu.Unlock()
-		cases[t.Name()] = true
-		most = max(most, len(cases))
+		cases[name] = true
+		if most = max(most, len(cases)); most == atOnce && full != nil {
+			close(full)
+			full = nil
+		}
+	}
+	first := full
+	drivertest.Run(t, drivertest.Harness{Fake: true, Parallel: true, AtOnce: atOnce, New: func(t testing.TB) drivertest.Store {
+		begin(t.Name())
+		<-first // so many cases run at once
 		t.Cleanup(func() {
 			mu.Lock()
 			defer mu.Unlock()
 			delete(cases, t.Name())
 		})
-		addr := newMapStore(t)
-		return drivertest.Store{Open: func() driver.Driver { return openMap(addr) }}
+		dial := newMapStore(t)
+		return drivertest.Store{Open: func() driver.Driver { return &mapDriver{dial: dial} }}
 	}})
-	if most < 2 || most > atOnce {
+	if most != atOnce {
 		t.Errorf("%d cases ran at once, want %d", most, atOnce)
 	}
 }

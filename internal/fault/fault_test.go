@@ -171,3 +171,16 @@ func TestGates(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A channel of hints that an engine closes, against the contract, keeps no goroutine busy.
+func TestRelayEndsWithItsHints(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hints := make(chan driver.Hint)
+		close(hints)
+		fault.Relay(context.Background(), hints, func(h driver.Hint) (driver.Hint, bool) {
+			t.Error("it passed on a hint that was not sent")
+			return h, true
+		})
+		synctest.Wait()
+	})
+}

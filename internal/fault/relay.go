@@ -18,7 +18,10 @@ func Relay(ctx context.Context, in <-chan driver.Hint, f func(driver.Hint) (driv
 	go func() {
 		for {
 			select {
-			case h := <-in:
+			case h, open := <-in:
+				if !open { // against the contract of Watch: nothing more comes
+					return
+				}
 				if h, ok := f(h); ok {
 					h.Send(out)
 				}

@@ -30,7 +30,8 @@ type Stage struct {
 	ended    sync.Once
 	cleanups cleanups
 	signals  <-chan os.Signal
-	sig      os.Signal // the signal that ended a wait
+	sig      os.Signal     // the signal that ended a wait
+	longer   time.Duration // by how much stalls prolonged the limit of the latest Await
 
 	rand    *rand.Rand // of the orders; which client is given which depends on timing
 	idle    []*Member  // that asked for an order
@@ -132,6 +133,7 @@ func (s *Stage) Await(limit time.Duration, enough func() bool) bool {
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	met, stood := make(chan struct{}), s.Stalled()
+	defer func(before time.Duration) { s.longer = stood - before }(stood)
 	s.Do(func() {
 		s.until = func() {
 			if enough() {

@@ -129,6 +129,7 @@ type run struct {
 	due []fault // for clients that are granted a key next
 
 	again map[string]bool  // the keys that were granted since the last fault
+	stood time.Duration    // by how much stalls prolonged the wait for that
 	over  Mono             // when that had ended; 0: not yet
 	back  Mono             // the latest of the first grants since, over the keys
 	final map[*Member]bool // clients that have their last order, and whether it was granted
@@ -164,7 +165,7 @@ func (t *Trial) Run(signals <-chan os.Signal) (*Outcome, os.Signal, error) {
 	}
 	for _, m := range late {
 		if r.err == nil {
-			r.Broken("%v did not end within %v when asked to", m, most)
+			r.Broken("%v did not end within %v when asked to", m, within(most, r.longer))
 		}
 	}
 	return r.judge(tried, r.sig != nil), r.sig, nil
@@ -201,6 +202,7 @@ func (r *run) tryAll() {
 			r.over = Now()
 		})
 		r.goesOn(r.o.Bound(), func() bool { return len(r.again) >= len(r.o.Keys) }) // judge says what was not acquired again
+		r.stood = r.longer
 	}
 }
 
@@ -208,6 +210,14 @@ func (r *run) tryAll() {
 func (r *run) goesOn(limit time.Duration, enough func() bool) bool {
 	r.Await(limit, func() bool { return r.err != nil || enough() })
 	return r.sig == nil && r.Err() == nil
+}
+
+// within says what was awaited: a limit, and the stalls that prolonged it.
+func within(limit, longer time.Duration) string {
+	if longer = longer.Round(time.Millisecond); longer > 0 {
+		return fmt.Sprintf("%v, and the %v for which this process did not run", limit, longer)
+	}
+	return limit.String()
 }
 
 // record records what a client said, and does what follows. It returns the answer, if there is one.
@@ -346,7 +356,7 @@ func (r *run) judge(tried time.Duration, interrupted bool) *Outcome {
 	case !o.Recovered && !interrupted:
 		for _, key := range r.o.Keys {
 			if !r.again[key] {
-				o.Found = append(o.Found, fmt.Sprintf("no client that asked for %q after the last fault acquired it alone within %v", key, r.o.Bound()))
+				o.Found = append(o.Found, fmt.Sprintf("no client that asked for %q after the last fault acquired it alone within %s", key, within(r.o.Bound(), r.stood)))
 			}
 		}
 	}

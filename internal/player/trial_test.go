@@ -219,3 +219,12 @@ func TestPlan(t *testing.T) {
 		t.Errorf("%+v, want three that are killed", few)
 	}
 }
+
+// A bound that stalls prolonged says so, and what was awaited.
+func TestBoundsSayWhatWasAwaited(t *testing.T) {
+	for longer, want := range map[time.Duration]string{0: "3s", 200 * time.Microsecond: "3s", time.Second: "3s, and the 1s for which this process did not run"} {
+		if got := within(3*time.Second, longer); got != want {
+			t.Errorf("%v longer: %q, want %q", longer, got, want)
+		}
+	}
+}

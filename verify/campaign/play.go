@@ -214,6 +214,7 @@ func (r *run) injectClient(a Action) {
 		m.Kill()
 	default:
 		r.stage.Start(a.Client)
+		err = r.stage.Err()
 	}
 	if errors.Is(err, os.ErrProcessDone) {
 		<-m.Ended

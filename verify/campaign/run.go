@@ -142,6 +142,7 @@ func (r *run) open(client func(slot int) (*exec.Cmd, player.Job)) {
 	trial := &player.Trial{Clients: clients, Seed: r.s.Seed, Draw: r.draw, Client: client, Hear: r.hear}
 	r.stage = trial.Open()
 	r.t.Cleanup(r.stage.End)
+	r.t.Must(r.stage.Err())
 	if r.ensemble != nil {
 		r.ensemble.stage = r.stage
 	}

@@ -74,6 +74,8 @@ var replicaVariants = []*variant{
 var redsyncVariants = []*variant{
 	{name: "redsync, nodes restart empty", redsync: true, oracle: Exclusion, plan: again(RestartEmpty, 0, 0, 1, 2)},
 	{name: "redsync, nodes are flushed", redsync: true, oracle: Exclusion, plan: again(Flush, 0, 0, 1, 2)},
+	{name: "redsync, one node restarts empty", redsync: true, oracle: Exclusion, plan: apart(again(RestartEmpty, 0, 2))},
+	{name: "redsync, one node is flushed", redsync: true, oracle: Exclusion, plan: apart(again(Flush, 0, 2))},
 }
 
 var (
@@ -111,6 +113,19 @@ func again(k Kind, by time.Duration, on ...int) Schedule {
 		}
 	}
 	return *g.s
+}
+
+// apart is a schedule in which some clients reach the nodes of the left side only and the others those of the right, so that node
+// 2, which both sides have, decides.
+func apart(s Schedule) Schedule {
+	g := &generator{s: &s}
+	for c := range clients {
+		away := [][]int{{3, 4}, {0, 1}}[c%2]
+		g.act(0, Partition, Begin, away, c, 0)
+		g.act(faultsLast, Partition, End, away, c, 0)
+	}
+	slices.SortStableFunc(s.Actions, func(a, b Action) int { return cmp.Compare(a.At, b.At) })
+	return s
 }
 
 // noop is an action without effect.

@@ -45,23 +45,18 @@ func everybody(from, to ms, k Kind, on ...int) (all []cut) {
 	return all
 }
 
-// wired makes a schedule of cuts. With sides, two clients reach the nodes of the
-// left side only and two those of the right, so that node 2 decides.
+// wired makes a schedule of cuts. With sides they are apart.
 func wired(seed uint64, sides, strict bool, cuts ...[]cut) *Schedule {
 	s := &Schedule{Seed: seed, Store: Redlock, MaxTTL: time.Second, Long: 2, Longest: 4 * time.Second, Strict: strict, Wired: true}
 	g := &generator{s: s}
-	if sides {
-		for c := range clients {
-			away := [][]int{{3, 4}, {0, 1}}[c%2]
-			g.act(0, Partition, Begin, away, c, 0)
-			g.act(faultsLast, Partition, End, away, c, 0)
-		}
-	}
 	for _, c := range slices.Concat(cuts...) {
 		g.act(c.from, c.kind, Begin, c.nodes, c.client, 0)
 		g.act(c.to, c.kind, End, c.nodes, c.client, 0)
 	}
 	slices.SortStableFunc(s.Actions, func(a, b Action) int { return cmp.Compare(a.At, b.At) })
+	if sides {
+		*s = apart(*s)
+	}
 	return s
 }
 
