@@ -77,12 +77,12 @@ func TestAbandoned(t *testing.T) {
 		}, true},
 		"broken": {func(t *testing.T, _ *mortal, c *hasp.Client) {
 			l := lock(t, c, "k", nil)
-			check(t, c.Break(t.Context(), "k", l.Owner()))
+			check(t, c.Operator().Break(t.Context(), "k", l.Owner()))
 			wantIs(t, l.Release(), hasp.ErrLost)
 		}, true},
 		"adopted and released": {func(t *testing.T, d *mortal, c *hasp.Client) {
 			l := lock(t, c, "k", &hasp.LockOptions{NoRenew: true})
-			release(t, must(c.Adopt(t.Context(), "k", l.Owner(), nil)))
+			release(t, must(c.Operator().Adopt(t.Context(), "k", l.Owner(), nil)))
 		}, false},
 		"a cohort's last turn died": {func(t *testing.T, d *mortal, c *hasp.Client) {
 			first := lock(t, c, "k", inCohort)
@@ -182,7 +182,7 @@ func TestAbandonedIsNotSwallowed(t *testing.T) {
 			l := lock(t, c, "k", nil)
 			failIf(t, !l.Abandoned(), "the lost answer took the mark")
 			d.onTry(nil)
-			if err := c.Break(t.Context(), "k", l.Owner()); err != nil { // or the mark would be gone
+			if err := c.Operator().Break(t.Context(), "k", l.Owner()); err != nil { // or the mark would be gone
 				t.Error(err)
 			}
 		},

@@ -43,11 +43,11 @@ func TestSettledReleases(t *testing.T) {
 	c := innerClient(t, &releasing{Driver: memdriver.New()}, nil)
 	for _, s := range []struct{ heard, lost bool }{{}, {heard: true}, {lost: true}, {true, true}} {
 		for err, want := range map[error]bool{nil: true, ErrNotHeld: true, ErrUnsupported: true, errDenied: !s.heard && !s.lost, errAway: false} {
-			c.heard.Store(s.heard)
-			if c.settled(err, s.lost) != want {
+			c.core.heard.Store(s.heard)
+			if c.core.settled(err, s.lost) != want {
 				t.Errorf("%v settles it: %v, with %+v", err, !want, s)
 			}
-			if good := s.heard || err == nil || errors.Is(err, ErrNotHeld); c.heard.Load() != good {
+			if good := s.heard || err == nil || errors.Is(err, ErrNotHeld); c.core.heard.Load() != good {
 				t.Errorf("%v is a good answer: %v, with %+v", err, !good, s)
 			}
 		}
@@ -68,7 +68,7 @@ func TestReleaseIsSentUntilItIsAnswered(t *testing.T) {
 				return c.second
 			}}
 			client := innerClient(t, d, nil)
-			err := client.release(t.Context(), driver.ReleaseRequest{TTL: DefaultTTL})
+			err := client.core.release(t.Context(), driver.ReleaseRequest{TTL: DefaultTTL})
 			if !errors.Is(err, c.want) || d.n != 2 {
 				t.Errorf("answered with %v the second time: %v after %d requests", c.second, err, d.n)
 			}
@@ -99,11 +99,11 @@ func TestCleanupsBeginAgain(t *testing.T) {
 		d := &releasing{Driver: memdriver.New(), answer: func(int) error { return nil }}
 		c := innerClient(t, d, nil)
 		for n := 1; n <= 2; n++ {
-			if !c.calls.Enter() {
+			if !c.core.calls.Enter() {
 				t.Fatal("closed")
 			}
-			c.cleanups.add(driver.ReleaseRequest{TTL: DefaultTTL}, false)
-			c.calls.Leave()
+			c.core.cleanups.add(driver.ReleaseRequest{TTL: DefaultTTL}, false)
+			c.core.calls.Leave()
 			time.Sleep(time.Minute)
 			if pending := PendingReleases(c); pending > 0 || d.n != n {
 				t.Errorf("round %d: pending %d, sent %d", n, pending, d.n)
@@ -126,12 +126,12 @@ func TestCleanupsPause(t *testing.T) {
 		}}
 		c := innerClient(t, d, nil)
 		for range 2 {
-			c.cleanups.pending = append(c.cleanups.pending, &cleanup{until: start.Add(time.Hour)})
+			c.core.cleanups.pending = append(c.core.cleanups.pending, &cleanup{until: start.Add(time.Hour)})
 		}
-		if !c.calls.Enter() {
+		if !c.core.calls.Enter() {
 			t.Fatal("closed")
 		}
-		c.cleanups.run()
+		c.core.cleanups.run()
 		if len(sent) != 8 {
 			t.Fatalf("%d releases were sent, after %v", len(sent), sent)
 		}
@@ -148,12 +148,12 @@ func TestRefusedCleanupHoldsBackNoOther(t *testing.T) {
 			d := &releasing{Driver: memdriver.New(), answer: func(int) error { return answer }}
 			c := innerClient(t, d, nil)
 			for range 2 {
-				c.cleanups.pending = append(c.cleanups.pending, &cleanup{lost: true, until: time.Now().Add(time.Nanosecond)})
+				c.core.cleanups.pending = append(c.core.cleanups.pending, &cleanup{lost: true, until: time.Now().Add(time.Nanosecond)})
 			}
-			if !c.calls.Enter() {
+			if !c.core.calls.Enter() {
 				t.Fatal("closed")
 			}
-			c.cleanups.run()
+			c.core.cleanups.run()
 			if d.n != want {
 				t.Errorf("%v: %d releases were sent in one round", answer, d.n)
 			}
@@ -169,15 +169,15 @@ func TestGiveBackToASilentStore(t *testing.T) {
 		d.answer = func(n int) error { time.Sleep(100 * time.Millisecond); return slowly(n) }
 		c := innerClient(t, d, nil)
 		for _, silent := range []bool{true, false} {
-			if !c.calls.Enter() {
+			if !c.core.calls.Enter() {
 				t.Fatal("closed")
 			}
 			start := time.Now()
-			c.cleanUp(driver.ReleaseRequest{TTL: time.Second}, false, silent)
+			c.core.cleanUp(driver.ReleaseRequest{TTL: time.Second}, false, silent)
 			if took := time.Since(start); (took > 0) == silent {
 				t.Errorf("silent is %v: it took %v", silent, took)
 			}
-			c.calls.Leave()
+			c.core.calls.Leave()
 			time.Sleep(time.Minute) // nothing is pending any more
 		}
 	})

@@ -268,7 +268,7 @@ func TestCleanupLastsAsLongAsTheLease(t *testing.T) {
 		},
 		"Adopt": func(t *testing.T, c *hasp.Client, d *hooked) *hasp.Lease {
 			before := lock(t, newClient(t, d, nil), "k", &hasp.LockOptions{TTL: time.Hour})
-			return must(c.Adopt(t.Context(), "k", before.Owner(), nil))
+			return must(c.Operator().Adopt(t.Context(), "k", before.Owner(), nil))
 		},
 	} {
 		bubbled(t, name, func(t *testing.T) {

@@ -8,7 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,8 +22,8 @@ import (
 
 // Client creates locks in one store. It is safe for use by many goroutines; a
 // program needs one for each store. It has one goroutine while it holds leases or
-// waits, and none otherwise.
-type Client struct{ *core }
+// waits, and none otherwise. Its zero value panics: New makes one.
+type Client struct{ core *core }
 
 // New returns a client of the store behind d. It does no I/O, and takes ownership
 // of d: Close closes it. nil options mean the defaults. An error says that the
@@ -52,55 +51,25 @@ func New(d driver.Driver, o *Options) (*Client, error) {
 	return &Client{c}, nil
 }
 
+// made returns what the parts of the client share. It panics for a Client that New did not make.
+func (c *Client) made() *core {
+	if c == nil || c.core == nil {
+		panic("hasp: this Client was not made by New")
+	}
+	return c.core
+}
+
 // Traits says what the store promises as it is configured, and, of MaxTTL and SessionTTL, as it has decided since it was reached.
-func (c *Client) Traits() driver.Traits { return c.drv.Traits() }
-
-// Inspect returns the holders and the waiters of a key. A free key is no error:
-// Info.Held is false.
-func (c *Client) Inspect(ctx context.Context, key string) (Info, error) {
-	if err := driver.CheckKey(key); err != nil {
-		return Info{}, c.fail("inspect", key, err)
-	}
-	info, err := c.inspect(ctx, key)
-	return info, c.fail("inspect", key, err)
-}
-
-func (c *core) inspect(ctx context.Context, key string) (Info, error) {
-	ctx, done, err := c.calls.During(ctx)
-	if err != nil {
-		return Info{}, err
-	}
-	defer done()
-	info, err := c.drv.Inspect(ctx, key)
-	c.hears(err)
-	return info, err
-}
-
-// List yields the keys that start with prefix and are held or waited for, in no
-// particular order. It ends after the first error.
-func (c *Client) List(ctx context.Context, prefix string) iter.Seq2[Info, error] {
-	return func(yield func(Info, error) bool) {
-		ctx, done, err := c.calls.During(ctx)
-		if err != nil {
-			yield(Info{}, c.fail("list", "", err))
-			return
-		}
-		defer done()
-		for info, err := range c.drv.List(ctx, prefix) {
-			c.hears(err)
-			if !yield(info, c.fail("list", "", err)) || err != nil {
-				return
-			}
-		}
-	}
-}
+func (c *Client) Traits() driver.Traits { return c.made().drv.Traits() }
 
 // Close ends every wait (ErrClosed), stops renewal, ends the contexts of all
 // leases (cause ErrClosed) and releases them, within about 5 seconds in all; a
 // key that Do holds is released only after its function returned. The error names
 // what could not be released: the store keeps that until its TTL is over. Closing
 // twice is harmless. What the caller gave to the driver stays open.
-func (c *Client) Close() error {
+func (c *Client) Close() error { return c.made().close() }
+
+func (c *core) close() error {
 	if !c.calls.Close() {
 		return nil
 	}

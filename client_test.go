@@ -47,12 +47,12 @@ func TestListAndInspect(t *testing.T) {
 			lock(t, c, k, nil)
 		}
 		var keys []string
-		for info, err := range c.List(t.Context(), "a/") {
+		for info, err := range c.Operator().List(t.Context(), "a/") {
 			need(t, err)
 			keys = append(keys, info.Key)
 		}
 		failIf(t, len(keys) != 2, "listed %q", keys)
-		if info, err := c.Inspect(t.Context(), "free"); err != nil || info.Held {
+		if info, err := c.Operator().Inspect(t.Context(), "free"); err != nil || info.Held {
 			t.Errorf("a free key: %+v, %v", info, err)
 		}
 	})
@@ -89,13 +89,13 @@ func (d *listing) List(context.Context, string) iter.Seq2[driver.Info, error] {
 func TestListEnds(t *testing.T) {
 	c := newClient(t, &listing{newStore(), []error{nil, nil, errDown, nil}}, nil)
 	n := 0
-	for _, err := range c.List(t.Context(), "") {
+	for _, err := range c.Operator().List(t.Context(), "") {
 		if n++; (err != nil) != (n == 3) {
 			t.Errorf("key %d: %v", n, err)
 		}
 	}
 	failIf(t, n != 3, "%d keys", n)
-	for _, err := range c.List(t.Context(), "") {
+	for _, err := range c.Operator().List(t.Context(), "") {
 		check(t, err)
 		break
 	}
@@ -125,7 +125,7 @@ func TestClose(t *testing.T) {
 		wantIs(t, lease.Release(), hasp.ErrClosed)
 		_, err := c.Mutex("k", nil).Lock(t.Context())
 		wantIs(t, err, hasp.ErrClosed)
-		_, err = c.Inspect(t.Context(), "k")
+		_, err = c.Operator().Inspect(t.Context(), "k")
 		wantIs(t, err, hasp.ErrClosed)
 		need(t, c.Close())
 		mustBeFree(t, store, "k")
@@ -254,7 +254,7 @@ func TestCloseDuringInspect(t *testing.T) {
 		c, _ := hasp.New(h, nil)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		go func() { _, _ = c.Inspect(ctx, "k") }()
+		go func() { _, _ = c.Operator().Inspect(ctx, "k") }()
 		synctest.Wait()
 		start := time.Now()
 		_ = c.Close()

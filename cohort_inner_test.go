@@ -17,12 +17,12 @@ import (
 
 // passingHold is one that its cohort may pass on.
 func passingHold(c *Client, o LockOptions) *hold {
-	set, _ := o.normal(c.traits)
-	h := newHold(c.core, driver.RenewRequest{Claim: driver.Claim{Key: "k"}, Fence: 7}, set, c.now(), lifetime.Facts{})
-	h.life.Grant(c.now(), c.now(), DefaultTTL)
+	set, _ := o.normal(c.core.traits)
+	h := newHold(c.core, driver.RenewRequest{Claim: driver.Claim{Key: "k"}, Fence: 7}, set, c.core.now(), lifetime.Facts{})
+	h.life.Grant(c.core.now(), c.core.now(), DefaultTTL)
 	h.life.Add(true)
 	h.life.Release(true, false, false, driver.Finished)
-	h.turn = turn{behind: alone{}, began: c.now(), spare: 1}
+	h.turn = turn{behind: alone{}, began: c.core.now(), spare: 1}
 	return h
 }
 
@@ -48,7 +48,7 @@ func TestFollower(t *testing.T) {
 			client := innerClient(t, memdriver.New(), nil)
 			h := passingHold(client, LockOptions{Cohort: c.cohort})
 			c.change(h)
-			follower := h.follower(alone{}, later(client.now(), 3*time.Second))
+			follower := h.follower(alone{}, later(client.core.now(), 3*time.Second))
 			if (follower != nil) != c.follower {
 				t.Fatalf("%s: there is a follower: %v", c.name, follower != nil)
 			}
@@ -69,11 +69,11 @@ func TestNothingIsPassedDuringClose(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			c := innerClient(t, memdriver.New(), nil)
 			next := &caller{given: make(chan gift, 1)}
-			co := &cohort{all: &c.cohorts, queue: []*caller{next}}
+			co := &cohort{all: &c.core.cohorts, queue: []*caller{next}}
 			h := passingHold(c, LockOptions{Cohort: 10 * time.Second})
-			c.renewer.Add(h, c.now())
+			c.core.renewer.Add(h, c.core.now())
 			if closing {
-				c.renewer.Shut()
+				c.core.renewer.Shut()
 			}
 			passed := co.pass(h)
 			if passed == closing || len(next.given) > 0 == closing {
@@ -115,12 +115,12 @@ func later(i clock.Instant, d time.Duration) clock.Instant {
 func TestQuitAsTheLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := innerClient(t, memdriver.New(), nil)
-		co, _ := c.cohorts.join(cohortID{key: "k"})
-		_, turn := c.cohorts.join(cohortID{key: "k"})
+		co, _ := c.core.cohorts.join(cohortID{key: "k"})
+		_, turn := c.core.cohorts.join(cohortID{key: "k"})
 		co.promote(nil)
 		co.quit(c.core, turn)
 		synctest.Wait()
-		if len(c.cohorts.byID) > 0 {
+		if len(c.core.cohorts.byID) > 0 {
 			t.Error("the cohort goes on")
 		}
 	})
@@ -131,15 +131,15 @@ func TestNothingIsPassedToNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := innerClient(t, memdriver.New(), nil)
 		for _, co := range []*cohort{
-			{all: &c.cohorts},
-			{all: &c.cohorts, id: cohortID{opts: LockOptions{Keep: 1}}, keeper: keeper{shy: true}},
+			{all: &c.core.cohorts},
+			{all: &c.core.cohorts, id: cohortID{opts: LockOptions{Keep: 1}}, keeper: keeper{shy: true}},
 		} {
 			h := passingHold(c, LockOptions{Cohort: 10 * time.Second})
-			c.renewer.Add(h, c.now())
+			c.core.renewer.Add(h, c.core.now())
 			if co.pass(h) {
 				t.Error("passed")
 			}
-			c.renewer.Remove(h)
+			c.core.renewer.Remove(h)
 		}
 	})
 }

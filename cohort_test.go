@@ -68,7 +68,7 @@ func TestCohortTakesTurns(t *testing.T) {
 			failIf(t, left < 29*time.Second, "turn %d has %v left", i, left)
 			failIf(t, owner != "" && lease.Owner() != owner, "turn %d has an owner of its own", i)
 			fence, owner = lease.Fence(), lease.Owner()
-			if info, err := c.Inspect(t.Context(), "k"); err != nil || info.Holder.Owner != owner || info.Fence < fence {
+			if info, err := c.Operator().Inspect(t.Context(), "k"); err != nil || info.Holder.Owner != owner || info.Fence < fence {
 				t.Errorf("in turn %d the store knows %+v, %v", i, info, err)
 			}
 			release(t, lease)
@@ -371,7 +371,7 @@ func TestExtendRacesWithReleaseInACohort(t *testing.T) {
 			next := <-got
 			close(answer)
 			failIf(t, <-extended == nil, "Extend of a lease that was released said nothing")
-			info, err := c.Inspect(t.Context(), "k")
+			info, err := c.Operator().Inspect(t.Context(), "k")
 			if err != nil || info.Holder.Owner != next.Owner() || info.Left > ttl {
 				t.Errorf("after the Extend (late: %v) the next turn's key is kept for %v, %v", late, info.Left, err)
 			}

@@ -26,7 +26,7 @@ type Election struct{ l lock }
 // With LockOptions.Lead the leader's contexts end that long before another can
 // lead; with MaxHold a leader's term is bounded.
 func (c *Client) Election(key string, o *LockOptions) *Election {
-	return &Election{c.lock(key, o, Exclusive, 0).noTurns()}
+	return &Election{c.made().lock(key, o, Exclusive, 0).noTurns()}
 }
 
 // Campaign waits until it leads, as Mutex.Lock does. The lease's contexts end

@@ -458,13 +458,13 @@ func TestEnteredLease(t *testing.T) {
 			<-waits
 		},
 		"Break": func(t *testing.T, _ *hander, c *hasp.Client, l *hasp.Lease) {
-			need(t, c.Break(t.Context(), "k", l.Owner()))
+			need(t, c.Operator().Break(t.Context(), "k", l.Owner()))
 			time.Sleep(10 * time.Millisecond)
 			synctest.Wait()
 			wantIs(t, l.Err(), hasp.ErrLost)
 		},
 		"Adopt": func(t *testing.T, d *hander, c *hasp.Client, l *hasp.Lease) {
-			adopted, err := c.Adopt(t.Context(), "k", l.Owner(), nil)
+			adopted, err := c.Operator().Adopt(t.Context(), "k", l.Owner(), nil)
 			need(t, err)
 			failIf(t, adopted.Fence() != l.Fence(), "fence %d, want %d", adopted.Fence(), l.Fence())
 			failIf(t, d.counts()[1] != 1, "Adopt did not claim it")

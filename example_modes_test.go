@@ -158,7 +158,7 @@ func ExampleLease_Abandoned() {
 	defer locks.Close()
 	ctx := context.Background()
 	lease, _ := locks.Mutex("index", nil).Lock(ctx)
-	_ = locks.Break(ctx, "index", lease.Owner()) // or it dies, or loses the lease
+	_ = locks.Operator().Break(ctx, "index", lease.Owner()) // or it dies, or loses the lease
 
 	next, _ := locks.Mutex("index", nil).Lock(ctx)
 	fmt.Println("to be repaired:", next.Abandoned())

@@ -82,16 +82,16 @@ func ExampleLease_Context() {
 	// Output: true
 }
 
-func ExampleClient_Break() {
+func ExampleOperator_Break() {
 	store := memdriver.New()
 	locks, _ := hasp.New(store, nil)
 	defer locks.Close()
 	ctx := context.Background()
 	lease, _ := locks.Mutex("stuck", nil).Lock(ctx)
 
-	info, _ := locks.Inspect(ctx, "stuck")
+	info, _ := locks.Operator().Inspect(ctx, "stuck")
 	fmt.Println("held:", info.Held, "by", info.Holder.Owner == lease.Owner())
-	fmt.Println("broken:", locks.Break(ctx, "stuck", info.Holder.Owner))
+	fmt.Println("broken:", locks.Operator().Break(ctx, "stuck", info.Holder.Owner))
 	fmt.Println("late release:", errors.Is(lease.Release(), hasp.ErrLost))
 	// Output:
 	// held: true by true
@@ -134,7 +134,7 @@ func ExampleClient() {
 		defer lease.Release()
 	}
 	n := 0
-	for info, err := range locks.List(ctx, "orders/") {
+	for info, err := range locks.Operator().List(ctx, "orders/") {
 		if err == nil && info.Held {
 			n++
 		}

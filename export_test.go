@@ -9,7 +9,7 @@ import "github.com/hasplock/hasp/internal/clock"
 const Moment = moment
 
 // SetClock gives a client another clock, before its first use.
-func SetClock(c *Client, now clock.Clock) { c.now = now }
+func SetClock(c *Client, now clock.Clock) { c.core.now = now }
 
 // Contexts returns how many contexts a lease keeps track of.
 func Contexts(l *Lease) int {
@@ -19,12 +19,12 @@ func Contexts(l *Lease) int {
 }
 
 // RenewerRuns says whether a client's goroutine is there.
-func RenewerRuns(c *Client) bool { return c.renewer.Running() }
+func RenewerRuns(c *Client) bool { return c.core.renewer.Running() }
 
 // Want tells a client's leases of a key that somebody waits for it, as a renewal does, or an
 // engine that hears of it earlier.
 func Want(c *Client, key string) {
-	for _, m := range c.renewer.Members() {
+	for _, m := range c.core.renewer.Members() {
 		h, ok := m.(*hold)
 		if !ok || h.req.Key != key {
 			continue
@@ -39,7 +39,7 @@ func Want(c *Client, key string) {
 }
 
 // Busy returns how many keys a client expects to wait for.
-func Busy(c *Client) int { return int(c.busy.n.Load()) }
+func Busy(c *Client) int { return int(c.core.busy.n.Load()) }
 
 // MaxBusy bounds Busy.
 const MaxBusy = maxBusy
@@ -49,7 +49,7 @@ const MaxCleanups = maxCleanups
 
 // PendingReleases returns how many releases a client has not delivered.
 func PendingReleases(c *Client) int {
-	c.cleanups.mu.Lock()
-	defer c.cleanups.mu.Unlock()
-	return len(c.cleanups.pending)
+	c.core.cleanups.mu.Lock()
+	defer c.core.cleanups.mu.Unlock()
+	return len(c.core.cleanups.pending)
 }

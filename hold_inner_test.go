@@ -24,7 +24,7 @@ func innerClient(t *testing.T, d driver.Driver, o *Options) *Client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.now = func() clock.Instant { // without what no bubble stops
+	c.core.now = func() clock.Instant { // without what no bubble stops
 		now := clock.System()
 		now.Boot = 0
 		return now

@@ -26,7 +26,7 @@ func keptHold(t *testing.T, c *Client) (*cohort, *hold) {
 	if err == nil {
 		err = lease.Release()
 	}
-	co := c.cohorts.keepers["k"]
+	co := c.core.cohorts.keepers["k"]
 	if err != nil || co == nil || co.kept == nil || co.kept.life.State() != lifetime.Kept {
 		t.Fatal("not kept", err)
 	}
@@ -50,7 +50,7 @@ func TestKeptThatIsNotFit(t *testing.T) {
 				h.mu.Lock()
 				h.life.Want(!fit)
 				h.mu.Unlock()
-				ask(h, client.now())
+				ask(h, client.core.now())
 				h.mu.Lock()
 				defer h.mu.Unlock()
 				if (h.life.State() == lifetime.Released) == fit {
@@ -67,9 +67,9 @@ func TestKeptThatIsRenewedTooLate(t *testing.T) {
 		c := innerClient(t, memdriver.New(), nil)
 		_, h := keptHold(t, c)
 		time.Sleep(time.Second)
-		c.renewer.Remove(h) // a loop that does not run
+		c.core.renewer.Remove(h) // a loop that does not run
 		time.Sleep(DefaultTTL)
-		h.Renewed(c.now(), driver.Renewal{TTL: DefaultTTL})
+		h.Renewed(c.core.now(), driver.Renewal{TTL: DefaultTTL})
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		if h.life.State() != lifetime.Released {
@@ -83,13 +83,13 @@ func TestKeptDuringClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := innerClient(t, memdriver.New(), nil)
 		co, h := keptHold(t, c)
-		c.calls.Close()
+		c.core.calls.Close()
 		<-h.back() // does not wait for it
 		co.revoke()
-		if h.take(true, later(c.now(), DefaultTTL)) != nil || h.life.State() != lifetime.Kept || co.habit.level != 0 {
+		if h.take(true, later(c.core.now(), DefaultTTL)) != nil || h.life.State() != lifetime.Kept || co.habit.level != 0 {
 			t.Errorf("the state is %d", h.life.State())
 		}
-		c.renewer.Shut()
+		c.core.renewer.Shut()
 	})
 }
 
@@ -98,19 +98,19 @@ func TestNothingStaysOfWhatWasKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := innerClient(t, memdriver.New(), nil)
 		co, h := keptHold(t, c)
-		if c.cohorts.keeping.Load() != 1 {
+		if c.core.cohorts.keeping.Load() != 1 {
 			t.Error("not counted")
 		}
-		other := &cohort{all: &c.cohorts, id: co.id}
+		other := &cohort{all: &c.core.cohorts, id: co.id}
 		other.ends()
-		if c.cohorts.keepers["k"] != co || c.cohorts.keeping.Load() != 1 {
+		if c.core.cohorts.keepers["k"] != co || c.core.cohorts.keeping.Load() != 1 {
 			t.Error("another's end is taken for its own")
 		}
 		<-h.back()
-		if n := len(c.renewer.Members()); n > 0 {
+		if n := len(c.core.renewer.Members()); n > 0 {
 			t.Errorf("%d are renewed", n)
 		}
-		if cs := &c.cohorts; len(cs.keepers)+len(cs.byID)+len(cs.habits) > 0 || cs.keeping.Load() != 0 {
+		if cs := &c.core.cohorts; len(cs.keepers)+len(cs.byID)+len(cs.habits) > 0 || cs.keeping.Load() != 0 {
 			t.Errorf("%d keepers, %d cohorts, %d habits, %d counted", len(cs.keepers), len(cs.byID), len(cs.habits), cs.keeping.Load())
 		}
 	})
@@ -125,10 +125,10 @@ func TestWantedAtTheWrongMoment(t *testing.T) {
 			c := innerClient(t, store, nil)
 			store.SetUnreachable(true) // it never heard of the hold, and would end it where it is asked to tell of waiters
 			o := &LockOptions{Cohort: time.Hour, Keep: time.Hour}
-			co := &cohort{all: &c.cohorts, id: cohortID{"k", *o}}
+			co := &cohort{all: &c.core.cohorts, id: cohortID{"k", *o}}
 			h := passingHold(c, *o)
 			h.life.Want(wanted)
-			c.renewer.Add(h, c.now())
+			c.core.renewer.Add(h, c.core.now())
 			if passed := co.pass(h); passed == wanted || co.kept != nil == wanted {
 				t.Errorf("wanted is %v: passed %v, kept %v", wanted, passed, co.kept != nil)
 			}
@@ -137,9 +137,9 @@ func TestWantedAtTheWrongMoment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := innerClient(t, memdriver.New(), nil)
 		co, h := keptHold(t, c)
-		c.cohorts.mu.Lock()
-		lease := co.take(true, c.now())
-		c.cohorts.mu.Unlock()
+		c.core.cohorts.mu.Lock()
+		lease := co.take(true, c.core.now())
+		c.core.cohorts.mu.Unlock()
 		h.mu.Lock()
 		tell := h.signals.told(h.life.Want(true))
 		h.mu.Unlock()
@@ -163,9 +163,9 @@ func TestJoinAKeeper(t *testing.T) {
 				h.life.Want(true)
 				h.mu.Unlock()
 			}
-			_, turn := c.cohorts.join(co.id)
+			_, turn := c.core.cohorts.join(co.id)
 			g := <-turn.given
-			info, err := c.Inspect(t.Context(), "k")
+			info, err := c.Operator().Inspect(t.Context(), "k")
 			if (g.lease != nil) != fit || info.Held != fit || err != nil {
 				t.Errorf("fit %v: given %+v while it is held: %v, %v", fit, g, info.Held, err)
 			}
@@ -213,8 +213,8 @@ func TestMessageWhileATurnPasses(t *testing.T) {
 				var calls atomic.Int64
 				void.Store(true)
 				got := make(chan *Lease, 1)
-				system := c.now
-				c.now = func() clock.Instant {
+				system := c.core.now
+				c.core.now = func() clock.Instant {
 					if armed.Load() && calls.Add(1) == 2 { // that of pass; the first is of checkDeadline
 						void.Store(false)
 						go func() {
@@ -282,7 +282,7 @@ func TestKeptKeyIsTakenAndLost(t *testing.T) {
 			}
 		}
 		d.Lose("k")
-		h.Renewed(c.now(), driver.Renewal{Err: ErrNotHeld})
+		h.Renewed(c.core.now(), driver.Renewal{Err: ErrNotHeld})
 		if lease == nil {
 			t.Fatal("void")
 		}
@@ -311,16 +311,16 @@ func TestMessageRacesWithPass(t *testing.T) {
 	o := &LockOptions{Keep: time.Hour}
 	for i := range 5000 {
 		h := passingHold(c, *o)
-		co := &cohort{all: &c.cohorts, id: cohortID{"k", *o}}
+		co := &cohort{all: &c.core.cohorts, id: cohortID{"k", *o}}
 		co.latest, co.hears = h, co.hear
-		c.renewer.Add(h, c.now())
+		c.core.renewer.Add(h, c.core.now())
 		var both sync.WaitGroup
 		both.Go(co.hear)
 		both.Go(func() { co.pass(h) })
 		both.Wait()
-		c.cohorts.mu.Lock()
+		c.core.cohorts.mu.Lock()
 		k := co.kept
-		c.cohorts.mu.Unlock()
+		c.core.cohorts.mu.Unlock()
 		if k == nil {
 			continue
 		}

@@ -56,7 +56,7 @@ func (l *Lease) hold() *hold {
 func (l *Lease) Key() string { return l.hold().req.Key }
 
 // Owner returns the 26 characters that name this acquisition in the store, and
-// that Break and Adopt ask for.
+// that Operator.Break and Adopt ask for.
 func (l *Lease) Owner() string { return l.hold().req.Owner }
 
 // Fence returns the fencing token: larger for each later holder of the key.

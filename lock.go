@@ -39,9 +39,6 @@ type lock struct {
 }
 
 func (c *core) lock(key string, o *LockOptions, mode Mode, limit int) lock {
-	if c == nil {
-		panic("hasp: this Client was not made by New")
-	}
 	l := lock{c: c, key: key, mode: mode, limit: limit}
 	if l.opts, l.err = o.normal(c.traits); l.err == nil && mode == Shared {
 		l.err = c.unshared(limit)
@@ -188,7 +185,7 @@ type Mutex struct{ l lock }
 // Mutex returns the lock of a key of 1 to 512 bytes. nil options mean the
 // defaults. An invalid key or option is reported on first use.
 func (c *Client) Mutex(key string, o *LockOptions) *Mutex {
-	return &Mutex{c.lock(key, o, Exclusive, 0)}
+	return &Mutex{c.made().lock(key, o, Exclusive, 0)}
 }
 
 // Lock waits for its turn and returns a lease.
@@ -247,8 +244,8 @@ type RWMutex struct{ w, r lock }
 // cannot share a key (ErrUnsupported), is reported on first use.
 func (c *Client) RWMutex(key string, o *LockOptions) *RWMutex {
 	return &RWMutex{
-		w: c.lock(key, o, Exclusive, 0).noTurns(),
-		r: c.lock(key, o, Shared, 0).noTurns(),
+		w: c.made().lock(key, o, Exclusive, 0).noTurns(),
+		r: c.made().lock(key, o, Shared, 0).noTurns(),
 	}
 }
 
@@ -321,7 +318,7 @@ type Semaphore struct{ l lock }
 // options mean the defaults; Cohort must be 0. An invalid key or option, an n
 // below 1, or an engine without slots (ErrUnsupported) is reported on first use.
 func (c *Client) Semaphore(key string, n int, o *LockOptions) *Semaphore {
-	l := c.lock(key, o, Shared, n).noTurns()
+	l := c.made().lock(key, o, Shared, n).noTurns()
 	if n < 1 {
 		l.err = fmt.Errorf("the semaphore has %d slots: it needs at least 1", n)
 	}

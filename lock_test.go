@@ -212,7 +212,7 @@ func TestAdmit(t *testing.T) {
 		_, err := m.TryLock(t.Context())
 		wantIs(t, err, driver.ErrNotVoting)
 		for range 2 {
-			if err := c.Admit(t.Context()); err != nil || d.admits != 1 {
+			if err := c.Operator().Admit(t.Context()); err != nil || d.admits != 1 {
 				t.Fatalf("%v, admitted %d times", err, d.admits)
 			}
 		}
@@ -220,12 +220,12 @@ func TestAdmit(t *testing.T) {
 
 		d.Flush()
 		d.err = errDown
-		if wantIs(t, c.Admit(t.Context()), errDown); d.admits != 1 {
+		if wantIs(t, c.Operator().Admit(t.Context()), errDown); d.admits != 1 {
 			t.Error("admitted without a record")
 		}
-		wantIs(t, newClient(t, newStore(), nil).Admit(t.Context()), hasp.ErrUnsupported)
+		wantIs(t, newClient(t, newStore(), nil).Operator().Admit(t.Context()), hasp.ErrUnsupported)
 		need(t, c.Close())
-		wantIs(t, c.Admit(t.Context()), hasp.ErrClosed)
+		wantIs(t, c.Operator().Admit(t.Context()), hasp.ErrClosed)
 	})
 }
 

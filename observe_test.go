@@ -288,7 +288,7 @@ func TestEventsCount(t *testing.T) {
 	})
 	each("lost", func(t *testing.T, n *counts, d *hooked, c *hasp.Client) {
 		found := lock(t, c, "found by its release", &hasp.LockOptions{NoRenew: true})
-		check(t, c.Break(t.Context(), found.Key(), found.Owner()))
+		check(t, c.Operator().Break(t.Context(), found.Key(), found.Owner()))
 		n.want(t, "broken, which nobody told", 1, 0)
 		wantIs(t, found.Release(), hasp.ErrLost)
 		n.want(t, "broken and released", 0, 0)

@@ -7,11 +7,58 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"iter"
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/clock"
 	"github.com/hasplock/hasp/internal/lifetime"
 )
+
+// Operator looks after the keys of a store, whichever process holds them. All its methods may be called by many goroutines at once.
+type Operator struct{ c *core }
+
+// Operator returns what an operator of the store may do, and no lock needs.
+func (c *Client) Operator() *Operator { return &Operator{c.made()} }
+
+// Inspect returns the holders and the waiters of a key. A free key is no error:
+// Info.Held is false.
+func (o *Operator) Inspect(ctx context.Context, key string) (Info, error) {
+	if err := driver.CheckKey(key); err != nil {
+		return Info{}, o.c.fail("inspect", key, err)
+	}
+	info, err := o.c.inspect(ctx, key)
+	return info, o.c.fail("inspect", key, err)
+}
+
+func (c *core) inspect(ctx context.Context, key string) (Info, error) {
+	ctx, done, err := c.calls.During(ctx)
+	if err != nil {
+		return Info{}, err
+	}
+	defer done()
+	info, err := c.drv.Inspect(ctx, key)
+	c.hears(err)
+	return info, err
+}
+
+// List yields the keys that start with prefix and are held or waited for, in no
+// particular order. It ends after the first error.
+func (o *Operator) List(ctx context.Context, prefix string) iter.Seq2[Info, error] {
+	return func(yield func(Info, error) bool) {
+		ctx, done, err := o.c.calls.During(ctx)
+		if err != nil {
+			yield(Info{}, o.c.fail("list", "", err))
+			return
+		}
+		defer done()
+		for info, err := range o.c.drv.List(ctx, prefix) {
+			o.c.hears(err)
+			if !yield(info, o.c.fail("list", "", err)) || err != nil {
+				return
+			}
+		}
+	}
+}
 
 // Break takes a key away from the owner, in whatever process it is. The owner's
 // lease is lost, which it learns at its next renewal at the latest, at once if the store
@@ -21,17 +68,17 @@ import (
 // rejoins at the end of the queue. owner is the 26 characters that Inspect shows,
 // so that a successor is never broken by mistake; ErrNotHeld says that this owner
 // neither holds the key nor waits for it. A foreign holder is never broken.
-func (c *Client) Break(ctx context.Context, key, owner string) error {
+func (o *Operator) Break(ctx context.Context, key, owner string) error {
 	if err := driver.CheckKey(key); err != nil {
-		return c.fail("break", key, err)
+		return o.c.fail("break", key, err)
 	}
-	info, err := c.inspect(ctx, key)
+	info, err := o.c.inspect(ctx, key)
 	if err != nil {
-		return c.fail("break", key, err)
+		return o.c.fail("break", key, err)
 	}
-	ctx, done, err := c.calls.During(ctx)
+	ctx, done, err := o.c.calls.During(ctx)
 	if err != nil {
-		return c.fail("break", key, err)
+		return o.c.fail("break", key, err)
 	}
 	defer done()
 	l, ok := leaseOf(info, owner)
@@ -42,9 +89,9 @@ func (c *Client) Break(ctx context.Context, key, owner string) error {
 		}
 	}
 	if !ok {
-		return c.fail("break", key, notThatOwner(info))
+		return o.c.fail("break", key, notThatOwner(info))
 	}
-	return c.fail("break", key, c.drv.Release(ctx, driver.ReleaseRequest{TTL: max(DefaultTTL, l.Left), End: driver.Unfinished,
+	return o.c.fail("break", key, o.c.drv.Release(ctx, driver.ReleaseRequest{TTL: max(DefaultTTL, l.Left), End: driver.Unfinished,
 		Claim: driver.Claim{Key: key, Owner: h.Owner, Label: h.Label, Mode: h.Mode, Limit: h.Limit}}))
 }
 
@@ -53,43 +100,43 @@ func (c *Client) Break(ctx context.Context, key, owner string) error {
 // other process must end without releasing it. A Downgrade that it began may still
 // reach the store: adopt such a lease only to read. ErrNotHeld: that owner does not
 // hold the key.
-func (c *Client) Adopt(ctx context.Context, key, owner string, o *LockOptions) (*Lease, error) {
-	l := c.lock(key, o, Exclusive, 0)
+func (o *Operator) Adopt(ctx context.Context, key, owner string, opts *LockOptions) (*Lease, error) {
+	l := o.c.lock(key, opts, Exclusive, 0)
 	if l.err != nil {
-		return nil, c.fail("adopt", key, l.err)
+		return nil, o.c.fail("adopt", key, l.err)
 	}
-	info, err := c.inspect(ctx, key)
+	info, err := o.c.inspect(ctx, key)
 	if err != nil {
-		return nil, c.fail("adopt", key, err)
+		return nil, o.c.fail("adopt", key, err)
 	}
-	ctx, done, err := c.calls.During(ctx)
+	ctx, done, err := o.c.calls.During(ctx)
 	if err != nil {
-		return nil, c.fail("adopt", key, err)
+		return nil, o.c.fail("adopt", key, err)
 	}
 	defer done()
 	held, ok := leaseOf(info, owner)
 	if !ok {
-		return nil, c.fail("adopt", key, notThatOwner(info))
+		return nil, o.c.fail("adopt", key, notThatOwner(info))
 	}
 	r := driver.RenewRequest{TTL: l.opts.TTL, Fence: held.Fence, Entered: true, // it may have
 		Claim: driver.Claim{Key: key, Owner: owner, Label: held.Holder.Label, Mode: held.Holder.Mode, Limit: held.Holder.Limit}}
-	start := c.now()
-	res, err := c.renewOnce(ctx, r)
+	start := o.c.now()
+	res, err := o.c.renewOnce(ctx, r)
 	if err = cmp.Or(err, res.Err); err != nil {
-		return nil, c.fail("adopt", key, err)
+		return nil, o.c.fail("adopt", key, err)
 	}
-	now := c.now()
-	h := newHold(c.core, r, l.opts, start, lifetime.Facts{Marked: true, Claims: res.Entered})
+	now := o.c.now()
+	h := newHold(o.c, r, l.opts, start, lifetime.Facts{Marked: true, Claims: res.Entered})
 	h.grant.slot = held.Holder.Slot
 	h.life.Give(start)
 	h.life.Asks(held.Left)
 	if h.life.Grant(start, now, res.TTL); h.life.Over(now) {
-		return nil, c.fail("adopt", key, fmt.Errorf("%w: the answer to its renewal took %v of a TTL of %v", ErrLost, clock.Short(now.Sub(start)), res.TTL))
+		return nil, o.c.fail("adopt", key, fmt.Errorf("%w: the answer to its renewal took %v of a TTL of %v", ErrLost, clock.Short(now.Sub(start)), res.TTL))
 	}
 	h.life.Want(res.Wanted)
 	lease := h.lease(r.Mode)
-	if !c.renewer.Add(h, now) {
-		return nil, c.fail("adopt", key, ErrClosed)
+	if !o.c.renewer.Add(h, now) {
+		return nil, o.c.fail("adopt", key, ErrClosed)
 	}
 	h.tells(ctx)
 	lease.acquired(now, false)
@@ -140,23 +187,23 @@ func (e *notHolder) Is(target error) bool { return target == ErrNotHeld }
 // wrong declaration can lead to two holders. Without it, a store that keeps a node record
 // grants nothing for its largest TTL and about ten seconds after a restart.
 // ErrUnsupported: this store holds nothing back.
-func (c *Client) Admit(ctx context.Context) error {
-	ctx, done, err := c.calls.During(ctx)
+func (o *Operator) Admit(ctx context.Context) error {
+	ctx, done, err := o.c.calls.During(ctx)
 	if err != nil {
-		return c.fail("admit", "", err)
+		return o.c.fail("admit", "", err)
 	}
 	defer done()
-	node, recorded := c.drv.(driver.Recorded)
-	switch admit := driver.OperationsOf(c.drv).Admit; {
+	node, recorded := o.c.drv.(driver.Recorded)
+	switch admit := driver.OperationsOf(o.c.drv).Admit; {
 	case admit != nil:
 		err = admit(ctx)
 	case recorded:
 		var rec driver.Record
 		if rec, err = node.Record(ctx); err == nil && !rec.Voting {
-			err = node.Admit(ctx, rec, c.traits.MaxTTL)
+			err = node.Admit(ctx, rec, o.c.traits.MaxTTL)
 		}
 	default:
 		err = ErrUnsupported
 	}
-	return c.fail("admit", "", err)
+	return o.c.fail("admit", "", err)
 }

@@ -23,8 +23,8 @@ func TestBreakOneOfMany(t *testing.T) {
 		store, c := newMem(t)
 		s := newClient(t, store, nil).Semaphore("k", 3, nil)
 		a, b, d := must(s.Lock(t.Context())), must(s.Lock(t.Context())), must(s.Lock(t.Context()))
-		need(t, c.Break(t.Context(), "k", b.Owner()))
-		err := c.Break(t.Context(), "k", b.Owner())
+		need(t, c.Operator().Break(t.Context(), "k", b.Owner()))
+		err := c.Operator().Break(t.Context(), "k", b.Owner())
 		wantIs(t, err, hasp.ErrNotHeld)
 		failIf(t, !strings.Contains(err.Error(), "and 1 more"), "the error does not count the holders: %v", err)
 		time.Sleep(ttl)
@@ -50,7 +50,7 @@ func TestAdoptOneOfMany(t *testing.T) {
 		must(old.Semaphore("k", 3, noRenew).Lock(t.Context()))
 		was := must(old.Semaphore("k", 3, noRenew).Lock(t.Context()))
 		c := newClient(t, store, nil)
-		l := must(c.Adopt(t.Context(), "k", was.Owner(), reentrant))
+		l := must(c.Operator().Adopt(t.Context(), "k", was.Owner(), reentrant))
 		if l.Mode() != hasp.Shared || l.Slot() != 1 || l.Fence() != was.Fence() || l.Owner() != was.Owner() {
 			t.Errorf("%v, slot %d, fence %d", l.Mode(), l.Slot(), l.Fence())
 		}
@@ -64,7 +64,7 @@ func TestAdoptOneOfMany(t *testing.T) {
 		if l.Err() != nil {
 			t.Error(l.Err())
 		}
-		_, err = c.Adopt(t.Context(), "k", "", nil)
+		_, err = c.Operator().Adopt(t.Context(), "k", "", nil)
 		wantIs(t, err, hasp.ErrNotHeld)
 		release(t, l)
 		mustBeFree(t, store, "k")
@@ -86,10 +86,10 @@ func TestBreak(t *testing.T) {
 			failIf(t, r.TTL != time.Hour, "the owner may have asked for %v, not just for %v", time.Hour, r.TTL)
 			return next(ctx, r)
 		}}, nil)
-		wantIs(t, op.Break(t.Context(), "k", ""), hasp.ErrNotHeld)
-		need(t, op.Break(t.Context(), "k", first.Owner()))
+		wantIs(t, op.Operator().Break(t.Context(), "k", ""), hasp.ErrNotHeld)
+		need(t, op.Operator().Break(t.Context(), "k", first.Owner()))
 		next := <-second
-		wantIs(t, op.Break(t.Context(), "k", first.Owner()), hasp.ErrNotHeld)
+		wantIs(t, op.Operator().Break(t.Context(), "k", first.Owner()), hasp.ErrNotHeld)
 		stopIf(t, next.Err() != nil, "the successor was broken: %v", next.Err())
 		<-first.Done()
 		wantIs(t, first.Err(), hasp.ErrLost)
@@ -107,11 +107,11 @@ func TestAdopt(t *testing.T) {
 		res, err := store.Try(t.Context(), driver.TryRequest{Claim: gone, TTL: ttl})
 		need(t, err)
 		c := newClient(t, store, nil)
-		_, err = c.Adopt(t.Context(), "k", strings.Repeat("B", driver.OwnerLen), nil)
+		_, err = c.Operator().Adopt(t.Context(), "k", strings.Repeat("B", driver.OwnerLen), nil)
 		wantIs(t, err, hasp.ErrNotHeld)
-		_, err = c.Adopt(t.Context(), "free", gone.Owner, nil)
+		_, err = c.Operator().Adopt(t.Context(), "free", gone.Owner, nil)
 		wantIs(t, err, hasp.ErrNotHeld)
-		lease, err := c.Adopt(t.Context(), "k", gone.Owner, nil)
+		lease, err := c.Operator().Adopt(t.Context(), "k", gone.Owner, nil)
 		need(t, err)
 		if lease.Fence() != res.Fence || lease.Owner() != gone.Owner {
 			t.Fatalf("adopted fence %d of %d", lease.Fence(), res.Fence)
@@ -143,11 +143,11 @@ func TestBreakOfAWaiter(t *testing.T) {
 			synctest.Wait()
 		}
 		op := newClient(t, store, nil)
-		info, err := op.Inspect(t.Context(), "k")
+		info, err := op.Operator().Inspect(t.Context(), "k")
 		if err != nil || len(info.Queue) != 2 {
 			t.Fatal(info, err)
 		}
-		need(t, op.Break(t.Context(), "k", info.Queue[0].Owner))
+		need(t, op.Operator().Break(t.Context(), "k", info.Queue[0].Owner))
 		failIf(t, holder.Err() != nil, "the holder was broken")
 		time.Sleep(ttl) // it learns of that with its next sign of life
 		release(t, holder)
@@ -181,7 +181,7 @@ func TestBreakAsksForNobodyElse(t *testing.T) {
 			return nil
 		}
 		client := newClient(t, &inspecting{d, func(context.Context) (driver.Info, error) { return c.info, nil }}, nil)
-		err := client.Break(t.Context(), "k", c.owner)
+		err := client.Operator().Break(t.Context(), "k", c.owner)
 		if (err == nil) != (c.label != "") || released != c.label || (d.releases.Load() > 0) != (c.label != "") {
 			t.Errorf("%s: %v, released %q", c.name, err, released)
 		}
@@ -200,7 +200,7 @@ func TestAdoptedLeaseClearsTheMark(t *testing.T) {
 		for _, want := range []bool{true, false} {
 			l := lock(t, newClient(t, store, nil), "k", nil)
 			failIf(t, l.Abandoned() != want, "abandoned: %v", l.Abandoned())
-			release(t, must(newClient(t, store, nil).Adopt(t.Context(), "k", l.Owner(), nil)))
+			release(t, must(newClient(t, store, nil).Operator().Adopt(t.Context(), "k", l.Owner(), nil)))
 		}
 	})
 }
@@ -216,7 +216,7 @@ func TestAdoptThatFails(t *testing.T) {
 			next(ctx, rs, done)
 		}
 		c := newClient(t, d, &hasp.Options{Observe: func(_ context.Context, e *hasp.Event) { t.Errorf("%v of %q", e.Kind, e.Key) }})
-		_, err := c.Adopt(t.Context(), "k", lease.Owner(), nil)
+		_, err := c.Operator().Adopt(t.Context(), "k", lease.Owner(), nil)
 		wantIs(t, err, hasp.ErrNotHeld)
 		synctest.Wait()
 	})
@@ -233,7 +233,7 @@ func TestAdoptThatIsAnsweredLate(t *testing.T) {
 			next(ctx, rs, func(i int, r driver.Renewal) { time.Sleep(2 * time.Second); done(i, r) })
 		}
 		c := newClient(t, d, nil)
-		_, err := c.Adopt(t.Context(), "k", lease.Owner(), short)
+		_, err := c.Operator().Adopt(t.Context(), "k", lease.Owner(), short)
 		wantIs(t, err, hasp.ErrLost)
 	})
 }
@@ -245,7 +245,7 @@ func TestLabelSaysWhen(t *testing.T) {
 		for _, reason := range []string{"", "deploy", "2006-01-02T15:04:05.001Z", "\x00\"}"} {
 			time.Sleep(time.Minute)
 			lease := lock(t, c, "k", &hasp.LockOptions{Reason: reason})
-			info, err := c.Inspect(t.Context(), "k")
+			info, err := c.Operator().Inspect(t.Context(), "k")
 			need(t, err)
 			l, ok := driver.ParseLabel(info.Holder.Label)
 			if !ok || l.Reason != reason || !l.Since.Equal(time.Now().Truncate(time.Millisecond)) {
@@ -264,7 +264,7 @@ func TestLabelSaysWho(t *testing.T) {
 	}
 	c := newClient(t, newStore(), nil)
 	lock(t, c, "k", nil)
-	info, err := c.Inspect(t.Context(), "k")
+	info, err := c.Operator().Inspect(t.Context(), "k")
 	need(t, err)
 	l := info.Holder.Describe()
 	failIf(t, l.User != u.Username, "the user is %q, must be %q", l.User, u.Username)
@@ -286,7 +286,7 @@ func TestMistakesPanicInWords(t *testing.T) {
 		"Lead without f":   func() { _ = c.Election("k", nil).Lead(ctx, nil) },
 		"Leader(nil)":      func() { _, _ = c.Election("k", nil).Leader(none) },
 		"Observe(nil)":     func() { c.Election("k", nil).Observe(none) },
-		"Inspect(nil)":     func() { _, _ = c.Inspect(none, "k") },
+		"Inspect(nil)":     func() { _, _ = c.Operator().Inspect(none, "k") },
 		"Extend(nil)":      func() { _ = l.Extend(none, time.Minute) },
 		"Context(nil)":     func() { l.Context(none) },
 		"zero Mutex":       func() { _, _ = new(hasp.Mutex).Lock(ctx) },

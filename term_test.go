@@ -28,9 +28,9 @@ func TestLateAnswerRevivesNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.renewer.Remove(lease.h) // a loop that does not run
+		c.core.renewer.Remove(lease.h) // a loop that does not run
 		time.Sleep(DefaultTTL - time.Second)
-		sent := c.now()
+		sent := c.core.now()
 		time.Sleep(2 * time.Second)
 		lease.h.Renewed(sent, driver.Renewal{TTL: DefaultTTL})
 		if why := lease.h.whyEnded(); !errors.Is(why, ErrLost) {
@@ -67,7 +67,7 @@ func TestLateDowngradeRevivesNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.renewer.Remove(lease.h) // a loop that does not run
+		c.core.renewer.Remove(lease.h) // a loop that does not run
 		time.Sleep(DefaultTTL - time.Second)
 		d.wait = 2 * time.Second
 		if err := lease.Downgrade(t.Context()); !errors.Is(err, ErrLost) {

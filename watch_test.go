@@ -72,7 +72,7 @@ func TestLockWithoutASubscription(t *testing.T) {
 			blocker := lock(t, newClient(t, d.Driver, nil), "k", nil)
 			got := queueUp(t, c, 1, nil)
 			time.Sleep(2 * time.Second)
-			if info, err := c.Inspect(t.Context(), "k"); err != nil || info.Waiters != 1 {
+			if info, err := c.Operator().Inspect(t.Context(), "k"); err != nil || info.Waiters != 1 {
 				t.Errorf("the hang is %v: after 2s %d wait in the queue, %v", hangs, info.Waiters, err)
 			}
 			time.Sleep(10 * time.Minute)

@@ -152,7 +152,7 @@ func (e *env) queueOf(p *peer) (*queue, error) {
 		}
 		return &queue{
 			count: func(ctx context.Context) (int, error) {
-				info, err := locks.Inspect(ctx, hotKey)
+				info, err := locks.Operator().Inspect(ctx, hotKey)
 				return info.Waiters, err
 			},
 			close: func() { _ = locks.Close() }, // it holds nothing

@@ -39,7 +39,7 @@ var redlockPeers = []*peer{{
 			return nil, err
 		}
 		l.options = hasp.LockOptions{TTL: to.TTL}
-		if err := l.locks.Admit(ctx); err != nil { // the servers are new or empty
+		if err := l.locks.Operator().Admit(ctx); err != nil { // the servers are new or empty
 			return nil, errors.Join(err, l.Close())
 		}
 		return l, nil

@@ -139,7 +139,7 @@ func (s *server) apiBreak(w http.ResponseWriter, r *http.Request) {
 		refuse(w, r, http.StatusForbidden, errors.New("you may look, but not break locks"))
 		return
 	}
-	info, err := s.client.Inspect(ctx, key)
+	info, err := s.client.Operator().Inspect(ctx, key)
 	if err != nil {
 		refuse(w, r, http.StatusBadGateway, errors.New("nothing was done: "+trouble(err)))
 		return
@@ -149,7 +149,7 @@ func (s *server) apiBreak(w http.ResponseWriter, r *http.Request) {
 		refuse(w, r, http.StatusInternalServerError, errors.New("nothing was done: it cannot be recorded"))
 		return
 	}
-	err = s.client.Break(ctx, key, body.Owner)
+	err = s.client.Operator().Break(ctx, key, body.Owner)
 	outcome := "broken"
 	switch {
 	case errors.Is(err, hasp.ErrNotHeld):

@@ -65,7 +65,7 @@ func asBody(owner, reason string) string {
 
 func (w *world) holder(key string) string {
 	w.Helper()
-	info, err := w.client.Inspect(w.Context(), key)
+	info, err := w.client.Operator().Inspect(w.Context(), key)
 	if err != nil {
 		w.Fatal(err)
 	}
@@ -82,7 +82,7 @@ func TestBreak(t *testing.T) {
 			o.Audit = a.record
 			h := New(w.client, o)
 			first, second := w.ask(key, label("web-1")), w.ask(key, label("web-2"))
-			fence := func() uint64 { i, _ := w.client.Inspect(t.Context(), key); return i.Fence }()
+			fence := func() uint64 { i, _ := w.client.Operator().Inspect(t.Context(), key); return i.Fence }()
 			code, got := w.brk(h, key, asBody(first, "  it hangs "))
 			if code != 200 || !got.Broken || got.Now.Holder.Owner != second || w.holder(key) != second {
 				t.Fatalf("%q: %d, %+v", key, code, got)
@@ -120,7 +120,7 @@ func TestBreakOfAWaiter(t *testing.T) {
 		if code, got := w.brk(New(w.client, o), "k", asBody(second, "test")); code != 200 || got.Now.Holder.Owner != first {
 			t.Errorf("%d, %+v", code, got)
 		}
-		if info, _ := w.client.Inspect(t.Context(), "k"); info.Waiters != 0 || a.records[1].Fence != 0 {
+		if info, _ := w.client.Operator().Inspect(t.Context(), "k"); info.Waiters != 0 || a.records[1].Fence != 0 {
 			t.Errorf("it still waits: %+v; recorded: %+v", info, a.records)
 		}
 	})

@@ -122,7 +122,7 @@ func TestGuard(t *testing.T) {
 			t.Errorf("%s: a token is in the answer: %s", c.name, answer)
 		}
 	}
-	if info, _ := w.client.Inspect(t.Context(), "k"); info.Holder.Owner != owner {
+	if info, _ := w.client.Operator().Inspect(t.Context(), "k"); info.Holder.Owner != owner {
 		t.Errorf("the key was taken from %s: %+v", owner, info)
 	}
 }

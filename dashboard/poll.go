@@ -253,7 +253,7 @@ func (p *poller) inspect(ctx context.Context, keys []string) map[string]looked {
 func (p *poller) inspectOne(ctx context.Context, key string) (*entry, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookLimit)
 	defer cancel()
-	info, err := p.client.Inspect(ctx, key)
+	info, err := p.client.Operator().Inspect(ctx, key)
 	if err != nil {
 		return nil, err
 	}
@@ -337,7 +337,7 @@ func (p *poller) collect(ctx context.Context, before *snapshot) (*snapshot, erro
 	ctx, cancel := context.WithTimeoutCause(ctx, listLimit, fmt.Errorf("no whole list within %v", listLimit))
 	defer cancel()
 	found, more := map[string]*entry{}, false
-	for info, err := range p.client.List(ctx, p.prefix) {
+	for info, err := range p.client.Operator().List(ctx, p.prefix) {
 		if err != nil {
 			return nil, err
 		}

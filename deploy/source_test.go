@@ -51,7 +51,7 @@ func source(t testing.TB, pace int) http.Handler {
 		t.Cleanup(func() { _ = c.Close() })
 		r.clients = append(r.clients, c)
 	}
-	must(t, r.clients[0].Admit(t.Context()))
+	must(t, r.clients[0].Operator().Admit(t.Context()))
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(func() {
 		cancel()
@@ -142,7 +142,7 @@ func (r *run) incident(ctx context.Context) {
 	if !r.until(ctx, 6*r.pace) {
 		return
 	}
-	if err := c.Break(ctx, stuck.Key(), stuck.Owner()); err != nil {
+	if err := c.Operator().Break(ctx, stuck.Key(), stuck.Owner()); err != nil {
 		r.failed(ctx, err)
 		return
 	}

@@ -305,7 +305,7 @@ func lostPartEndsAll(e *env) {
 	}
 	ctx := all.Context(e.ctx)
 	lost := all.All()[0] // of "b"
-	if err := e.client(nil).Break(e.ctx, "b", lost.Owner()); err != nil {
+	if err := e.client(nil).Operator().Break(e.ctx, "b", lost.Owner()); err != nil {
 		e.Fatalf("Break: %v", err)
 	}
 	comes(e, ctx.Done(), 2*e.ttl+e.slack, "the context has not ended")
@@ -438,14 +438,14 @@ func breakOwner(e *env) {
 	holder := e.lock(e.client(nil), e.short())
 	w := e.begin(e.client(nil), e.lasting())
 	op := e.client(nil)
-	if err := op.Break(e.ctx, "k", e.ask("k").Owner); !errors.Is(err, hasp.ErrNotHeld) {
+	if err := op.Operator().Break(e.ctx, "k", e.ask("k").Owner); !errors.Is(err, hasp.ErrNotHeld) {
 		e.Errorf("Break of nobody: %v, want ErrNotHeld", err)
 	}
-	if err := op.Break(e.ctx, "k", holder.Owner()); err != nil {
+	if err := op.Operator().Break(e.ctx, "k", holder.Owner()); err != nil {
 		e.Fatalf("Break: %v", err)
 	}
 	next := w.granted(0)
-	if err := op.Break(e.ctx, "k", holder.Owner()); !errors.Is(err, hasp.ErrNotHeld) {
+	if err := op.Operator().Break(e.ctx, "k", holder.Owner()); !errors.Is(err, hasp.ErrNotHeld) {
 		e.Errorf("Break of the one before: %v, want ErrNotHeld", err)
 	}
 	<-holder.Done()

@@ -306,7 +306,7 @@ var lockVerbs = map[string]func(p *player, s step, name string, r contend.Owner)
 	},
 	"adopt": func(p *player, s step, name string, _ contend.Owner) {
 		from := s.says["from"]
-		lease, err := p.locks(s, name).Adopt(p.ctx, p.key(name), p.owner(from).Owner, p.short())
+		lease, err := p.locks(s, name).Operator().Adopt(p.ctx, p.key(name), p.owner(from).Owner, p.short())
 		if err == nil && p.traits.Fencing && lease.Fence() != p.fences[from] {
 			p.Fatalf("the fence is %d, and %d adopted", p.fences[from], lease.Fence())
 		}

@@ -267,7 +267,7 @@ func TestRedsyncOverAQuorum(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer locks.Close()
-	if err := locks.Admit(t.Context()); err != nil {
+	if err := locks.Operator().Admit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	// By default it gives a request 5 % of the expiry, which a busy machine needs for itself.

@@ -29,13 +29,13 @@ func TestWeRespectThem(t *testing.T) {
 		if !errors.As(err, &held) || !held.Holder.Foreign || held.Left <= 0 || held.Left > time.Minute {
 			t.Errorf("TryLock: %v (%+v), want held by a foreign client, with the time left", err, held)
 		}
-		info, err := locks.Inspect(t.Context(), ours)
+		info, err := locks.Operator().Inspect(t.Context(), ours)
 		if err != nil || !info.Held || !info.Holder.Foreign || info.Holder.Owner != "" ||
 			!strings.Contains(info.Holder.Label, value) || info.Left <= 0 || info.Left > time.Minute {
 			t.Errorf("Inspect: %+v, %v; want a foreign holder with the value %q", info, err, value)
 		}
 		for _, owner := range []string{"", value} {
-			if err := locks.Break(t.Context(), ours, owner); !errors.Is(err, hasp.ErrNotHeld) {
+			if err := locks.Operator().Break(t.Context(), ours, owner); !errors.Is(err, hasp.ErrNotHeld) {
 				t.Errorf("Break of owner %q: %v, want that we hold nothing to break", owner, err)
 			}
 		}

@@ -64,7 +64,7 @@ func TestClient(t *testing.T) {
 		locks, err := open.Client(ctx, url, nil)
 		must(t, err)
 		if strings.Contains(url, "max-ttl") || strings.HasPrefix(url, "redlock") { // new servers, where nothing is locked
-			must(t, locks.Admit(ctx))
+			must(t, locks.Operator().Admit(ctx))
 		}
 		lease, err := locks.Mutex("k", nil).Lock(ctx)
 		must(t, err)

@@ -34,7 +34,7 @@ func Example() {
 
 	// The servers are new, and nobody holds a lock: they need not wait for leases
 	// that they might have forgotten.
-	if err := locks.Admit(ctx); err != nil {
+	if err := locks.Operator().Admit(ctx); err != nil {
 		fmt.Println(err)
 		return
 	}

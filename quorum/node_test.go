@@ -200,7 +200,7 @@ func TestAdmit(t *testing.T) {
 			s.Restart(nil)
 		}
 		c, _ := client(t, stores)
-		need(t, c.Admit(t.Context()))
+		need(t, c.Operator().Admit(t.Context()))
 		need(t, mustLock(t, c, "k").Release())
 	})
 }

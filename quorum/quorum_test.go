@@ -81,7 +81,7 @@ func TestInspectNamesTheFenceOfTheMajority(t *testing.T) {
 			t.Errorf("the fence is %d, %v, want the %d of four nodes", info.Fence, err, fence)
 		}
 		other, _ := client(t, stores)
-		lease, err := other.Adopt(t.Context(), "k", r.Owner, nil)
+		lease, err := other.Operator().Adopt(t.Context(), "k", r.Owner, nil)
 		need(t, err)
 		failIf(t, lease.Fence() != fence, "adopted with the fence %d, want %d", lease.Fence(), fence)
 	})

@@ -56,7 +56,7 @@ func TestProxyWithoutSubscribe(t *testing.T) {
 		got <- err
 	}()
 	for end := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
-		info, err := holder.Inspect(w.ctx, "k")
+		info, err := holder.Operator().Inspect(w.ctx, "k")
 		if err != nil || time.Now().After(end) {
 			t.Fatalf("after 20s %d wait in the queue, %v", info.Waiters, err)
 		}

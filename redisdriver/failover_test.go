@@ -47,7 +47,7 @@ func TestFailoverKeepsALease(t *testing.T) {
 		t.Fatal(err)
 	}
 	next := g.wait(other, "k")
-	for info, err := holder.Inspect(g.ctx, "k"); info.Waiters == 0; info, err = holder.Inspect(g.ctx, "k") {
+	for info, err := holder.Operator().Inspect(g.ctx, "k"); info.Waiters == 0; info, err = holder.Operator().Inspect(g.ctx, "k") {
 		if err != nil {
 			t.Fatal(err)
 		}

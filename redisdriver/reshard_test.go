@@ -77,7 +77,7 @@ func TestResharding(t *testing.T) {
 	}
 	next := []<-chan *hasp.Lease{g.wait(other, key(0)), g.wait(other, "{tag}free")}
 	for _, key := range []string{key(0), "{tag}free"} {
-		for info, err := holder.Inspect(g.ctx, key); info.Waiters == 0; info, err = holder.Inspect(g.ctx, key) {
+		for info, err := holder.Operator().Inspect(g.ctx, key); info.Waiters == 0; info, err = holder.Operator().Inspect(g.ctx, key) {
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -231,7 +231,7 @@ func TestHolderHearsOfBreak(t *testing.T) {
 				err = lease.Extend(w.ctx, time.Hour) // its first renewal
 			}
 			if err == nil {
-				err = op.Break(w.ctx, lease.Key(), lease.Owner())
+				err = op.Operator().Break(w.ctx, lease.Key(), lease.Owner())
 			}
 			if err != nil {
 				t.Fatal(err)

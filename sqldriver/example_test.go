@@ -50,7 +50,7 @@ func ExampleNewSQLite() {
 	}
 	defer lease.Release()
 
-	info, err := locks.Inspect(ctx, "nightly report")
+	info, err := locks.Operator().Inspect(ctx, "nightly report")
 	if err != nil {
 		log.Fatal(err)
 	}

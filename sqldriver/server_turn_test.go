@@ -86,7 +86,7 @@ func failover(t *testing.T, p pair) {
 	waits.Wait()
 	for i := range many {
 		waitFor(t, "they wait", func() bool {
-			info, err := holder.Inspect(ctx, fmt.Sprint("wanted ", i))
+			info, err := holder.Operator().Inspect(ctx, fmt.Sprint("wanted ", i))
 			return err == nil && info.Waiters == 1
 		})
 	}

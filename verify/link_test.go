@@ -50,7 +50,7 @@ func TestCutOffHolderIsToldFirst(t *testing.T) {
 	default:
 		t.Fatal("the waiter got the key before the holder was cut off")
 	}
-	info, err := waiter.Inspect(t.Context(), "k")
+	info, err := waiter.Operator().Inspect(t.Context(), "k")
 	if err != nil || info.Holder.Owner != next.Owner() || info.Holder.Since.IsZero() {
 		t.Fatalf("the store names %+v (%v) as the holder, want owner %s and since when", info.Holder, err, next.Owner())
 	}

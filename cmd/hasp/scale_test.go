@@ -95,7 +95,7 @@ func scale(t *testing.T, locks, waiters, queues int) {
 func queued(t *testing.T, c *hasp.Client) (n int) {
 	t.Helper()
 	waiters := map[string]int{} // a key may be listed twice
-	for info, err := range c.List(t.Context(), "") {
+	for info, err := range c.Operator().List(t.Context(), "") {
 		must(t, err)
 		waiters[info.Key] = info.Waiters
 	}

@@ -34,7 +34,7 @@ func Who(h hasp.Holder) string {
 }
 
 // Ended says whether the process of a holder, or a waiter, is known to have ended.
-// Its lease may be another's by now (Client.Adopt), or is left to expire.
+// Its lease may be another's by now (Operator.Adopt), or is left to expire.
 func Ended(h hasp.Holder) bool {
 	l := h.Describe()
 	host, err := os.Hostname()

@@ -172,11 +172,11 @@ func TestWorkerLoses(t *testing.T) {
 		p.hears(Asked, Granted, Read)
 		p.send(Order{})
 		synctest.Wait()
-		info, err := p.locks.Inspect(t.Context(), "k")
+		info, err := p.locks.Operator().Inspect(t.Context(), "k")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := p.locks.Break(t.Context(), "k", info.Holder.Owner); err != nil {
+		if err := p.locks.Operator().Break(t.Context(), "k", info.Holder.Owner); err != nil {
 			t.Fatal(err)
 		}
 		p.hears(Write)

@@ -63,7 +63,7 @@ func counts(ctx context.Context, addr, way, file, times string) error {
 		return err
 	}
 	defer c.Close()
-	if _, err := c.Inspect(ctx, "n"); err != nil { // it is connected
+	if _, err := c.Operator().Inspect(ctx, "n"); err != nil { // it is connected
 		return err
 	}
 	fmt.Println("ready")

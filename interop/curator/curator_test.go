@@ -165,7 +165,7 @@ func TestMutex(t *testing.T) {
 	j.answer("a", "locked")
 	l, err := m.TryLock(t.Context())
 	held(t, l, err)
-	info, err := c.Inspect(t.Context(), "orders")
+	info, err := c.Operator().Inspect(t.Context(), "orders")
 	if err != nil || !info.Held || !info.Holder.Foreign {
 		t.Errorf("Java holds it: %+v, %v", info, err)
 	}
@@ -269,7 +269,7 @@ func waiting(t testing.TB, c *hasp.Client, key string, n int) {
 func until(t testing.TB, c *hasp.Client, key string, ok func(hasp.Info) bool) {
 	t.Helper()
 	for limit := time.Now().Add(soon); ; time.Sleep(10 * time.Millisecond) { // no event says so
-		info, err := c.Inspect(t.Context(), key)
+		info, err := c.Operator().Inspect(t.Context(), key)
 		if err != nil {
 			t.Fatal(err)
 		}

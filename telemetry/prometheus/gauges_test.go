@@ -96,7 +96,7 @@ func use(ctx context.Context, locks *hasp.Client, way int) error {
 	default:
 		lease, failed := locks.Mutex("loss:1", nil).Lock(ctx)
 		if err = failed; err == nil {
-			err = errors.Join(locks.Break(context.Background(), lease.Key(), lease.Owner()), lease.Release())
+			err = errors.Join(locks.Operator().Break(context.Background(), lease.Key(), lease.Owner()), lease.Release())
 		}
 	}
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, hasp.ErrHeld) || errors.Is(err, hasp.ErrLost) {

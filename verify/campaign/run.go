@@ -239,7 +239,7 @@ func (r *run) admit() error {
 	}
 	ctx, cancel := context.WithTimeout(r.t.Context(), commandLimit)
 	defer cancel()
-	return errors.Join(c.Admit(ctx), c.Close(), closeAll(conns))
+	return errors.Join(c.Operator().Admit(ctx), c.Close(), closeAll(conns))
 }
 
 // job is that of the client of a slot.

@@ -152,5 +152,5 @@ func admit(ctx context.Context, k Kind, addrs []string) error {
 	if err != nil {
 		return errors.Join(err, conn.Close())
 	}
-	return errors.Join(c.Admit(ctx), c.Close(), conn.Disconnect())
+	return errors.Join(c.Operator().Admit(ctx), c.Close(), conn.Disconnect())
 }

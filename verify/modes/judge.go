@@ -197,7 +197,7 @@ func (w *watcher) acquireAll(b *player.Book) {
 // killed.
 func free(ctx context.Context, c *client, key string) error {
 	for {
-		info, err := c.Inspect(ctx, key)
+		info, err := c.Operator().Inspect(ctx, key)
 		switch {
 		case err != nil:
 			return err

@@ -119,7 +119,7 @@ func haspOn(k engines.Kind, of func(*hasp.Lease) asked) locking {
 		}
 		c, err := hasp.New(conn.Driver, nil)
 		if err == nil && k == engines.Redlock {
-			err = c.Admit(ctx) // the servers are new
+			err = c.Operator().Admit(ctx) // the servers are new
 		}
 		return func(ctx context.Context) (func() bool, error) {
 			lease, err := c.Mutex(key, &hasp.LockOptions{TTL: j.TTL}).Lock(ctx)

@@ -41,7 +41,7 @@ func (f *auditFlag) open() (*audit.Log, error) {
 // that recorded. An error says what became of it.
 func (l *locks) takeAway(ctx context.Context, log *audit.Log, via, key string, v victim, reason string) *exit {
 	r := audit.Record{Event: audit.Break, Via: via, By: audit.Self(), Store: l.url.String(), Reason: reason}
-	err := log.Do(r.Victim(key, v.Holder, v.fence, v.waits), func() error { return l.Break(ctx, key, v.Owner) })
+	err := log.Do(r.Victim(key, v.Holder, v.fence, v.waits), func() error { return l.Operator().Break(ctx, key, v.Owner) })
 	var end *exit
 	unwritten := (*audit.UnwrittenError)(nil)
 	switch lost := errors.As(err, &unwritten); {

@@ -144,7 +144,7 @@ func public(text string) string {
 
 // inspect asks for all about a key.
 func (l *locks) inspect(ctx context.Context, key string) (hasp.Info, error) {
-	info, err := l.Inspect(ctx, key)
+	info, err := l.Operator().Inspect(ctx, key)
 	if err != nil {
 		return info, trouble(l.url, err)
 	}

@@ -241,7 +241,7 @@ func (x *examination) admit() error {
 	note("you declare that nobody holds a lock in %s. Servers that are held back vote now; if the declaration is wrong, there can be two holders", x.l.url)
 	before := x.votes(x.ctx)
 	limited, cancel := x.within(lookLimit)
-	err := x.l.Admit(limited)
+	err := x.l.Operator().Admit(limited)
 	cancel()
 	after := x.votes(x.ctx)
 	for i, s := range x.l.store.Servers {

@@ -298,7 +298,7 @@ func (j *job) unused(leases *hasp.Leases) error {
 	defer cancel()
 	for _, lease := range leases.All() {
 		if lease.Abandoned() { // Release would say that it was repaired
-			_ = j.locks.Break(ctx, lease.Key(), lease.Owner()) // or the lease expires, which leaves the same mark
+			_ = j.locks.Operator().Break(ctx, lease.Key(), lease.Owner()) // or the lease expires, which leaves the same mark
 		}
 	}
 	return leases.Release()

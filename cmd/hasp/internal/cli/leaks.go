@@ -231,7 +231,7 @@ func (l *locks) walk(ctx context.Context, c *leaksCommand, ages *leaks.Ages) (fo
 		held = nil // other servers have the same keys
 	}
 	if len(sweepers) == 0 {
-		for info, err := range l.List(ctx, c.prefix) {
+		for info, err := range l.Operator().List(ctx, c.prefix) {
 			if err != nil {
 				return found, trouble(l.url, err)
 			}
@@ -384,7 +384,7 @@ func (l *locks) removeLeak(ctx context.Context, log *audit.Log, f *leak, reason 
 		if f.leftover != nil {
 			f.stays, err = f.by.RemoveLeftover(ctx, *f.leftover)
 		} else {
-			err = l.Break(ctx, f.key, f.holder.Owner)
+			err = l.Operator().Break(ctx, f.key, f.holder.Owner)
 		}
 		return err
 	}), &unwritten)

@@ -101,7 +101,7 @@ func (l *locks) all(ctx context.Context, prefix string) ([]hasp.Info, error) {
 // collect returns the keys that start with prefix, sorted; heard is called for each.
 func (l *locks) collect(ctx context.Context, prefix string, heard func()) ([]hasp.Info, error) {
 	seen := map[string]hasp.Info{}
-	for info, err := range l.List(ctx, prefix) {
+	for info, err := range l.Operator().List(ctx, prefix) {
 		if err != nil {
 			return nil, err
 		}

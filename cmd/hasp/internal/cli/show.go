@@ -173,7 +173,7 @@ func (f *storeFlag) completeKeys(cmd *cobra.Command, args []string, begun string
 	ctx, cancel := asking()
 	defer cancel()
 	var keys []string
-	for info, err := range l.List(ctx, begun) {
+	for info, err := range l.Operator().List(ctx, begun) {
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveError
 		}

@@ -213,9 +213,9 @@ func use(t *testing.T, two [2]*hasp.Client, waits <-chan struct{}, shared bool) 
 		got <- lease
 	}()
 	<-waits
-	_, err = two[0].Inspect(ctx, "k")
+	_, err = two[0].Operator().Inspect(ctx, "k")
 	must(err)
-	for _, err := range two[0].List(ctx, "") {
+	for _, err := range two[0].Operator().List(ctx, "") {
 		must(err)
 	}
 	must(first.Release())
@@ -223,7 +223,7 @@ func use(t *testing.T, two [2]*hasp.Client, waits <-chan struct{}, shared bool) 
 	if lease == nil {
 		t.Fatal("the waiter was not granted the key")
 	}
-	must(two[0].Break(ctx, "k", lease.Owner()))
+	must(two[0].Operator().Break(ctx, "k", lease.Owner()))
 	if shared {
 		one, err := two[0].RWMutex("k", nil).RLock(ctx)
 		must(err)
