@@ -149,8 +149,8 @@
 //
 // The queue is in the table, first come, first served, and waiters poll as with SQLite:
 // the first every 5 to 25 ms. Of one client's waiters that want a key alone only the first polls, and wakes the next at its
-// end. In PostgreSQL, with PostgresOptions.Listener, they are told instead:
-// a release, and only one for which somebody waits, notifies the process of the next one. (A commit with a
+// end. In PostgreSQL, with PostgresOptions.Listener, they get hints instead:
+// a release, and only of a key that has waiters, notifies the process of the next one. (A commit with a
 // notification takes a lock of the whole server, which is why there are no others.)
 //
 // # Servers: what it costs

@@ -52,11 +52,11 @@ func LockRow(ctx context.Context, tx *sql.Tx, wait Wait, dest []any, query strin
 	default:
 		return fmt.Errorf("sqldriver: lock a row: there is no Wait of %d", wait)
 	}
-	found, err := first(ctx, tx, dest, text, args)
+	found, err := firstRow(ctx, tx, dest, text, args)
 	if err == nil && !found {
 		err = sql.ErrNoRows
 		if wait == SkipLocked {
-			if found, e := first(ctx, tx, nil, query, args); found || e != nil {
+			if found, e := firstRow(ctx, tx, nil, query, args); found || e != nil {
 				err = errors.Join(driver.ErrHeld, e)
 			}
 		}
@@ -88,8 +88,8 @@ func LockAdvisory(ctx context.Context, tx *sql.Tx, wait Wait, key string) error 
 	return rowError(fmt.Sprintf("%q", key), err)
 }
 
-// first reads the first row into dest.
-func first(ctx context.Context, tx *sql.Tx, dest []any, text string, args []any) (found bool, err error) {
+// firstRow reads the first row into dest.
+func firstRow(ctx context.Context, tx *sql.Tx, dest []any, text string, args []any) (found bool, err error) {
 	rows, err := tx.QueryContext(ctx, text, args...)
 	if err != nil {
 		return false, err

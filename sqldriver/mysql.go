@@ -4,14 +4,17 @@
 package sqldriver
 
 import (
+	"cmp"
 	"database/sql"
+	"errors"
 	"fmt"
-	"strconv"
 	"strings"
+
+	"github.com/hasplock/hasp/driver"
 )
 
 // NewMySQL returns a driver that keeps locks in a database of MariaDB 10.6 or later, or
-// MySQL 8, in which [Server.Init] made the tables, or somebody did with [MySQLSchema].
+// MySQL 8, in which [Server.Init] made the tables, or a person did with [MySQLSchema].
 // They are in the database that db's connections use.
 //
 // db stays the caller's: hasp.Client.Close does not close it. It is tested with
@@ -103,7 +106,7 @@ var mysqlText = map[statement]string{
 			since = {now} + ?, expires = {now} + ?, keep = GREATEST(keep, ({now} + ?) DIV 60000000000 + 1)
 		WHERE lock_key = ? AND held = 0 AND others = 0 AND fence > 0 AND {safe} = 1`,
 
-	// A row that somebody has locked is passed over: others' leases do not wait for it. LIMIT keeps the
+	// A row that is locked is passed over: others' leases do not wait for it. LIMIT keeps the
 	// inner SELECT one of its own.
 	sRenewMany: `UPDATE (SELECT lock_key FROM hasp_key WHERE ` + serverMany + ` LIMIT 1000 FOR UPDATE SKIP LOCKED) AS f STRAIGHT_JOIN hasp_key AS k
 			ON k.lock_key = f.lock_key
@@ -120,34 +123,6 @@ var mysqlText = map[statement]string{
 // what it deletes, where others insert.
 const mysqlIsolation = `SET TRANSACTION ISOLATION LEVEL READ COMMITTED`
 
-// literal writes the arguments of a statement into it, so that it needs no preparation,
-// which would take a request more: bytes in hexadecimal, so that nothing in them can be
-// taken for SQL.
-func literal(text string, args []any) string {
-	if len(args) == 0 {
-		return text
-	}
-	parts := strings.Split(text, "?")
-	var b strings.Builder
-	for i, p := range parts {
-		b.WriteString(p)
-		if i == len(parts)-1 {
-			break
-		}
-		switch a := args[i].(type) {
-		case []byte:
-			fmt.Fprintf(&b, "X'%x'", a)
-		case string:
-			fmt.Fprintf(&b, "X'%x'", a)
-		case int64:
-			b.WriteString(strconv.FormatInt(a, 10))
-		case int:
-			b.WriteString(strconv.Itoa(a))
-		}
-	}
-	return b.String()
-}
-
 // wholeMySQL is for MariaDB: MySQL has no such statement outside of a procedure, and says so by 1064.
 func wholeMySQL(c *conn, lock, same Step, writes []Step) (able, done bool, err error) {
 	var b strings.Builder
@@ -162,4 +137,92 @@ func wholeMySQL(c *conn, lock, same Step, writes []Step) (able, done bool, err e
 		return false, false, nil
 	}
 	return true, done, err
+}
+
+func explainMySQL(err error) error {
+	if errors.Is(err, errForgets) {
+		return &storeError{class: driver.ClassMisconfigured, err: errors.New("innodb_flush_log_at_trx_commit is 0, or autocommit is off"),
+			advice: adviceForget + "set innodb_flush_log_at_trx_commit to 1 and leave autocommit on"}
+	}
+	e := &storeError{err: err}
+	switch n := mysqlNumber(err); {
+	case in(n, 1146, 1054): // no such table, column
+		e.class, e.advice = driver.ClassMisconfigured, adviceTables
+	case in(n, 1049, 1046):
+		e.class, e.advice = driver.ClassMisconfigured, "the database does not exist, or the data source name does not say which"
+	case n == 1044:
+		e.class, e.advice = driver.ClassDenied, "this user may not use the database, or does not exist in it: GRANT it rights there"
+	case in(n, 1142, 1143, 1370):
+		e.class, e.advice = driver.ClassDenied, adviceDenied+"and SELECT and UPDATE on hasp_meta; to make the tables, CREATE"
+	case in(n, 1045, 1698):
+		e.class, e.advice = driver.ClassLogin, "the server does not let this user in: look at the name and the password"
+	case n == 1130:
+		e.class, e.advice = driver.ClassDenied, "the server lets no user in from this host"
+	case in(n, 1114, 1021, 1030):
+		e.class, e.advice = driver.ClassFull, "the server's disk is full"
+	case in(n, 1290, 1836, 1792) || errors.Is(err, errDemoted):
+		e.class, e.advice = driver.ClassReadOnly, adviceReadOnly+" (read_only)"
+	case n == 1665:
+		e.class, e.advice = driver.ClassMisconfigured, "binlog_format is STATEMENT; it must be MIXED or ROW"
+	case n == 1226:
+		e.class, e.advice = driver.ClassUnreachable, "this user has as many connections, or asked as often, as the server allows it (max_user_connections, MAX_QUERIES_PER_HOUR)"
+	case n == 1047:
+		e.class, e.advice = driver.ClassUnreachable, "this node of a Galera cluster is not ready: it is joining, or without a majority"
+	case in(n, 1040, 1203, 1205, 1213, 1969, 3024): // overload
+		e.class, e.advice = driver.ClassUnreachable, "the server is overloaded, or somebody stopped within a transaction (SHOW PROCESSLIST)"
+	case in(n, 1053, 1129, 1152, 1158, 1159, 1160, 1161, 1184, 1317, 1927, 2002, 2003, 2006, 2013, 3032, 3100, 3101, 3169, 4031) || 9000 <= n && n < 9100: // ProxySQL's own
+		e.class, e.advice = driver.ClassUnreachable, "the server, or a proxy in between, is starting or stopping, or ended the connection"
+	default:
+		return nil
+	}
+	return e
+}
+
+// Replicas are seen by who may see the threads of others. MariaDB and MySQL have two names for the isolation.
+var mysqlSettings = []string{`SHOW VARIABLES WHERE Variable_name IN ('version', 'max_connections', 'innodb_flush_log_at_trx_commit', 'autocommit', 'tx_isolation', 'transaction_isolation')`,
+	`SHOW GLOBAL VARIABLES WHERE Variable_name IN ('read_only', 'wsrep_on') OR Variable_name RLIKE '^rpl_semi_sync_(master|source)_(enabled|timeout)$'`,
+	`SHOW GLOBAL STATUS WHERE Variable_name IN ('wsrep_cluster_size', 'Threads_connected') OR Variable_name RLIKE '^rpl_semi_sync_(master|source)_status$'`,
+	`SELECT 'replicas', COUNT(*) FROM information_schema.processlist WHERE command LIKE 'Binlog Dump%'`}
+
+const mysqlClock = `SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))`
+
+func judgeMySQL(v settings) []driver.Finding {
+	found := []driver.Finding{finding(driver.LevelOK, "version", "%s", v["version"])}
+	const flush = "innodb_flush_log_at_trx_commit"
+	switch v[flush] {
+	case "0":
+		found = append(found, finding(driver.LevelFail, flush, "%s is 0: a commit is answered before it is written, and a lease would be forgotten in a crash, so none is granted. Set it to 1", flush))
+	case "2":
+		found = append(found, repeats(flush, "%s is 2: when the machine crashes, leases and fences of the last second may be lost. Set it to 1", flush))
+	default:
+		found = append(found, finding(driver.LevelOK, flush, "%s is %s: a lease is on the disk before it is granted", flush, v[flush]))
+	}
+	if v["autocommit"] == "OFF" {
+		found = append(found, finding(driver.LevelFail, "autocommit", "autocommit is off for this user: statements of locks would not be committed, so none is granted. Leave it on (init_connect)"))
+	}
+	found = append(found, judgeReplicas(v))
+	if v["wsrep_on"] == "ON" && v["wsrep_cluster_size"] != "1" {
+		found = append(found, finding(driver.LevelWarn, "galera", "it is one of %s nodes of a Galera cluster, each of which measures leases by its own clock: where those differ, there can be two holders. "+
+			"All programs must use one node only, and another when that is gone for longer than their leases last (in a proxy: one writer, the others as backups)", v["wsrep_cluster_size"]))
+	}
+	return append(found, judgeIsolation(cmp.Or(v["transaction_isolation"], v["tx_isolation"])), judgeConnections(v["threads_connected"], v["max_connections"]))
+}
+
+func judgeReplicas(v settings) driver.Finding {
+	const promoted = "one that is promoted may not have received every lock, and there can be two holders, and fences may repeat"
+	either := func(what string) string {
+		return cmp.Or(v["rpl_semi_sync_master_"+what], v["rpl_semi_sync_source_"+what])
+	}
+	switch {
+	case v["read_only"] != "OFF":
+		return finding(driver.LevelFail, "role", "it is read-only, as a replica is: name the server that takes writes")
+	case either("enabled") == "ON" && either("status") == "OFF":
+		return repeats("role", "semi-synchronous replication is on, but at present no replica is waited for, since none answered in time or is there: %s", promoted)
+	case either("enabled") == "ON":
+		return repeats("role", "semi-synchronous replication waits for a replica for %s ms, and commits without one after that, which this server tells nobody: %s. "+
+			"Set rpl_semi_sync_master_timeout to longer than a replica is ever away", either("timeout"), promoted)
+	case v["replicas"] != "0":
+		return repeats("role", "%s replicas receive its commits later: %s. Semi-synchronous replication (AFTER_SYNC) prevents that, as long as it does not time out", v["replicas"], promoted)
+	}
+	return finding(driver.LevelOK, "role", "it takes writes, and no replica is seen (without the right PROCESS, none is)")
 }

@@ -194,3 +194,23 @@ func pages(prefix string, page func(from, last string, after int) (infos []drive
 		}
 	}
 }
+
+// storeError is an error of the database with its class and with what to do.
+type storeError struct {
+	class  driver.Class
+	err    error
+	advice string
+}
+
+func (e *storeError) Error() string {
+	// One driver opens a file by running its settings, which are not what failed.
+	text := strings.Replace(e.err.Error(), "invalid _pragma: sqlite3: ", "", 1)
+	if e.advice == "" {
+		return text
+	}
+	return text + "; " + e.advice
+}
+func (e *storeError) Unwrap() error { return e.err }
+
+// errNoHead: the table was emptied.
+var errNoHead = errors.New("the one row of hasp_meta is missing")

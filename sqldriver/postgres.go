@@ -5,8 +5,11 @@ package sqldriver
 
 import (
 	"database/sql"
+	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/hasplock/hasp/driver"
 )
 
 // PostgresOptions are options of [NewPostgres]; the zero value is the default.
@@ -18,7 +21,7 @@ type PostgresOptions struct {
 }
 
 // NewPostgres returns a driver that keeps locks in a PostgreSQL database, version 12 or
-// later, in which [Server.Init] made the tables, or somebody did with [PostgresSchema].
+// later, in which [Server.Init] made the tables, or a person did with [PostgresSchema].
 // They are found by the search_path of db's connections. o may be nil.
 //
 // db stays the caller's: hasp.Client.Close does not close it. Any driver of
@@ -32,9 +35,6 @@ func NewPostgres(db *sql.DB, o *PostgresOptions) *Server {
 	}
 	return s
 }
-
-// fencesAtOnce is the increment of the sequence: how many fences a grant may have.
-const fencesAtOnce = 1024
 
 // PostgresSchema makes the tables in PostgreSQL, where they are missing, as
 // [Server.Init] does. It raises the sequence of fences where that is behind the clock or the tables, by some more
@@ -96,9 +96,6 @@ const postgresFence = `CASE WHEN nextval('hasp_fence') >= GREATEST({than}, 11258
 
 func postgresFenceAbove(than string) string { return strings.Replace(postgresFence, "{than}", than, 1) }
 
-// fenceLeast is below all fences: they began with the microseconds of a clock, in 2005 or later.
-const fenceLeast = 1 << 50
-
 // postgresNext is a fence where the key may be granted.
 const postgresNext = `(CASE WHEN k.held = 1 AND k.owner <> '' AND k.expires > c.now OR current_setting('transaction_read_only') = 'on' THEN 0 ELSE nextval('hasp_fence') END)`
 
@@ -156,7 +153,7 @@ var postgresText = map[statement]string{
 			RETURNING fence, 1 / (CASE WHEN clock_timestamp() - statement_timestamp() < interval '30 s' THEN 1 ELSE 0 END) AS new)
 		SELECT fence, 0 FROM u UNION ALL SELECT fence, new FROM i`,
 
-	// A row that somebody has locked is passed over: others' leases do not wait for it.
+	// A row that is locked is passed over: others' leases do not wait for it.
 	sRenewMany: `WITH f AS (SELECT lock_key FROM hasp_key WHERE ` + serverMany + ` FOR UPDATE SKIP LOCKED)
 		UPDATE hasp_key AS k SET since = ` + spanRaised + `, expires = GREATEST(k.expires, {now} + ?), keep = GREATEST(k.keep, ({now} + ?) / 60000000000 + 1)
 		FROM f WHERE k.lock_key = f.lock_key`,
@@ -189,4 +186,101 @@ func wholePostgres(c *conn, lock, same Step, writes []Step) (able, done bool, er
 		return err
 	})
 	return able || err != nil, seen == 1, err
+}
+
+func explainPostgres(err error) error {
+	if errors.Is(err, errForgets) {
+		return &storeError{class: driver.ClassMisconfigured, err: errors.New("synchronous_commit is off"),
+			advice: adviceForget + "set it to on for this user or database (ALTER ROLE ... SET synchronous_commit = on)"}
+	}
+	state := sqlState(err)
+	e := &storeError{err: err}
+	switch {
+	case errors.Is(err, errAlone):
+		e.class, e.advice = driver.ClassUnreachable, "so it does not count: look at the synchronous standbys"
+	case in(state, "42P01", "42703"): // no such table, column
+		e.class, e.advice = driver.ClassMisconfigured, adviceTables
+	case state == "3F000":
+		e.class, e.advice = driver.ClassMisconfigured, "the search_path of this user names no schema that exists"
+	case state == "42883":
+		e.class, e.advice = driver.ClassMisconfigured, "the server lacks a function of PostgreSQL's, or the search_path of this user hides it: is it another product?"
+	case state == "42501":
+		e.class, e.advice = driver.ClassDenied, adviceDenied+"SELECT on hasp_meta, USAGE on the sequence hasp_fence and on their schema, and what "+
+			"PostgreSQL allows everybody: EXECUTE of its own functions. To make the tables it needs CREATE on the schema"
+	case strings.HasPrefix(state, "28"):
+		e.class, e.advice = driver.ClassLogin, "the server does not let this user in: look at the name, the password and pg_hba.conf"
+	case state == "3D000":
+		e.class, e.advice = driver.ClassMisconfigured, "the database does not exist"
+	case in(state, "26000", "42P05"):
+		e.class, e.advice = driver.ClassMisconfigured, "a pooler of connections in between gives each transaction another session: have the client prepare no "+
+			"statements (pgx: default_query_exec_mode=exec)"
+	case state == "53100":
+		e.class, e.advice = driver.ClassFull, "the server's disk is full"
+	case state == "25006" || errors.Is(err, errDemoted):
+		e.class, e.advice = driver.ClassReadOnly, adviceReadOnly+" (default_transaction_read_only)"
+	case state == "0A000":
+		e.class, e.advice = driver.ClassUnreachable, "the server cannot do that at present: it is a standby that has serializable as its default isolation, or the tables were changed meanwhile"
+	case in(state, "55P03", "57014"):
+		e.class, e.advice = driver.ClassUnreachable, "a statement took longer than lock_timeout or statement_timeout of this user allow, or somebody cancelled it"
+	case state != "" && in(state[:2], "08", "40", "53", "57", "58") || in(state, "25P03", "55000"):
+		e.class, e.advice = driver.ClassUnreachable, "the server, or a pooler in between, is starting, stopping, overloaded or without a disk, or ended the connection"
+	default:
+		return nil
+	}
+	return e
+}
+
+// Who may not see the standbys sees how many they are.
+var postgresSettings = []string{`SELECT name, current_setting(name) FROM unnest(ARRAY['server_version', 'fsync', 'full_page_writes', 'synchronous_commit', 'synchronous_standby_names', 'statement_timeout',
+		'default_transaction_isolation', 'default_transaction_read_only', 'max_connections']) AS name
+	UNION ALL SELECT 'standby', pg_is_in_recovery()::text
+	UNION ALL SELECT 'connections', SUM(numbackends)::text FROM pg_stat_database
+	UNION ALL SELECT 'standbys', count(*)::text FROM pg_stat_replication
+	UNION ALL SELECT 'asynchronous', count(*)::text FROM pg_stat_replication WHERE sync_state = 'async'`}
+
+const postgresClock = `SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint`
+
+func judgePostgres(v settings) []driver.Finding {
+	found := []driver.Finding{finding(driver.LevelOK, "version", "PostgreSQL %s", v["server_version"])}
+	switch commit := v["synchronous_commit"]; {
+	case v["fsync"] == "off":
+		found = append(found, repeats("fsync", "fsync is off: when the machine crashes, leases and fences may be lost with the rest of the database. Set fsync = on, and restart the server"))
+	case v["full_page_writes"] == "off":
+		found = append(found, repeats("fsync", "full_page_writes is off: when the machine crashes, pages may be torn, and leases and fences lost. Set full_page_writes = on, and reload"))
+	case commit == "off":
+		found = append(found, finding(driver.LevelFail, "synchronous_commit", "synchronous_commit is off: a commit is answered before it is on the disk, and a lease would be forgotten "+
+			"in a crash, so none is granted. Set it to on for this user or database (ALTER ROLE … SET synchronous_commit = on)"))
+	default:
+		found = append(found, finding(driver.LevelOK, "synchronous_commit", "synchronous_commit is %s, fsync on: a lease is on the disk before it is granted", commit))
+	}
+	switch {
+	case v["standby"] == "true":
+		found = append(found, finding(driver.LevelFail, "role", "it is a standby, which grants no locks: name its primary"))
+	case v["default_transaction_read_only"] == "on":
+		found = append(found, finding(driver.LevelFail, "role", "default_transaction_read_only is on for this user or database: locks must be written. Set it to off for this user"))
+	default:
+		found = append(found, judgeStandbys(v))
+	}
+	return append(found, judgeIsolation(v["default_transaction_isolation"]), judgeConnections(v["connections"], v["max_connections"]))
+}
+
+// judgeStandbys is about those that may be promoted.
+func judgeStandbys(v settings) driver.Finding {
+	const promoted = "one that is promoted may not have received every lock, and there can be two holders, and fences may repeat"
+	switch names, commit := v["synchronous_standby_names"], v["synchronous_commit"]; {
+	case v["standbys"] == "0" && names != "" && commit != "local" && commit != "off":
+		return finding(driver.LevelWarn, "role", "it is a primary whose commits wait for a standby (synchronous_standby_names), and none is connected: nothing is granted before one is")
+	case v["standbys"] != "0" && names != "" && v["statement_timeout"] != "0":
+		return finding(driver.LevelWarn, "role", "its commits wait for standbys, but statement_timeout is %s for this user: it ends that wait, and what it ends is committed on this server alone. "+
+			"This command does not take it for granted, but a program may whose client hears no warnings. Set it to 0 for this user", v["statement_timeout"])
+	case v["standbys"] == "0":
+		return finding(driver.LevelOK, "role", "it is a primary without standbys")
+	case names == "":
+		return repeats("role", "%s standbys receive its commits later, and synchronous_standby_names is empty: %s. Name there those that may be promoted", v["standbys"], promoted)
+	case commit == "local" || commit == "off":
+		return repeats("role", "synchronous_commit is %s, and so its commits wait for no standby: %s. Set it to on for this user", commit, promoted)
+	case v["asynchronous"] != "0":
+		return repeats("role", "%s of its %s standbys are asynchronous: %s. Promote none of them, or name them in synchronous_standby_names", v["asynchronous"], v["standbys"], promoted)
+	}
+	return finding(driver.LevelOK, "role", "it is a primary, whose commits wait for standbys (%s of them are connected)", v["standbys"])
 }

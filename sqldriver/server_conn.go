@@ -9,10 +9,61 @@ import (
 	sqldrv "database/sql/driver"
 	"errors"
 	"fmt"
+	"hash/crc32"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hasplock/hasp/driver"
 )
+
+// A Server keeps locks in the database of a server, which any number of machines share.
+// Make one with [NewPostgres] or [NewMySQL]; it is safe for concurrent use.
+type Server struct {
+	pool
+	eng *engine
+
+	hints   hints
+	lines   lines
+	pipe    Pipeliner // nil: statements are sent one after the other
+	notices Noticer   // nil: warnings are not heard
+
+	ready    atomic.Pointer[time.Time] // when the tables were there, of a version that we know
+	writable atomic.Bool               // a server was asked that takes writes
+	parts    atomic.Bool               // a transaction cannot be sent whole
+	crowd    crowds
+	closed   atomic.Bool
+	sweep    sweeper
+	spare    spare
+}
+
+var (
+	_ driver.Driver = (*Server)(nil)
+)
+
+// An engine is what differs between kinds of servers.
+type engine struct {
+	name     string
+	schema   string
+	text     [statements]string
+	explain  func(err error) error
+	overtook func(err error) bool // the transaction was rolled back since others were faster
+	byHand   func(key string) []string
+	settings []string // queries for names and values, for Examine
+	clock    string   // and one for the microseconds since 1970
+	judge    func(settings) []driver.Finding
+	raise    string // and how to do so by hand
+	fences   string // a query for what comes next and for the largest there was
+	sequence bool   // fences come from a sequence, and sGrant returns a row; else each key counts its own
+	literals bool   // arguments are written into the statements
+	isolate  string // sent before each transaction begins
+	// whole sends a transaction in one request: what locks a key's row, what returns a row where the key is
+	// as it was seen, and what is written then. able is false, and nothing was done, where that cannot be sent.
+	whole func(c *conn, lock, same Step, writes []Step) (able, done bool, err error)
+}
+
+// settings are those of a server, by name, and what it says of its replicas.
+type settings map[string]string
 
 // A conn is a connection of the pool, for one call.
 type conn struct {
@@ -23,7 +74,7 @@ type conn struct {
 	open     bool      // a transaction is
 	made     int       // rows that were made
 	began    time.Time // when it was asked for
-	passOver bool      // do not wait for a row that somebody has locked: errLocked
+	passOver bool      // do not wait for a row that is locked: errLocked
 	todo     []Step    // statements to be sent before, or with, the next one
 }
 
@@ -63,7 +114,7 @@ func (s *Server) connected(ctx context.Context, from source, f func(c *conn) err
 	idle := s.db.Stats().Idle + len(s.spare.free)
 	for again := max(3, idle); ; again-- {
 		sent, err := s.once(ctx, from, f)
-		refused := s.refuses(err)
+		refused := refuses(err)
 		if !sent && (refused || errors.Is(err, sqldrv.ErrBadConn)) && again > 0 && ctx.Err() == nil {
 			if refused {
 				again = min(again, idle+1)
@@ -74,7 +125,7 @@ func (s *Server) connected(ctx context.Context, from source, f func(c *conn) err
 			if ctx.Err() != nil {
 				err = fmt.Errorf("%w: %w", ctx.Err(), err)
 			}
-			err = s.explain(err)
+			err = explainServer(s.eng.explain, err)
 			if !sent {
 				err = driver.NotSent(err)
 			}
@@ -101,7 +152,7 @@ func (s *Server) once(ctx context.Context, from source, f func(c *conn) error) (
 	sent = c.sent && (c.open || !errors.Is(err, sqldrv.ErrBadConn))
 	switch {
 	case err == nil:
-	case s.refuses(err):
+	case refuses(err):
 		c.discard()
 		sent = sent && in(mysqlNumber(err), 1047, 3032) // which may come in the midst of a commit
 	case c.open || ctx.Err() != nil:
@@ -111,7 +162,7 @@ func (s *Server) once(ctx context.Context, from source, f func(c *conn) error) (
 	case c.lost():
 		err = &lostError{err}
 	}
-	if !s.spare.put(c) {
+	if !s.spare.put(db, c.lost) {
 		if e := db.Close(); err == nil && e != nil && !errors.Is(e, sql.ErrConnDone) {
 			err = e
 		}
@@ -364,4 +415,88 @@ func (c *conn) current() error {
 		err = errDemoted
 	}
 	return err
+}
+
+// A sweeper deletes keys of which everything is over for a while, a few at a time and
+// more than were made: nothing is permanent, and no clean-up job is needed. It works
+// beside the calls that made rows, in one goroutine, which lives while there is work.
+type sweeper struct {
+	s *Server
+
+	mu      sync.Mutex
+	made    int // rows made since the last sweep
+	running bool
+}
+
+// sweepLimit bounds a sweep: whoever closes the driver waits for it.
+const sweepLimit = 2 * time.Second
+
+func (w *sweeper) due(made int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.made += made
+	if !w.running {
+		w.running = true
+		w.s.under.Go(w.loop)
+	}
+}
+
+// take returns how many rows were made, and 0 when the goroutine ends.
+func (w *sweeper) take() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	made := w.made
+	w.made, w.running = 0, made > 0
+	return made
+}
+
+func (w *sweeper) loop() {
+	for made := w.take(); made > 0; made = w.take() {
+		ctx, cancel := context.WithTimeout(context.Background(), sweepLimit)
+		// What fails is left to the next who makes rows.
+		_, _ = w.s.once(ctx, w.s.db.Conn, func(c *conn) error { return c.sweep(2*made + 8) })
+		cancel()
+	}
+}
+
+// sweep passes over keys that are locked. No lock of its own outlasts a statement: it may
+// stop at any moment. So what it deletes may have changed since it looked, and is looked at again.
+func (c *conn) sweep(most int) error {
+	rows, err := c.query(sDead, most)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	var keys [][]byte
+	var newest int64
+	for rows.Next() {
+		var key []byte
+		var fence int64
+		if err := rows.Scan(&key, &fence); err != nil {
+			return err
+		}
+		keys, newest = append(keys, key), max(newest, fence)
+	}
+	if err := rows.Err(); err != nil || len(keys) == 0 {
+		return err
+	}
+	if !c.s.eng.sequence { // before a row goes that has a fence, what others must be above
+		if _, err := c.exec(sRaise, newest); err != nil {
+			return err
+		}
+	}
+	for _, key := range keys {
+		if _, err := c.exec(sBury, key, newest); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// crowds remembers, more or less, which keys others wait for, so that no request is wasted on what
+// is only done where nobody does.
+type crowds [256]atomic.Bool
+
+func (c *crowds) at(key string) *atomic.Bool {
+	return &c[crc32.ChecksumIEEE([]byte(key))%uint32(len(c))]
 }

@@ -14,7 +14,6 @@ import (
 	"net"
 	"reflect"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/hasplock/hasp/driver"
@@ -63,7 +62,7 @@ const (
 )
 
 // explain adds to an error what kind of trouble it is, and what to do.
-func (s *Server) explain(err error) error {
+func explainServer(own func(error) error, err error) error {
 	var se *storeError
 	switch {
 	case err == nil || errors.As(err, &se) || errors.Is(err, driver.ErrNotHeld):
@@ -71,7 +70,7 @@ func (s *Server) explain(err error) error {
 	case errors.Is(err, sql.ErrNoRows):
 		return &storeError{class: driver.ClassMisconfigured, err: errNoHead, advice: adviceTables}
 	}
-	if e := s.eng.explain(err); e != nil {
+	if e := own(err); e != nil {
 		return e
 	}
 	if errors.As(err, new(*busyError)) {
@@ -112,88 +111,10 @@ var errAlone = errors.New("the server stopped waiting for a standby to have the 
 const adviceReadOnly = "locks must be written, and this server takes no writes: it is a standby, or was told to be read-only"
 
 // refuses says whether a server refused what it was asked, and left nothing of it, since it is not, or no longer, the
-// one that takes writes: another connection may lead to that one.
-func (s *Server) refuses(err error) bool {
+// server that takes writes: another connection may lead to that.
+func refuses(err error) bool {
 	return errors.Is(err, errDemoted) || in(sqlState(err), "25006", "0A000") || in(mysqlNumber(err), 1290, 1792, 1836, 1047, 3032)
 }
 
-func explainPostgres(err error) error {
-	if errors.Is(err, errForgets) {
-		return &storeError{class: driver.ClassMisconfigured, err: errors.New("synchronous_commit is off"),
-			advice: adviceForget + "set it to on for this user or database (ALTER ROLE ... SET synchronous_commit = on)"}
-	}
-	state := sqlState(err)
-	e := &storeError{err: err}
-	switch {
-	case errors.Is(err, errAlone):
-		e.class, e.advice = driver.ClassUnreachable, "so it does not count: look at the synchronous standbys"
-	case in(state, "42P01", "42703"): // no such table, column
-		e.class, e.advice = driver.ClassMisconfigured, adviceTables
-	case state == "3F000":
-		e.class, e.advice = driver.ClassMisconfigured, "the search_path of this user names no schema that exists"
-	case state == "42883":
-		e.class, e.advice = driver.ClassMisconfigured, "the server lacks a function of PostgreSQL's, or the search_path of this user hides it: is it another product?"
-	case state == "42501":
-		e.class, e.advice = driver.ClassDenied, adviceDenied+"SELECT on hasp_meta, USAGE on the sequence hasp_fence and on their schema, and what "+
-			"PostgreSQL allows everybody: EXECUTE of its own functions. To make the tables it needs CREATE on the schema"
-	case strings.HasPrefix(state, "28"):
-		e.class, e.advice = driver.ClassLogin, "the server does not let this user in: look at the name, the password and pg_hba.conf"
-	case state == "3D000":
-		e.class, e.advice = driver.ClassMisconfigured, "the database does not exist"
-	case in(state, "26000", "42P05"):
-		e.class, e.advice = driver.ClassMisconfigured, "a pooler of connections in between gives each transaction another session: have the client prepare no "+
-			"statements (pgx: default_query_exec_mode=exec)"
-	case state == "53100":
-		e.class, e.advice = driver.ClassFull, "the server's disk is full"
-	case state == "25006" || errors.Is(err, errDemoted):
-		e.class, e.advice = driver.ClassReadOnly, adviceReadOnly+" (default_transaction_read_only)"
-	case state == "0A000":
-		e.class, e.advice = driver.ClassUnreachable, "the server cannot do that at present: it is a standby that has serializable as its default isolation, or the tables were changed meanwhile"
-	case in(state, "55P03", "57014"):
-		e.class, e.advice = driver.ClassUnreachable, "a statement took longer than lock_timeout or statement_timeout of this user allow, or somebody cancelled it"
-	case state != "" && in(state[:2], "08", "40", "53", "57", "58") || in(state, "25P03", "55000"):
-		e.class, e.advice = driver.ClassUnreachable, "the server, or a pooler in between, is starting, stopping, overloaded or without a disk, or ended the connection"
-	default:
-		return nil
-	}
-	return e
-}
-
-func explainMySQL(err error) error {
-	if errors.Is(err, errForgets) {
-		return &storeError{class: driver.ClassMisconfigured, err: errors.New("innodb_flush_log_at_trx_commit is 0, or autocommit is off"),
-			advice: adviceForget + "set innodb_flush_log_at_trx_commit to 1 and leave autocommit on"}
-	}
-	e := &storeError{err: err}
-	switch n := mysqlNumber(err); {
-	case in(n, 1146, 1054): // no such table, column
-		e.class, e.advice = driver.ClassMisconfigured, adviceTables
-	case in(n, 1049, 1046):
-		e.class, e.advice = driver.ClassMisconfigured, "the database does not exist, or the data source name does not say which"
-	case n == 1044:
-		e.class, e.advice = driver.ClassDenied, "this user may not use the database, or does not exist in it: GRANT it rights there"
-	case in(n, 1142, 1143, 1370):
-		e.class, e.advice = driver.ClassDenied, adviceDenied+"and SELECT and UPDATE on hasp_meta; to make the tables, CREATE"
-	case in(n, 1045, 1698):
-		e.class, e.advice = driver.ClassLogin, "the server does not let this user in: look at the name and the password"
-	case n == 1130:
-		e.class, e.advice = driver.ClassDenied, "the server lets no user in from this host"
-	case in(n, 1114, 1021, 1030):
-		e.class, e.advice = driver.ClassFull, "the server's disk is full"
-	case in(n, 1290, 1836, 1792) || errors.Is(err, errDemoted):
-		e.class, e.advice = driver.ClassReadOnly, adviceReadOnly+" (read_only)"
-	case n == 1665:
-		e.class, e.advice = driver.ClassMisconfigured, "binlog_format is STATEMENT; it must be MIXED or ROW"
-	case n == 1226:
-		e.class, e.advice = driver.ClassUnreachable, "this user has as many connections, or asked as often, as the server allows it (max_user_connections, MAX_QUERIES_PER_HOUR)"
-	case n == 1047:
-		e.class, e.advice = driver.ClassUnreachable, "this node of a Galera cluster is not ready: it is joining, or without a majority"
-	case in(n, 1040, 1203, 1205, 1213, 1969, 3024): // overload
-		e.class, e.advice = driver.ClassUnreachable, "the server is overloaded, or somebody stopped within a transaction (SHOW PROCESSLIST)"
-	case in(n, 1053, 1129, 1152, 1158, 1159, 1160, 1161, 1184, 1317, 1927, 2002, 2003, 2006, 2013, 3032, 3100, 3101, 3169, 4031) || 9000 <= n && n < 9100: // ProxySQL's own
-		e.class, e.advice = driver.ClassUnreachable, "the server, or a proxy in between, is starting or stopping, or ended the connection"
-	default:
-		return nil
-	}
-	return e
-}
+// errForgets is of a server on which a lease might be forgotten.
+var errForgets = errors.New("the database answers a commit before it is safe")

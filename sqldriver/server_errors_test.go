@@ -33,7 +33,7 @@ func TestAdviceIsAboutWhatIsMissing(t *testing.T) {
 		if errors.As(err, new(numbered)) {
 			s = mysql
 		}
-		if text := s.explain(err).Error(); !strings.Contains(text, want) {
+		if text := explainServer(s.eng.explain, err).Error(); !strings.Contains(text, want) {
 			t.Errorf("%#v: %s; want %q", err, text, want)
 		}
 	}
@@ -62,7 +62,7 @@ func TestServerErrorsHaveAClass(t *testing.T) {
 			if errors.As(err, new(numbered)) {
 				s = mysql
 			}
-			if got := s.Classify(s.explain(fmt.Errorf("it was: %w", err))); got != class {
+			if got := s.Classify(explainServer(s.eng.explain, fmt.Errorf("it was: %w", err))); got != class {
 				t.Errorf("%#v is of class %d, want %d", err, got, class)
 			}
 		}

@@ -7,9 +7,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"math"
-	"sync/atomic"
 	"time"
 
 	"github.com/hasplock/hasp/driver"
@@ -77,7 +75,7 @@ func (c *conn) locked(claim driver.Claim, f func(t *keyTx) error) error {
 	return err
 }
 
-// errLocked is for a key whose row somebody has locked, or that has none, see conn.passOver.
+// errLocked is for a key whose row is locked, or not there, see conn.passOver.
 var errLocked = errors.New("the key's row is locked, or not there")
 
 // open locks the row, and only then reads the clock and what others wrote.
@@ -404,7 +402,7 @@ func (t *keyTx) cut() error {
 
 var (
 	// errAsks is of a step of a transaction that needs an answer, in one that is sent whole.
-	errAsks = errors.New("it cannot be told without the lock")
+	errAsks = errors.New("it is not known without the lock")
 )
 
 const (
@@ -490,14 +488,6 @@ func (c *conn) send(key []byte, same Step) (done bool, err error) {
 		c.s.parts.Store(true)
 	}
 	return done && err == nil, err
-}
-
-// crowds remembers, more or less, which keys others wait for, so that no request is wasted on what
-// is only done where nobody does.
-type crowds [256]atomic.Bool
-
-func (c *crowds) at(key string) *atomic.Bool {
-	return &c[crc32.ChecksumIEEE([]byte(key))%uint32(len(c))]
 }
 
 // same returns what finds a row where the key is as it was seen. Of one who stands behind others in the

@@ -19,13 +19,13 @@ import (
 const renewersAtOnce = 4
 
 // Renew implements [driver.Driver]: a statement for many leases that are held alone, and a
-// transaction for each other and for each place, on a few connections. Keys that somebody has locked are the last, so that
+// transaction for each other and for each place, on a few connections. Keys that are locked come last, so that
 // no other lease or place waits for them.
 func (s *Server) Renew(ctx context.Context, rs []driver.RenewRequest, done func(i int, r driver.Renewal)) {
-	told := done
+	report := done
 	done = func(i int, r driver.Renewal) {
 		s.spare.renewed(rs[i].ID(), r)
-		told(i, r)
+		report(i, r)
 	}
 	leases, places := s.renewTogether(ctx, rs, done)
 	if len(rs) > 1 {

@@ -11,6 +11,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hasplock/hasp/driver"
@@ -19,8 +20,9 @@ import (
 // A spare is a connection of a bounded pool, kept for renewals and releases while a lease is held: the caller's own
 // queries may have all others, and the lease stands. The first call that ends after a grant leaves its connection.
 type spare struct {
-	s    *Server
-	free chan *sql.Conn // has kept while no call uses it
+	*pool
+	closed *atomic.Bool
+	free   chan *sql.Conn // has kept while no call uses it
 
 	mu   sync.Mutex
 	kept *sql.Conn                 // nil: none
@@ -35,7 +37,7 @@ var spares sync.Map
 const spareOf = 4
 
 // bounded says whether a pool has a connection to spare, and may run out of them.
-func (p *spare) bounded() bool { return p.s.db.Stats().MaxOpenConnections >= spareOf }
+func (p *spare) bounded() bool { return p.db.Stats().MaxOpenConnections >= spareOf }
 
 // hold notes a lease that was granted or renewed.
 func (p *spare) hold(id driver.ID, ttl time.Duration) {
@@ -44,7 +46,7 @@ func (p *spare) hold(id driver.ID, ttl time.Duration) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.s.closed.Load() {
+	if p.closed.Load() {
 		return
 	}
 	if end := p.held[id]; end != nil {
@@ -98,28 +100,28 @@ func (p *spare) close() {
 // leave ends that a connection is kept.
 func (p *spare) leave() {
 	p.kept = nil
-	spares.CompareAndDelete(p.s.db, p)
+	spares.CompareAndDelete(p.db, p)
 }
 
 // put takes the connection of a call that has ended, or says that it is to go back to the pool. Of a pool that the
 // caller closed meanwhile none is kept.
-func (p *spare) put(c *conn) bool {
+func (p *spare) put(c *sql.Conn, lost func() bool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.kept != nil && p.kept != c.sql {
+	if p.kept != nil && p.kept != c {
 		return false
 	}
-	if len(p.held) == 0 || !p.bounded() || c.lost() || poolClosed(p.s.db) {
+	if len(p.held) == 0 || !p.bounded() || lost() || poolClosed(p.db) {
 		if p.kept != nil {
 			p.leave()
 		}
 		return false
 	}
-	if by, _ := spares.LoadOrStore(p.s.db, p); by != p {
+	if by, _ := spares.LoadOrStore(p.db, p); by != p {
 		return false
 	}
-	p.kept = c.sql
-	p.free <- c.sql
+	p.kept = c
+	p.free <- c
 	return true
 }
 
@@ -129,7 +131,7 @@ func (p *spare) conn(ctx context.Context) (*sql.Conn, error) {
 	none := p.kept == nil
 	p.mu.Unlock()
 	if none {
-		return p.s.db.Conn(ctx)
+		return p.db.Conn(ctx)
 	}
 	select {
 	case c := <-p.free:
@@ -143,8 +145,8 @@ func (p *spare) conn(ctx context.Context) (*sql.Conn, error) {
 	wait, stop := context.WithCancel(ctx)
 	defer stop()
 	pool := make(chan answer, 1)
-	p.s.under.Go(func() {
-		c, err := p.s.db.Conn(wait)
+	p.under.Go(func() {
+		c, err := p.db.Conn(wait)
 		pool <- answer{c, err}
 	})
 	select {
@@ -152,7 +154,7 @@ func (p *spare) conn(ctx context.Context) (*sql.Conn, error) {
 		return a.c, a.err
 	case c := <-p.free:
 		stop()
-		p.s.under.Go(func() {
+		p.under.Go(func() {
 			if a := <-pool; a.err == nil {
 				_ = a.c.Close()
 			}
@@ -177,7 +179,7 @@ func (p *spare) proven(ctx context.Context, c *sql.Conn) (*sql.Conn, error) {
 	p.leave()
 	p.mu.Unlock()
 	_ = c.Close()
-	return p.s.db.Conn(ctx)
+	return p.db.Conn(ctx)
 }
 
 // poolClosed says whether a pool was closed: it says so even to a request whose context is over.

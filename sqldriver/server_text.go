@@ -4,6 +4,7 @@
 package sqldriver
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 )
@@ -23,7 +24,7 @@ const (
 	sFree                        // whether a key's row is there, and nobody has locked it
 	sSame                        // whether a key is still as it was seen
 	sCrowded                     // whether an owner that has nothing of a key has to wait for it, as it was seen
-	sWaited                      // note that somebody waits
+	sWaited                      // note that an owner waits
 	sLook                        // a key's row, an owner's, and what is to be known of the others
 	sBeside                      // those who share a key, in the order of their grants
 	sSharers                     // until when they share it, and the smallest limit
@@ -245,6 +246,49 @@ func withNumbers(text string) string {
 			b.WriteString("$" + strconv.Itoa(i))
 		}
 		b.WriteString(part)
+	}
+	return b.String()
+}
+
+// serverMode is what a server says of itself.
+type serverMode int
+
+const (
+	forgets  serverMode = iota // it answers a commit before it is safe
+	readOnly                   // it takes no writes, or only those of some users
+	writes
+)
+
+// fencesAtOnce is the increment of the sequence: how many fences a grant may have.
+const fencesAtOnce = 1024
+
+// fenceLeast is below all fences: they began with the microseconds of a clock, in 2005 or later.
+const fenceLeast = 1 << 50
+
+// literal writes the arguments of a statement into it, so that it needs no preparation,
+// which would take a request more: bytes in hexadecimal, so that nothing in them can be
+// taken for SQL.
+func literal(text string, args []any) string {
+	if len(args) == 0 {
+		return text
+	}
+	parts := strings.Split(text, "?")
+	var b strings.Builder
+	for i, p := range parts {
+		b.WriteString(p)
+		if i == len(parts)-1 {
+			break
+		}
+		switch a := args[i].(type) {
+		case []byte:
+			fmt.Fprintf(&b, "X'%x'", a)
+		case string:
+			fmt.Fprintf(&b, "X'%x'", a)
+		case int64:
+			b.WriteString(strconv.FormatInt(a, 10))
+		case int:
+			b.WriteString(strconv.Itoa(a))
+		}
 	}
 	return b.String()
 }

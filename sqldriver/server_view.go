@@ -5,7 +5,6 @@ package sqldriver
 
 import (
 	"database/sql"
-	"errors"
 	"math"
 	"math/bits"
 	"time"
@@ -39,17 +38,6 @@ type keyView struct {
 
 // today is a reading of a server's clock, which has no date, before it is read.
 func today() rules.Now { return rules.Now{Wall: time.Now().UnixMicro()} }
-
-// serverMode is what a server says of itself.
-type serverMode int
-
-const (
-	forgets  serverMode = iota // it answers a commit before it is safe
-	readOnly                   // it takes no writes, or only those of some users
-	writes
-)
-
-var errForgets = errors.New("the database answers a commit before it is safe")
 
 // look reads what there is of a key. Within a transaction that has locked the key's row
 // that is one moment; else what comes of it can be a refusal only.

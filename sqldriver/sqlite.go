@@ -6,13 +6,11 @@ package sqldriver
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"iter"
 	"net/url"
 	"path/filepath"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/hasplock/hasp/driver"
@@ -22,17 +20,8 @@ import (
 // A Driver keeps locks in a SQLite database. Make one with [NewSQLite]; it is safe for
 // concurrent use.
 type Driver struct {
-	pool
-	clock func() (reading, error)
-	wall  func() time.Time
-	file  atomic.Pointer[sqliteFile] // set when a connection is open
-
+	sqlite
 	writes writer
-	reads  chan struct{} // a token for each read under way
-	texts  prepared
-
-	endLimit time.Duration // how long a read may take to end after its context
-	fileWait time.Duration // how long a transaction waits for the file's lock
 }
 
 var (
@@ -49,9 +38,9 @@ var (
 func NewSQLite(db *sql.DB) *Driver { return newDriver(db, system, time.Now) }
 
 func newDriver(db *sql.DB, clock func() (reading, error), wall func() time.Time) *Driver {
-	d := &Driver{clock: clock, wall: wall, reads: make(chan struct{}, maxReads), endLimit: endLimit, fileWait: fileWait}
+	d := &Driver{sqlite: sqlite{clock: clock, wall: wall, texts: prepared{db: db}, reads: make(chan struct{}, maxReads), endLimit: endLimit, fileWait: fileWait}}
 	d.use(db)
-	d.writes.d, d.texts.d = d, d
+	d.writes.s = &d.sqlite
 	return d
 }
 
@@ -304,12 +293,4 @@ func (d *Driver) page(ctx context.Context, from, last string, after int) ([]driv
 		return nil, err
 	}
 	return page, nil
-}
-
-func (d *Driver) explain(err error) error {
-	var se *storeError
-	if err == nil || errors.As(err, &se) {
-		return err
-	}
-	return d.explainFile(err)
 }

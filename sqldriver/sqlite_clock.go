@@ -4,6 +4,7 @@
 package sqldriver
 
 import (
+	"database/sql"
 	"errors"
 	"fmt"
 	"strconv"
@@ -25,6 +26,31 @@ type reading struct {
 	rules.Now
 }
 
+// head is the row of hasp_meta.
+type head struct {
+	version int
+	boot    string
+	before  string
+	clock   int64
+	journal string // not of the row: the connection's journal_mode
+	floors  rules.Floors
+	node    string // a random name of the file
+	wall    int64  // the wall clock at clock, in microseconds; 0: not known
+}
+
+func (h *head) fields() []any {
+	return []any{&h.version, &h.boot, &h.before, &h.clock, &h.journal, &h.floors.Newest, &h.floors.Old, &h.floors.Mid, &h.floors.At, &h.node, &h.wall}
+}
+
+// scanHead reads the row of hasp_meta.
+func scanHead(from *sql.Row, fields []any) error {
+	err := from.Scan(fields...)
+	if errors.Is(err, sql.ErrNoRows) {
+		return errNoHead
+	}
+	return err
+}
+
 // clockChange is how the clock of a reading is related to the one at the last write,
 // and so what the times in the rows mean now.
 type clockChange int
@@ -42,17 +68,6 @@ const (
 	// clockEvery is how often the file's stamp of the clock is brought up to date.
 	clockEvery = time.Second
 )
-
-// see reads the clock.
-func (d *Driver) see() (reading, error) {
-	now, err := d.clock()
-	if err != nil {
-		return reading{}, &storeError{class: driver.ClassMisconfigured, err: err,
-			advice: "leases in SQLite are measured by that clock"}
-	}
-	now.Wall = max(d.wall().UnixMicro(), 1)
-	return now, nil
-}
 
 // clockChange compares clocks. A container may have a boot id of its own, but has the
 // machine's clock: it goes on from where the file was written, and was zero at the
@@ -87,26 +102,6 @@ var errTwoMachines = &storeError{class: driver.ClassMisconfigured,
 	err: errors.New("the file is used from two machines at once (or from a virtual machine and its host)"),
 	advice: "SQLite's clock is the machine's, so they cannot agree when a lease ends: give each a file of its own, or use a server; " +
 		"if the other has stopped using it, end every program that uses the file, delete it with its -journal, and it is made anew"}
-
-// adopt makes the rows' times those of this clock.
-func (t *tx) adopt(c clockChange) (err error) {
-	switch c {
-	case rebooted:
-		_, err = t.sql.ExecContext(t.ctx, sqliteWipe)
-	case unknownClock:
-		_, err = t.sql.ExecContext(t.ctx, sqliteShift, int64(t.now.At)-t.was.clock)
-	}
-	if c != sameClock {
-		t.head.floors = t.head.floors.Alone(t.now.At)
-		if t.now.boot != t.was.boot {
-			t.head.boot, t.head.before = t.now.boot, t.was.boot
-		}
-	}
-	if c != sameClock || t.was.wall == 0 || t.now.At-time.Duration(t.was.clock) >= clockEvery {
-		t.head.clock, t.head.wall = int64(t.now.At), t.now.Wall
-	}
-	return err
-}
 
 // offset returns what a time namespace adds to CLOCK_BOOTTIME, from the text
 // of /proc/self/timens_offsets: lines of a clock's name, seconds, nanoseconds.

@@ -4,12 +4,15 @@
 package sqldriver
 
 import (
+	"cmp"
 	"errors"
+	"fmt"
 	"os"
 	"reflect"
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/hasplock/hasp/driver"
 )
@@ -78,19 +81,11 @@ func noRoom(err error) bool {
 	return false
 }
 
-// explainFile adds to an error of the database what kind of trouble it is, and what to do.
-func (d *Driver) explainFile(err error) error {
-	if f := d.file.Load(); f != nil {
-		if moved := f.unmoved(); errors.Is(moved, errReplaced) { // in SQLite's words it can only be read
-			return moved
-		}
-	}
-	file, size := "the database file", int64(0)
-	if f := d.file.Load(); f != nil {
-		file = f.path
-		if info, err := os.Stat(file); err == nil {
-			size = info.Size()
-		}
+// explainSQLite adds to an error what kind of trouble it is with a file, and what to do.
+func explainSQLite(err error, path string) error {
+	file, size := cmp.Or(path, "the database file"), int64(0)
+	if info, err := os.Stat(path); err == nil {
+		size = info.Size()
 	}
 	text := strings.ToLower(err.Error())
 	switch {
@@ -137,4 +132,57 @@ func isOldTable(err error) bool {
 // isNoTable: hasp has not used this database yet.
 func isNoTable(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "no such table: hasp_")
+}
+
+// lockedError: another process had the file locked for as long as we waited.
+type lockedError struct {
+	waited time.Duration
+	err    error // the database's, or the context's
+}
+
+func (e *lockedError) Error() string {
+	return fmt.Sprintf("the database stayed locked for %v", e.waited.Round(time.Millisecond))
+}
+func (e *lockedError) Unwrap() error { return e.err }
+
+// slowError: the disk did not answer in time.
+type slowError struct {
+	waited time.Duration
+	err    error // the context's
+}
+
+func (e *slowError) Error() string {
+	return fmt.Sprintf("the disk has not finished a read or write for %v", e.waited.Round(time.Millisecond))
+}
+func (e *slowError) Unwrap() error { return e.err }
+
+// persist is the one journal_mode in which the file alone says what is held, and a
+// commit is on the disk when it is answered. In WAL what is held may be in the -wal
+// alone; delete commits by removing the journal, which a power failure may undo.
+const persist = "persist"
+
+var errNotPersist = errors.New("it must be " + persist + ", so that the file alone says what is held")
+
+// errReplaced: what is held in the file that we have open keeps nobody away.
+var errReplaced = errors.New("deleted or replaced")
+
+// errSwitched: another program, such as hasp before tables of version 5, has
+// switched the file to WAL, or had when the connection last read it.
+var errSwitched = errors.New("another program has switched the file to another journal_mode than " + persist)
+
+func tooNew(version int) error {
+	return &storeError{class: driver.ClassMisconfigured,
+		err:    fmt.Errorf("the tables are of version %d, and this program knows %d", version, schemaVersion),
+		advice: "update it"}
+}
+
+const inTheName = "set it in the data source name, where it holds for every connection (see sqldriver.SQLiteDSN)"
+
+// lostWith makes the error of a file that is not the one at its path any more the
+// loss of what was held in it: the next process finds the key free.
+func lostWith(err error) error {
+	if errors.Is(err, errReplaced) {
+		return fmt.Errorf("%w: %w", driver.ErrNotHeld, err)
+	}
+	return err
 }

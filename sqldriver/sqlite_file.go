@@ -15,10 +15,54 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/hasplock/hasp/driver"
 )
+
+// A sqlite is a SQLite database, as this process has it open.
+type sqlite struct {
+	pool
+	clock func() (reading, error)
+	wall  func() time.Time
+	file  atomic.Pointer[sqliteFile] // set when a connection is open
+	texts prepared
+	reads chan struct{} // a token for each read under way
+
+	endLimit time.Duration // how long a read may take to end after its context
+	fileWait time.Duration // how long a transaction waits for the file's lock
+}
+
+// see reads the clock.
+func (s *sqlite) see() (reading, error) {
+	now, err := s.clock()
+	if err != nil {
+		return reading{}, &storeError{class: driver.ClassMisconfigured, err: err,
+			advice: "leases in SQLite are measured by that clock"}
+	}
+	now.Wall = max(s.wall().UnixMicro(), 1)
+	return now, nil
+}
+
+// explain adds to an error of the database what kind of trouble it is, and what to do.
+func (s *sqlite) explain(err error) error {
+	var se *storeError
+	if err == nil || errors.As(err, &se) {
+		return err
+	}
+	f := s.file.Load()
+	if f == nil {
+		return explainSQLite(err, "")
+	}
+	if moved := f.unmoved(); errors.Is(moved, errReplaced) { // in SQLite's words it can only be read
+		return moved
+	}
+	return explainSQLite(err, f.path)
+}
+
+// fileWait is how long a transaction waits for the file's lock, as SQLiteDSN has it.
+const fileWait = 5 * time.Second
 
 // sqliteFile is the file that the connections opened. A process that comes to it by
 // its path must find the same one: in another it would neither see what others hold
@@ -28,31 +72,21 @@ type sqliteFile struct {
 	main os.FileInfo
 }
 
-// persist is the one journal_mode in which the file alone says what is held, and a
-// commit is on the disk when it is answered. In WAL what is held may be in the -wal
-// alone; delete commits by removing the journal, which a power failure may undo.
-const persist = "persist"
-
-var errNotPersist = errors.New("it must be " + persist + ", so that the file alone says what is held")
-
-// errReplaced: what is held in the file that we have open keeps nobody away.
-var errReplaced = errors.New("deleted or replaced")
-
 // connect opens a connection, once, and looks at the file from then on. A file that
 // an earlier version left in WAL is switched by the first connection; of several
 // that come at the same moment all may fail, without a wait; and all do while a program
 // of that version has it open, which is said before the caller has given up.
-func (d *Driver) connect(ctx context.Context) error {
+func (s *sqlite) connect(ctx context.Context) error {
 	var locked error
 	start := time.Now()
 	for try := 0; ; try++ {
-		if f := d.file.Load(); f != nil {
+		if f := s.file.Load(); f != nil {
 			return f.unmoved()
 		}
-		c, err := d.db.Conn(ctx)
+		c, err := s.db.Conn(ctx)
 		switch {
 		case err == nil:
-			err = d.meet(ctx, c)
+			err = s.meet(ctx, c)
 			if !errors.Is(err, errNotPersist) || try >= switchTries {
 				return errors.Join(err, c.Close())
 			}
@@ -62,7 +96,7 @@ func (d *Driver) connect(ctx context.Context) error {
 		case locked == nil || ctx.Err() == nil:
 			return err
 		}
-		if locked != nil && (ctx.Err() != nil || time.Since(start) > d.fileWait*4/5) {
+		if locked != nil && (ctx.Err() != nil || time.Since(start) > s.fileWait*4/5) {
 			return locked
 		}
 		time.Sleep(mathrand.N(2 * time.Millisecond << min(try, 7))) // each that comes must be alone for a moment
@@ -80,7 +114,7 @@ func drop(c *sql.Conn) {
 }
 
 // meet notes which file this is.
-func (d *Driver) meet(ctx context.Context, c *sql.Conn) error {
+func (s *sqlite) meet(ctx context.Context, c *sql.Conn) error {
 	var path, journal string
 	const which = `SELECT file, (SELECT journal_mode FROM pragma_journal_mode) FROM pragma_database_list WHERE name = 'main'`
 	if err := c.QueryRowContext(ctx, which).Scan(&path, &journal); err != nil {
@@ -111,7 +145,7 @@ func (d *Driver) meet(ctx context.Context, c *sql.Conn) error {
 	if err := f.unmoved(); err != nil {
 		return err
 	}
-	d.file.CompareAndSwap(nil, f)
+	s.file.CompareAndSwap(nil, f)
 	return nil
 }
 
@@ -138,27 +172,14 @@ func (f *sqliteFile) unmoved() error {
 	return nil
 }
 
-// lostWith makes the error of a file that is not the one at its path any more the
-// loss of what was held in it: the next process finds the key free.
-func lostWith(err error) error {
-	if errors.Is(err, errReplaced) {
-		return fmt.Errorf("%w: %w", driver.ErrNotHeld, err)
-	}
-	return err
-}
-
-// errSwitched: another program, such as hasp before tables of version 5, has
-// switched the file to WAL, or had when the connection last read it.
-var errSwitched = errors.New("another program has switched the file to another journal_mode than " + persist)
-
 // reopen closes the idle connections when err says that the file was switched: new
 // ones switch it back, which none can while another has read it in WAL.
-func (d *Driver) reopen(ctx context.Context, err error) error {
+func (s *sqlite) reopen(ctx context.Context, err error) error {
 	if !errors.Is(err, errSwitched) {
 		return err
 	}
-	for range d.db.Stats().Idle {
-		c, err := d.db.Conn(ctx)
+	for range s.db.Stats().Idle {
+		c, err := s.db.Conn(ctx)
 		if err != nil {
 			break
 		}
@@ -189,8 +210,8 @@ func isMountPoint(path string) (bool, error) {
 
 // setup checks the settings of the database, and makes the tables where they are missing, any
 // number of processes at once. The writer calls it until it succeeded once.
-func (d *Driver) setup(ctx context.Context) error {
-	c, err := d.db.Conn(ctx)
+func (s *sqlite) setup(ctx context.Context) error {
+	c, err := s.db.Conn(ctx)
 	if err != nil {
 		return err
 	}
@@ -206,7 +227,7 @@ func (d *Driver) setup(ctx context.Context) error {
 	case version == schemaVersion:
 		return nil
 	}
-	if err := d.makeTables(ctx, c); err != nil {
+	if err := s.makeTables(ctx, c); err != nil {
 		// A failure at BEGIN leaves nothing to roll back, which is an error, too.
 		_, _ = c.ExecContext(context.WithoutCancel(ctx), `ROLLBACK`)
 		return err
@@ -230,7 +251,7 @@ func tablesVersion(ctx context.Context, c *sql.Conn) (version int, err error) {
 
 // makeTables brings the tables from whatever version they are of to this one, in
 // one transaction. Leases of an earlier version stand.
-func (d *Driver) makeTables(ctx context.Context, c *sql.Conn) error {
+func (s *sqlite) makeTables(ctx context.Context, c *sql.Conn) error {
 	if _, err := c.ExecContext(ctx, `BEGIN IMMEDIATE; `+sqliteTables); err != nil {
 		return err
 	}
@@ -242,7 +263,7 @@ func (d *Driver) makeTables(ctx context.Context, c *sql.Conn) error {
 		if _, err := c.ExecContext(ctx, sqliteProposals); err != nil {
 			return err
 		}
-		if _, err := c.ExecContext(ctx, sqliteFirst, max(d.wall().UnixMicro(), 1), rand.Text()); err != nil {
+		if _, err := c.ExecContext(ctx, sqliteFirst, max(s.wall().UnixMicro(), 1), rand.Text()); err != nil {
 			return err
 		}
 		version = 2
@@ -268,12 +289,6 @@ func (d *Driver) makeTables(ctx context.Context, c *sql.Conn) error {
 	return err
 }
 
-func tooNew(version int) error {
-	return &storeError{class: driver.ClassMisconfigured,
-		err:    fmt.Errorf("the tables are of version %d, and this program knows %d", version, schemaVersion),
-		advice: "update it"}
-}
-
 // checkSettings refuses to work where a commit could be forgotten, or where
 // every moment's contention would be an error.
 func checkSettings(from *sql.Row) error {
@@ -292,5 +307,3 @@ func checkSettings(from *sql.Row) error {
 	}
 	return &storeError{class: driver.ClassMisconfigured, err: errors.New(what), advice: inTheName}
 }
-
-const inTheName = "set it in the data source name, where it holds for every connection (see sqldriver.SQLiteDSN)"

@@ -7,7 +7,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"sync"
 	"time"
 
 	"github.com/hasplock/hasp/driver"
@@ -23,22 +22,22 @@ const maxReads = 4
 // goroutine of ours, not the caller, and never more than maxReads of them.
 //
 // After an error f may still be running: what it sets must not be looked at.
-func (d *Driver) read(ctx context.Context, f func(ctx context.Context) error) error {
-	if d.bad != nil {
-		return d.bad
+func (s *sqlite) read(ctx context.Context, f func(ctx context.Context) error) error {
+	if s.bad != nil {
+		return s.bad
 	}
 	select {
-	case d.reads <- struct{}{}:
+	case s.reads <- struct{}{}:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 	began := time.Now()
-	err := d.bounded(ctx, d.endLimit, func() error {
-		defer func() { <-d.reads }()
-		if err := d.connect(ctx); err != nil {
+	err := s.bounded(ctx, s.endLimit, func() error {
+		defer func() { <-s.reads }()
+		if err := s.connect(ctx); err != nil {
 			return err
 		}
-		return d.reopen(ctx, f(ctx))
+		return s.reopen(ctx, f(ctx))
 	})
 	switch {
 	case err != nil && ctx.Err() != nil && isLocked(err):
@@ -46,18 +45,18 @@ func (d *Driver) read(ctx context.Context, f func(ctx context.Context) error) er
 	case err != nil && ctx.Err() != nil: // interrupted, in SQLite's words
 		err = &slowError{waited: time.Since(began), err: ctx.Err()}
 	}
-	return d.explain(err)
+	return s.explain(err)
 }
 
 // look reads a view, outside of a transaction; nil when there is none that
 // means something: the tables are missing or of an earlier version, or
 // everything in them is over, or was written since the clock was read.
-func (d *Driver) look(ctx context.Context, c driver.Claim) (rules.Now, *rules.View, error) {
-	now, err := d.see()
+func (s *sqlite) look(ctx context.Context, c driver.Claim) (rules.Now, *rules.View, error) {
+	now, err := s.see()
 	if err != nil {
 		return now.Now, nil, err
 	}
-	stmt, err := d.texts.get(ctx, beside(c, qLook, qLookBeside))
+	stmt, err := s.texts.get(ctx, beside(c, qLook, qLookBeside))
 	if isNoTable(err) || isOldTable(err) {
 		return now.Now, nil, nil
 	}
@@ -76,7 +75,7 @@ func (d *Driver) look(ctx context.Context, c driver.Claim) (rules.Now, *rules.Vi
 	if n == 0 {
 		return now.Now, v, nil
 	}
-	if stmt, err = d.texts.get(ctx, qBeside); err != nil {
+	if stmt, err = s.texts.get(ctx, qBeside); err != nil {
 		return now.Now, nil, err
 	}
 	rows, err := stmt.QueryContext(ctx, []byte(c.Key), int64(now.At), n)
@@ -124,16 +123,16 @@ func scanView(v *rules.View, c driver.Claim, from *sql.Row, rest ...any) error {
 // survey reads rows that are not over, with old where the tables are of an earlier
 // version. There are none when the tables are missing, or the clock that ends
 // leases began anew.
-func (d *Driver) survey(ctx context.Context, q, old query, args func(now rules.Now) []any, each func(rows *sql.Rows, now rules.Now) error) error {
-	return d.read(ctx, func(ctx context.Context) error {
-		now, version, err := d.present(ctx)
+func (s *sqlite) survey(ctx context.Context, q, old query, args func(now rules.Now) []any, each func(rows *sql.Rows, now rules.Now) error) error {
+	return s.read(ctx, func(ctx context.Context) error {
+		now, version, err := s.present(ctx)
 		if version == 0 || err != nil {
 			return err
 		}
 		if version < modesVersion {
 			q = old
 		}
-		stmt, err := d.texts.get(ctx, q)
+		stmt, err := s.texts.get(ctx, q)
 		if err != nil {
 			return err
 		}
@@ -146,13 +145,13 @@ func (d *Driver) survey(ctx context.Context, q, old query, args func(now rules.N
 // are none or their rows are over. now is the moment that the rows' times are to be
 // compared with. The store's mark is read first: a mark from after the clock would
 // look like a clock that went back.
-func (d *Driver) present(ctx context.Context) (now rules.Now, version int, err error) {
+func (s *sqlite) present(ctx context.Context) (now rules.Now, version int, err error) {
 	var h head
 	fields := h.fields()
-	stmt, err := d.texts.get(ctx, qHead)
+	stmt, err := s.texts.get(ctx, qHead)
 	if isOldTable(err) {
 		fields = fields[:5]
-		stmt, err = d.texts.get(ctx, qBoot)
+		stmt, err = s.texts.get(ctx, qBoot)
 	}
 	if isNoTable(err) {
 		return now, 0, nil
@@ -163,7 +162,7 @@ func (d *Driver) present(ctx context.Context) (now rules.Now, version int, err e
 	if err := scanHead(stmt.QueryRowContext(ctx), fields); err != nil {
 		return now, 0, err
 	}
-	at, err := d.see()
+	at, err := s.see()
 	if err != nil {
 		return now, 0, err
 	}
@@ -174,74 +173,4 @@ func (d *Driver) present(ctx context.Context) (now rules.Now, version int, err e
 		at.At = time.Duration(h.clock)
 	}
 	return at.Now, h.version, nil
-}
-
-// prepared are the statements of a driver that it prepared.
-type prepared struct {
-	d     *Driver
-	mu    sync.Mutex
-	stmts [queries]*sql.Stmt
-	asked [queries]int // how often, while it was not prepared
-}
-
-// get returns a prepared statement. The tables must exist.
-//
-// Preparing takes a connection of the pool, and the goroutine that has the only one may
-// be about to ask for a statement: so nothing is locked meanwhile.
-func (p *prepared) get(ctx context.Context, q query) (*sql.Stmt, error) {
-	if stmt := p.known(q); stmt != nil {
-		return stmt, nil
-	}
-	stmt, err := p.d.db.PrepareContext(ctx, sqliteText[q])
-	if err != nil {
-		return nil, err
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.stmts[q] != nil { // another goroutine was faster
-		return p.stmts[q], stmt.Close()
-	}
-	p.stmts[q] = stmt
-	return stmt, nil
-}
-
-// known returns a statement that was prepared, or nil.
-func (p *prepared) known(q query) *sql.Stmt {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.stmts[q] == nil {
-		p.asked[q]++
-	}
-	return p.stmts[q]
-}
-
-// prepare prepares the statements that transactions asked for again and again. It does so
-// before a transaction begins, which then needs no second connection of the pool. A program that
-// runs two or three transactions, as hasp run does, prepares none.
-func (p *prepared) prepare(ctx context.Context) error {
-	p.mu.Lock()
-	asked := p.asked
-	p.mu.Unlock()
-	for q, times := range asked {
-		if times <= 3 {
-			continue
-		}
-		if _, err := p.get(ctx, query(q)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (p *prepared) close() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	var errs []error
-	for q, stmt := range p.stmts {
-		if stmt != nil {
-			errs = append(errs, stmt.Close())
-			p.stmts[q] = nil
-		}
-	}
-	return errors.Join(errs...)
 }

@@ -3,6 +3,13 @@
 
 package sqldriver
 
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"sync"
+)
+
 // schemaVersion is written to hasp_meta. A process meets a newer one with an
 // error, as it cannot know what the rows mean.
 const schemaVersion = 5
@@ -285,4 +292,74 @@ func sqliteKeys(modes string) string {
 			GROUP BY key ORDER BY key LIMIT ?4 + 0) k
 		LEFT JOIN hasp_lease h ON h.key = k.key AND h.kind = 'held' AND h.seq = k.first
 		ORDER BY k.key`
+}
+
+// prepared are the statements of a driver that it prepared.
+type prepared struct {
+	db    *sql.DB
+	mu    sync.Mutex
+	stmts [queries]*sql.Stmt
+	asked [queries]int // how often, while it was not prepared
+}
+
+// get returns a prepared statement. The tables must exist.
+//
+// Preparing takes a connection of the pool, and the goroutine that has the only one may
+// be about to ask for a statement: so nothing is locked meanwhile.
+func (p *prepared) get(ctx context.Context, q query) (*sql.Stmt, error) {
+	if stmt := p.known(q); stmt != nil {
+		return stmt, nil
+	}
+	stmt, err := p.db.PrepareContext(ctx, sqliteText[q])
+	if err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.stmts[q] != nil { // another goroutine was faster
+		return p.stmts[q], stmt.Close()
+	}
+	p.stmts[q] = stmt
+	return stmt, nil
+}
+
+// known returns a statement that was prepared, or nil.
+func (p *prepared) known(q query) *sql.Stmt {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.stmts[q] == nil {
+		p.asked[q]++
+	}
+	return p.stmts[q]
+}
+
+// prepare prepares the statements that transactions asked for again and again. It does so
+// before a transaction begins, which then needs no second connection of the pool. A program that
+// runs two or three transactions, as hasp run does, prepares none.
+func (p *prepared) prepare(ctx context.Context) error {
+	p.mu.Lock()
+	asked := p.asked
+	p.mu.Unlock()
+	for q, times := range asked {
+		if times <= 3 {
+			continue
+		}
+		if _, err := p.get(ctx, query(q)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *prepared) close() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var errs []error
+	for q, stmt := range p.stmts {
+		if stmt != nil {
+			errs = append(errs, stmt.Close())
+			p.stmts[q] = nil
+		}
+	}
+	return errors.Join(errs...)
 }

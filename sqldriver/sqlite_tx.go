@@ -15,34 +15,9 @@ import (
 	"github.com/hasplock/hasp/sqldriver/internal/rules"
 )
 
-// head is the row of hasp_meta.
-type head struct {
-	version int
-	boot    string
-	before  string
-	clock   int64
-	journal string // not of the row: the connection's journal_mode
-	floors  rules.Floors
-	node    string // a random name of the file
-	wall    int64  // the wall clock at clock, in microseconds; 0: not known
-}
-
-func (h *head) fields() []any {
-	return []any{&h.version, &h.boot, &h.before, &h.clock, &h.journal, &h.floors.Newest, &h.floors.Old, &h.floors.Mid, &h.floors.At, &h.node, &h.wall}
-}
-
-// scanHead reads the row of hasp_meta.
-func scanHead(from *sql.Row, fields []any) error {
-	err := from.Scan(fields...)
-	if errors.Is(err, sql.ErrNoRows) {
-		return errNoHead
-	}
-	return err
-}
-
 // A tx is a transaction beside which no other writes. Every key is its own.
 type tx struct {
-	d   *Driver
+	s   *sqlite
 	sql *sql.Tx
 	ctx context.Context // ends the transaction
 
@@ -53,18 +28,18 @@ type tx struct {
 }
 
 // begin opens a transaction. ctx bounds the wait for others, and the transaction.
-func (d *Driver) begin(ctx context.Context) (*tx, error) {
-	if err := d.texts.prepare(ctx); err != nil {
+func (s *sqlite) begin(ctx context.Context) (*tx, error) {
+	if err := s.texts.prepare(ctx); err != nil {
 		return nil, err
 	}
-	sqlTx, err := d.db.BeginTx(ctx, nil)
+	sqlTx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
 		return nil, err
 	}
-	t := &tx{d: d, sql: sqlTx, ctx: ctx}
+	t := &tx{s: s, sql: sqlTx, ctx: ctx}
 	if err := t.open(); err != nil {
 		t.rollback()
-		return nil, d.reopen(ctx, err)
+		return nil, s.reopen(ctx, err)
 	}
 	return t, nil
 }
@@ -82,7 +57,7 @@ func (t *tx) open() error {
 		return err
 	}
 	var err error
-	if t.now, err = t.d.see(); err != nil {
+	if t.now, err = t.s.see(); err != nil {
 		return err
 	}
 	t.head = t.was
@@ -93,9 +68,29 @@ func (t *tx) open() error {
 	return t.adopt(change)
 }
 
+// adopt makes the rows' times those of this clock.
+func (t *tx) adopt(c clockChange) (err error) {
+	switch c {
+	case rebooted:
+		_, err = t.sql.ExecContext(t.ctx, sqliteWipe)
+	case unknownClock:
+		_, err = t.sql.ExecContext(t.ctx, sqliteShift, int64(t.now.At)-t.was.clock)
+	}
+	if c != sameClock {
+		t.head.floors = t.head.floors.Alone(t.now.At)
+		if t.now.boot != t.was.boot {
+			t.head.boot, t.head.before = t.now.boot, t.was.boot
+		}
+	}
+	if c != sameClock || t.was.wall == 0 || t.now.At-time.Duration(t.was.clock) >= clockEvery {
+		t.head.clock, t.head.wall = int64(t.now.At), t.now.Wall
+	}
+	return err
+}
+
 // commit ends a transaction, with the mark of the fences when it rose.
 func (t *tx) commit() error {
-	err := t.d.file.Load().unmoved()
+	err := t.s.file.Load().unmoved()
 	if err == nil {
 		err = t.sweep()
 	}
@@ -115,21 +110,21 @@ func (t *tx) rollback() { _ = t.sql.Rollback() }
 
 // A statement that is asked for the first time is not prepared yet, see prepared.prepare.
 func (t *tx) exec(q query, args ...any) (sql.Result, error) {
-	if s := t.d.texts.known(q); s != nil {
+	if s := t.s.texts.known(q); s != nil {
 		return t.sql.StmtContext(t.ctx, s).ExecContext(t.ctx, args...)
 	}
 	return t.sql.ExecContext(t.ctx, sqliteText[q], args...)
 }
 
 func (t *tx) row(q query, args ...any) *sql.Row {
-	if s := t.d.texts.known(q); s != nil {
+	if s := t.s.texts.known(q); s != nil {
 		return t.sql.StmtContext(t.ctx, s).QueryRowContext(t.ctx, args...)
 	}
 	return t.sql.QueryRowContext(t.ctx, sqliteText[q], args...)
 }
 
 func (t *tx) rows(q query, args ...any) (*sql.Rows, error) {
-	if s := t.d.texts.known(q); s != nil {
+	if s := t.s.texts.known(q); s != nil {
 		return t.sql.StmtContext(t.ctx, s).QueryContext(t.ctx, args...)
 	}
 	return t.sql.QueryContext(t.ctx, sqliteText[q], args...)

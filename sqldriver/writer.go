@@ -20,7 +20,7 @@ import (
 //
 // Its goroutine lives while there is work.
 type writer struct {
-	d *Driver
+	s *sqlite
 
 	mu         sync.Mutex
 	jobs       []*job // not begun, in order of arrival
@@ -58,9 +58,6 @@ type batch struct {
 // file.
 const maxWeight = 256
 
-// fileWait is how long a transaction waits for the file's lock, as SQLiteDSN has it.
-const fileWait = 5 * time.Second
-
 const (
 	othersWrite = time.Second // who wrote so long ago may write again
 	maxYield    = 20 * time.Millisecond
@@ -75,8 +72,8 @@ var (
 // ctx has ended, whichever is first. After an error f may still be running:
 // what it sets must not be looked at.
 func (w *writer) do(ctx context.Context, weight int, f func(t *tx) error) error {
-	if w.d.bad != nil {
-		return w.d.bad
+	if w.s.bad != nil {
+		return w.s.bad
 	}
 	if err := ctx.Err(); err != nil {
 		return err
@@ -90,7 +87,7 @@ func (w *writer) do(ctx context.Context, weight int, f func(t *tx) error) error 
 	w.jobs = append(w.jobs, j)
 	if !w.running {
 		w.running = true
-		w.d.under.Go(w.loop)
+		w.s.under.Go(w.loop)
 	}
 	w.mu.Unlock()
 	select {
@@ -110,9 +107,9 @@ func (w *writer) leave(ctx context.Context, j *job) error {
 		return j.err
 	default:
 	}
-	err := w.d.explain(&slowError{waited: time.Since(j.asked), err: ctx.Err()})
+	err := w.s.explain(&slowError{waited: time.Since(j.asked), err: ctx.Err()})
 	if !w.waitsSince.IsZero() {
-		err = w.d.explain(&lockedError{waited: time.Since(w.waitsSince), err: ctx.Err()})
+		err = w.s.explain(&lockedError{waited: time.Since(w.waitsSince), err: ctx.Err()})
 	}
 	if j.batch != nil {
 		j.batch.drop(j)
@@ -206,13 +203,13 @@ func (w *writer) transact(b *batch, jobs []*job) []*job {
 	return nil
 }
 
-// begin waits for the file's lock, for d.fileWait at most, and lets callers who
+// begin waits for the file's lock, for sqlite.fileWait at most, and lets callers who
 // leave meanwhile know what they waited for.
 func (w *writer) begin(b *batch) (*tx, error) {
 	w.await(time.Now())
 	defer w.await(time.Time{})
 	began := time.Now()
-	limit := time.AfterFunc(w.d.fileWait, func() { b.cancel(errFileWait) })
+	limit := time.AfterFunc(w.s.fileWait, func() { b.cancel(errFileWait) })
 	defer limit.Stop()
 	t, err := w.open(b.ctx)
 	if isLocked(err) || err != nil && errors.Is(context.Cause(b.ctx), errFileWait) {
@@ -222,16 +219,16 @@ func (w *writer) begin(b *batch) (*tx, error) {
 }
 
 func (w *writer) open(ctx context.Context) (*tx, error) {
-	if err := w.d.connect(ctx); err != nil {
+	if err := w.s.connect(ctx); err != nil {
 		return nil, err
 	}
 	if !w.ready {
-		if err := w.d.setup(ctx); err != nil {
+		if err := w.s.setup(ctx); err != nil {
 			return nil, err
 		}
 		w.ready = true
 	}
-	return w.d.begin(ctx)
+	return w.s.begin(ctx)
 }
 
 func (w *writer) await(since time.Time) {
@@ -241,7 +238,7 @@ func (w *writer) await(since time.Time) {
 }
 
 func (w *writer) answer(b *batch, jobs []*job, err error) {
-	err = w.d.explain(err)
+	err = w.s.explain(err)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, j := range jobs {

@@ -27,11 +27,14 @@ package pgxlisten
 import (
 	"bytes"
 	"context"
+	"database/sql/driver"
 	"errors"
 	"time"
 
+	"github.com/hasplock/hasp/sqldriver"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
 )
 
 // A Listener makes connections that listen. It is a sqldriver.Listener, and may serve
@@ -110,7 +113,7 @@ func await(ctx context.Context, c *pgx.Conn) (*pgconn.Notification, error) {
 	}
 }
 
-var errReadOnly = errors.New("the listener's server takes no writes, so no release is told there")
+var errReadOnly = errors.New("the listener's server takes no writes, so it hears of no release")
 
 // prove asks whether the server answers, and takes writes. Statements may go before, in the same request.
 func prove(ctx context.Context, c *pgx.Conn, first string) error {
@@ -121,4 +124,67 @@ func prove(ctx context.Context, c *pgx.Conn, first string) error {
 		}
 	}
 	return err
+}
+
+// Pipeline implements sqldriver.Pipeliner for connections of package stdlib of pgx.
+func (*Listener) Pipeline(ctx context.Context, conn any, steps []sqldriver.Step) (pipelined bool, err error) {
+	c, ok := conn.(*stdlib.Conn)
+	if !ok {
+		return false, nil
+	}
+	var batch pgx.Batch
+	for _, s := range steps {
+		q := batch.Queue(s.Text, s.Args...)
+		if s.Rows != nil {
+			q.Exec(func(tag pgconn.CommandTag) error {
+				*s.Rows = tag.RowsAffected()
+				return nil
+			})
+		}
+	}
+	if err := c.Conn().SendBatch(ctx, &batch).Close(); err != nil {
+		if pgconn.SafeToRetry(err) {
+			return true, driver.ErrBadConn
+		}
+		return true, err
+	}
+	return true, nil
+}
+
+// trusted is for how long an idle connection is believed to lead to the server.
+const trusted = 30 * time.Second
+
+// ShouldPing is for stdlib.OptionShouldPing. Before pgx uses a connection that was idle for a second it asks the server whether it is
+// there, a round trip that most locks would wait for: it is enough to look whether the server closed the connection.
+func ShouldPing(_ context.Context, p stdlib.ShouldPingParams) bool {
+	return p.IdleDuration > trusted || p.IdleDuration > time.Second && p.Conn.PgConn().CheckConn() != nil //nolint:staticcheck // Ping is that round trip
+}
+
+// warned is what a connection has among its custom data when the server warned.
+const warned = "hasp.warned"
+
+// WatchCommits has the connections that are made as config says, from now on, remember the server's warning that a
+// commit did not wait for its synchronous standby, so that it does not count as one. Call it before stdlib.OpenDB.
+func WatchCommits(config *pgx.ConnConfig) {
+	next := config.OnNotice
+	config.OnNotice = func(c *pgconn.PgConn, n *pgconn.Notice) {
+		if n.Code == "01000" {
+			c.CustomData()[warned] = true
+		}
+		if next != nil {
+			next(c, n)
+		}
+	}
+}
+
+// Warned implements sqldriver.Noticer for connections of package stdlib of pgx.
+func (*Listener) Warned(conn any) bool {
+	c, ok := conn.(*stdlib.Conn)
+	if !ok {
+		return false
+	}
+	data := c.Conn().PgConn().CustomData()
+	was := data[warned] != nil
+	delete(data, warned)
+	return was
 }
