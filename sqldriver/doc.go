@@ -29,13 +29,13 @@
 //
 //	file:/var/lib/app/locks.db?_busy_timeout=5000&_journal_mode=PERSIST&_synchronous=FULL
 //
-// All three pass hasp's suite; ncruces is the one that hasp's command and tests use.
+// All three pass hasp's suite; hasp's command and tests use ncruces.
 // The other two cannot interrupt SQLite's wait for a locked file: a call still ends
 // with its context, but the wait goes on until busy_timeout, and delays later calls.
 //
 // Locks may be in the program's own database, beside its tables, provided that it is
 // not in WAL and its transactions are short, also those that only read: SQLite has one
-// writer at a time, who waits for readers, and a lease is renewed by writing. A
+// writer at a time, which waits for readers, and a lease is renewed by writing. A
 // transaction waits five seconds for the file, then it fails and says for how long the
 // file was locked.
 //
@@ -68,7 +68,7 @@
 // supported, since their file locks are not reliable.
 //
 // Fences are strictly increasing, whatever any clock does: each that the engine mints
-// is above all others in the file, and one that is proposed to it (see driver.Node)
+// is above all others in the file, and a fence that is proposed to it (see driver.Node)
 // above those of its key. When the file is deleted they start again at the wall clock in
 // microseconds, above the earlier ones unless that clock is behind. If the file is
 // deleted while locks are held, the next process makes a new one, in which every key is
@@ -103,12 +103,12 @@
 //	GRANT SELECT ON hasp_meta TO app;           -- MariaDB and MySQL: SELECT, UPDATE
 //	GRANT USAGE ON SEQUENCE hasp_fence TO app;  -- PostgreSQL
 //
-// Each key that is in use has a row in hasp_key, with its holder. Those who share the key,
-// wait for it, or were released a moment ago have rows in hasp_lease, which are touched by
-// those only who have locked the key's row: so keys do not wait for each other. A key for
-// which nobody stands in the way is granted, renewed and released by one statement each.
+// Each key that is in use has a row in hasp_key, with its holder. The owners that share the key,
+// wait for it, or were released a moment ago have rows in hasp_lease, which only a transaction
+// touches that has locked the key's row: so keys do not wait for each other. Where no other owner
+// stands in the way, a key is granted, renewed and released by one statement each.
 // Times are nanoseconds since 2020 on the server's clock. A row stays for a minute after
-// its key was held, and is then swept by whoever makes rows: nothing is permanent.
+// its key was held, and is then swept by a driver that makes rows: nothing is permanent.
 //
 // # Servers: guarantees and assumptions
 //
@@ -131,7 +131,7 @@
 // server said that it was rolled back (a deadlock, a serialization failure), five times at most; when the answer to a commit
 // is lost, its outcome is unknown.
 //
-// Those who wait for the row of a key get it in the order in which they came: in PostgreSQL by way of an advisory lock
+// Transactions that wait for the row of a key get it in the order in which they came: in PostgreSQL by way of an advisory lock
 // of the transaction, whose first number is 1751217008 ("hasp"), since its row locks are granted in any order.
 //
 // Poolers of connections do no harm, whatever they pool: there are no session locks, and no settings of a

@@ -70,7 +70,7 @@ func LockRow(ctx context.Context, tx *sql.Tx, wait Wait, dest []any, query strin
 //
 // Advisory locks of a session (pg_advisory_lock, and MySQL's GET_LOCK) are none of this
 // package's: behind a pooler that gives each transaction another session, the lock stays with a session that others
-// use next, to whom it is granted as well, and the release may be carried out in another one, and fail. A connection that is lost
+// use next and are granted it as well, and the release may be carried out in another one, and fail. A connection that is lost
 // frees the lock without its holder's knowledge, and a standby that takes over knows none of them. A lock of a transaction, as
 // here and with LockRow, is kept by the pooler as long as the transaction.
 func LockAdvisory(ctx context.Context, tx *sql.Tx, wait Wait, key string) error {

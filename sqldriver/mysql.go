@@ -178,7 +178,7 @@ func explainMySQL(err error) error {
 	return e
 }
 
-// Replicas are seen by who may see the threads of others. MariaDB and MySQL have two names for the isolation.
+// A user that may see the threads of others sees the replicas. MariaDB and MySQL have two names for the isolation.
 var mysqlSettings = []string{`SHOW VARIABLES WHERE Variable_name IN ('version', 'max_connections', 'innodb_flush_log_at_trx_commit', 'autocommit', 'tx_isolation', 'transaction_isolation')`,
 	`SHOW GLOBAL VARIABLES WHERE Variable_name IN ('read_only', 'wsrep_on') OR Variable_name RLIKE '^rpl_semi_sync_(master|source)_(enabled|timeout)$'`,
 	`SHOW GLOBAL STATUS WHERE Variable_name IN ('wsrep_cluster_size', 'Threads_connected') OR Variable_name RLIKE '^rpl_semi_sync_(master|source)_status$'`,
@@ -209,7 +209,7 @@ func judgeMySQL(v settings) []driver.Finding {
 }
 
 func judgeReplicas(v settings) driver.Finding {
-	const promoted = "one that is promoted may not have received every lock, and there can be two holders, and fences may repeat"
+	const promoted = "a replica that is promoted may not have received every lock, and there can be two holders, and fences may repeat"
 	either := func(what string) string {
 		return cmp.Or(v["rpl_semi_sync_master_"+what], v["rpl_semi_sync_source_"+what])
 	}
@@ -219,7 +219,7 @@ func judgeReplicas(v settings) driver.Finding {
 	case either("enabled") == "ON" && either("status") == "OFF":
 		return repeats("role", "semi-synchronous replication is on, but at present no replica is waited for, since none answered in time or is there: %s", promoted)
 	case either("enabled") == "ON":
-		return repeats("role", "semi-synchronous replication waits for a replica for %s ms, and commits without one after that, which this server tells nobody: %s. "+
+		return repeats("role", "semi-synchronous replication waits for a replica for %s ms, and commits without a replica after that, of which this server says nothing: %s. "+
 			"Set rpl_semi_sync_master_timeout to longer than a replica is ever away", either("timeout"), promoted)
 	case v["replicas"] != "0":
 		return repeats("role", "%s replicas receive its commits later: %s. Semi-synchronous replication (AFTER_SYNC) prevents that, as long as it does not time out", v["replicas"], promoted)

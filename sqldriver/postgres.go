@@ -15,7 +15,7 @@ import (
 // PostgresOptions are options of [NewPostgres]; the zero value is the default.
 type PostgresOptions struct {
 	// Listener hears notifications for the waiters of this driver, so that a release
-	// wakes the next one at once; see package sqldriver/pgxlisten. nil: waiters poll. One that is a Noticer,
+	// wakes the next one at once; see package sqldriver/pgxlisten. nil: waiters poll. A Listener that is a Noticer,
 	// as that is, hears of commits that no standby has.
 	Listener Listener
 }
@@ -124,7 +124,7 @@ var postgresText = map[statement]string{
 	sBegin: `BEGIN ISOLATION LEVEL READ COMMITTED`,
 
 	// A transaction whose client stops within it ends, so that others get the row. The advisory lock, whose
-	// first number is "hasp", is a queue: those who wait for a row that others keep changing get it in any
+	// first number is "hasp", is a queue: transactions that wait for a row that others keep changing get it in any
 	// order. WHERE FALSE: of a row that is there nothing is written, it is locked.
 	sLock: `INSERT INTO hasp_key AS k (lock_key, keep)
 		SELECT $1::bytea, {now} / 60000000000 + 2
@@ -230,7 +230,7 @@ func explainPostgres(err error) error {
 	return e
 }
 
-// Who may not see the standbys sees how many they are.
+// A user without the right to see the standbys still sees their number.
 var postgresSettings = []string{`SELECT name, current_setting(name) FROM unnest(ARRAY['server_version', 'fsync', 'full_page_writes', 'synchronous_commit', 'synchronous_standby_names', 'statement_timeout',
 		'default_transaction_isolation', 'default_transaction_read_only', 'max_connections']) AS name
 	UNION ALL SELECT 'standby', pg_is_in_recovery()::text
@@ -266,7 +266,7 @@ func judgePostgres(v settings) []driver.Finding {
 
 // judgeStandbys is about those that may be promoted.
 func judgeStandbys(v settings) driver.Finding {
-	const promoted = "one that is promoted may not have received every lock, and there can be two holders, and fences may repeat"
+	const promoted = "a standby that is promoted may not have received every lock, and there can be two holders, and fences may repeat"
 	switch names, commit := v["synchronous_standby_names"], v["synchronous_commit"]; {
 	case v["standbys"] == "0" && names != "" && commit != "local" && commit != "off":
 		return finding(driver.LevelWarn, "role", "it is a primary whose commits wait for a standby (synchronous_standby_names), and none is connected: nothing is granted before one is")

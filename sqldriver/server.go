@@ -102,8 +102,8 @@ func (s *Server) Close() error {
 	return s.finish()
 }
 
-// Try implements [driver.Driver]. A key for which nobody stands in the way is granted by
-// one statement, and a refusal that changes nothing is one that only reads.
+// Try implements [driver.Driver]. One statement grants a key if no other owner stands in the way, and a
+// refusal that changes nothing only reads.
 func (s *Server) Try(ctx context.Context, r driver.TryRequest) (driver.Result, error) {
 	if err := valid(r.Check()); err != nil {
 		return driver.Result{}, err
@@ -126,7 +126,7 @@ func (c *conn) try(r driver.VoteRequest) (driver.Result, error) {
 		return driver.Result{}, err
 	}
 	plain := r.Mode == driver.Exclusive && !r.Convert && r.TTL <= longest
-	asked := plain && !r.Queue // who queues was refused before, most likely
+	asked := plain && !r.Queue // an owner that queues was refused before, most likely
 	if asked {
 		if res, err := c.grantAtOnce(r); err != nil || res.Granted {
 			return res, err
@@ -148,7 +148,7 @@ func (c *conn) try(r driver.VoteRequest) (driver.Result, error) {
 	}
 	var res driver.Result
 	err = c.onKey(r.Claim, &s, func(t *keyTx) (err error) {
-		if res, err = t.try(r); t.joins && t.again { // the key may be free by then, and its holder have told nobody of it
+		if res, err = t.try(r); t.joins && t.again { // the key may be free by then, without a hint from its holder
 			res.RetryIn = time.Millisecond
 		}
 		return err

@@ -107,9 +107,9 @@ func (s *Server) with(ctx context.Context, from source, f func(c *conn) error) e
 	return s.bounded(ctx, endLimit, func() error { return s.connected(ctx, from, f) })
 }
 
-// connected runs f with a connection. One that turns out to be dead before anything was sent is exchanged, as
-// database/sql does it, and so is one to a server that refuses: any that is idle may lead to the same server, and a
-// new one to that which took over.
+// connected runs f with a connection. A connection that turns out to be dead before anything was sent is exchanged, as
+// database/sql does it, and so is a connection to a server that refuses: each idle connection may lead to the same
+// server, and a new connection to the server that took over.
 func (s *Server) connected(ctx context.Context, from source, f func(c *conn) error) error {
 	idle := s.db.Stats().Idle + len(s.spare.free)
 	for again := max(3, idle); ; again-- {
@@ -209,7 +209,7 @@ type Noticer interface {
 // warned says whether a commit is known to the server alone, though it was to be known to a standby as well.
 func (c *conn) warned() (was bool) {
 	if c.s.notices != nil {
-		_ = c.sql.Raw(func(conn any) error { // of one that is closed there is nothing to know
+		_ = c.sql.Raw(func(conn any) error { // of a closed connection there is nothing to know
 			was = c.s.notices.Warned(conn)
 			return nil
 		})
@@ -404,7 +404,7 @@ func (c *conn) known() error {
 }
 
 // current makes sure that what this server says of locks is not what a server says that was replaced: where this driver
-// met one that takes writes, one that takes none is not read from.
+// met a server that takes writes, it reads from no server that takes none.
 func (c *conn) current() error {
 	if err := c.known(); err != nil || !c.s.writable.Load() {
 		return err
@@ -428,7 +428,7 @@ type sweeper struct {
 	running bool
 }
 
-// sweepLimit bounds a sweep: whoever closes the driver waits for it.
+// sweepLimit bounds a sweep: Close waits for it.
 const sweepLimit = 2 * time.Second
 
 func (w *sweeper) due(made int) {
@@ -453,7 +453,7 @@ func (w *sweeper) take() int {
 func (w *sweeper) loop() {
 	for made := w.take(); made > 0; made = w.take() {
 		ctx, cancel := context.WithTimeout(context.Background(), sweepLimit)
-		// What fails is left to the next who makes rows.
+		// What fails is left to the next sweep.
 		_, _ = w.s.once(ctx, w.s.db.Conn, func(c *conn) error { return c.sweep(2*made + 8) })
 		cancel()
 	}
@@ -494,7 +494,7 @@ func (c *conn) sweep(most int) error {
 }
 
 // crowds remembers, more or less, which keys others wait for, so that no request is wasted on what
-// is only done where nobody does.
+// is only done where none does.
 type crowds [256]atomic.Bool
 
 func (c *crowds) at(key string) *atomic.Bool {

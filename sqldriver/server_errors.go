@@ -77,7 +77,7 @@ func explainServer(own func(error) error, err error) error {
 		return &storeError{class: driver.ClassUnreachable, err: err, advice: "the server was not asked: allow the pool more connections, or give hasp one of its own"}
 	}
 	if errors.As(err, new(*tls.CertificateVerificationError)) {
-		return &storeError{class: driver.ClassMisconfigured, err: err, advice: "the server's certificate is not one that this program trusts"}
+		return &storeError{class: driver.ClassMisconfigured, err: err, advice: "this program does not trust the server's certificate"}
 	}
 	var ne net.Error
 	if errors.As(err, &ne) || errors.As(err, new(*net.OpError)) || errors.As(err, new(*lostError)) || errors.Is(err, io.EOF) ||

@@ -126,7 +126,7 @@ func judgeConnections(used, most string) driver.Finding {
 	return finding(level, "connections", "%s of %s connections are in use; each waiting command takes one", used, most)
 }
 
-// judgeIsolation is about the one that sessions begin with. Transactions of locks name their own.
+// judgeIsolation is about the isolation that sessions begin with. Transactions of locks name their own.
 func judgeIsolation(isolation string) driver.Finding {
 	isolation = strings.ToLower(strings.ReplaceAll(isolation, "-", " "))
 	if isolation == "serializable" {

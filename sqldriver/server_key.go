@@ -15,7 +15,7 @@ import (
 )
 
 // A keyTx is a transaction that has locked the row of a key, and with it all of the
-// key's rows; or, where it is blind, one that is sent whole.
+// key's rows; or, where it is blind, a transaction that is sent whole.
 type keyTx struct {
 	keyView
 	c     *conn
@@ -105,7 +105,7 @@ func (t *keyTx) endOver() {
 	}
 }
 
-// flush writes the key's row, and tells those who may be granted it.
+// flush writes the key's row, and sends hints to the waiters that may be granted it.
 func (t *keyTx) flush() {
 	key := []byte(t.claim.Key)
 	if t.tell && (t.hinted > 0 || t.blind) && t.c.s.eng.text[sNotify] != "" {
@@ -297,7 +297,7 @@ func (t *keyTx) endHolders() error {
 		t.free()
 	}
 	switch {
-	case t.rows == 0 || t.blind && !t.Shared(): // beside one who has it alone nobody holds it
+	case t.rows == 0 || t.blind && !t.Shared(): // no other holds it beside an exclusive holder
 		return nil
 	case t.blind:
 		return errAsks
@@ -325,7 +325,7 @@ func (t *keyTx) ended(n int, own bool) {
 	}
 }
 
-// free makes the key's row one that only remembers.
+// free has the key's row only remember its fence.
 func (t *keyTx) free() {
 	t.key, t.dirty = rules.Row{Fence: t.key.Fence}, true
 }
@@ -401,7 +401,7 @@ func (t *keyTx) cut() error {
 // the key was read.
 
 var (
-	// errAsks is of a step of a transaction that needs an answer, in one that is sent whole.
+	// errAsks is of a step that needs an answer, in a transaction that is sent whole.
 	errAsks = errors.New("it is not known without the lock")
 )
 
@@ -490,8 +490,8 @@ func (c *conn) send(key []byte, same Step) (done bool, err error) {
 	return done && err == nil, err
 }
 
-// same returns what finds a row where the key is as it was seen. Of one who stands behind others in the
-// queue only that matters, and that they know of it.
+// same returns what finds a row where the key is as it was seen. Of an owner that stands behind
+// others in the queue only that matters, and that they know of it.
 func (t *keyTx) same(seen *keyView) Step {
 	k, now := seen.key, int64(seen.now.At)
 	if t.joins {

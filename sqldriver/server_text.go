@@ -13,7 +13,7 @@ import (
 // it cannot know what the rows mean.
 const serverVersion = 1
 
-// A statement names one that a database server is sent.
+// A statement names what a database server is sent.
 type statement int
 
 const (
@@ -21,12 +21,12 @@ const (
 	sMode                        // the server's mode
 	sBegin                       // begin a transaction in which each statement sees what was committed before it
 	sLock                        // make sure that a key has a row, and lock that
-	sFree                        // whether a key's row is there, and nobody has locked it
+	sFree                        // whether a key's row is there, and not locked
 	sSame                        // whether a key is still as it was seen
 	sCrowded                     // whether an owner that has nothing of a key has to wait for it, as it was seen
 	sWaited                      // note that an owner waits
 	sLook                        // a key's row, an owner's, and what is to be known of the others
-	sBeside                      // those who share a key, in the order of their grants
+	sBeside                      // the owners that share a key, in the order of their grants
 	sSharers                     // until when they share it, and the smallest limit
 	sWrite                       // write a key's own row
 	sInsert                      // make a row
@@ -40,19 +40,19 @@ const (
 	sGrant                       // all of a grant, where nothing stands in its way
 	sHolds                       // whether an owner has a key that it can release
 	sHandOn                      // release that, where others wait
-	sRelease                     // all of a release, where nobody waits
-	sRenew                       // all of a renewal, where nobody waits
+	sRelease                     // all of a release, where none waits
+	sRenew                       // all of a renewal, where none waits
 	sShares                      // whether an owner shares a key
 	sShareOn                     // prolong that lease
 	sLastOn                      // have the key's row last as long
 	sRenewMany                   // all of many, of one TTL, that are held alone
 	sRenewed                     // what became of them
-	sDead                        // a few keys of which everything is over, and that nobody has locked
+	sDead                        // a few keys of which everything is over, and that are not locked
 	sRaise                       // raise the fence that those without a row must be above
 	sBury                        // delete such a key's rows
-	sNotify                      // tell those who can be granted a key
+	sNotify                      // send hints to the waiters that can be granted a key
 	sSelf                        // send a message to a channel
-	sKey                         // everybody who has or wants a key
+	sKey                         // all that have or want a key
 	sKeys                        // a page of keys
 
 	statements
@@ -68,8 +68,8 @@ const minute = int64(60e9)
 //
 // A key's own row is that of its holder; where the key is shared it stands for all of
 // them, without an owner, until the last of their leases ends; where it is not held
-// (held is 0) it is kept for its fence. Rows of hasp_lease (who shares the key, who
-// waits, who was released) are read and written by those only who have locked the key's
+// (held is 0) it is kept for its fence. Rows of hasp_lease (of owners that share the
+// key, wait, or were released) are read and written only by a transaction that has locked the key's
 // own, whose column others says whether there are any.
 var serverText = [statements]string{
 	sVersion: `SELECT version, {mode} FROM hasp_meta WHERE id = 1`,
@@ -130,7 +130,7 @@ var serverText = [statements]string{
 			others = (CASE WHEN EXISTS (SELECT 1 FROM hasp_lease l WHERE l.lock_key = hasp_key.lock_key) THEN 1 ELSE 0 END)
 		WHERE lock_key = ?`,
 
-	// Who joins, or shares, comes after all others: seq is 1 then, else 0.
+	// An owner that joins, or shares, comes after all others: seq is 1 then, else 0.
 	sInsert: `INSERT INTO hasp_lease (kind, label, seq, fence, since, expires, mode, most, slot, mark, inbox, lock_key, owner)
 		SELECT {text}, {bytes}, {int} * (SELECT COALESCE(MAX(l.seq), 0) + 1 FROM hasp_lease l WHERE l.lock_key = {bytes}),
 			{int}, {int}, {int}, {int}, {int}, {int}, {int}, {text}, {bytes}, {text} FROM hasp_meta m WHERE m.id = 1`,

@@ -91,7 +91,7 @@ func (c *conn) look(claim driver.Claim) (keyView, error) {
 	return s, err
 }
 
-// lookBeside reads those who share a key, as far as a claim has to know them.
+// lookBeside reads the owners that share a key, as far as a claim has to know them.
 func (c *conn) lookBeside(claim driver.Claim, s *keyView) error {
 	s.Hints = s.ownInbox != "" && s.ownInbox == c.s.hints.inbox(claim.Owner)
 	n := s.Needs(claim, s.now.At)

@@ -52,7 +52,7 @@ const (
 	listenLimit = 5 * selfLimit
 	// selfLimit is how long a message to ourselves may take.
 	selfLimit = time.Second
-	// idleLimit is how long the connection stays when nobody waits.
+	// idleLimit is how long the connection stays without a waiter.
 	idleLimit = 5 * time.Second
 	// listenAgain is how long after a lost connection another is made.
 	listenAgain = time.Second
@@ -115,7 +115,7 @@ func (h *hints) unwatch(owner string, ch chan driver.Hint) {
 	}
 }
 
-// rest ends the connection when nobody has waited for a while.
+// rest ends the connection when there has been no waiter for a while.
 func (h *hints) rest() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -125,7 +125,7 @@ func (h *hints) rest() {
 	}
 }
 
-// start begins to listen. The goroutine lives until nobody has waited for a while, or the driver is closed.
+// start begins to listen. The goroutine lives until there has been no waiter for a while, or the driver is closed.
 func (h *hints) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	h.running, h.cancel, h.channel = true, cancel, "hasp_"+strings.ToLower(rand.Text())
@@ -135,7 +135,7 @@ func (h *hints) start() {
 	channel := h.channel
 	h.under.Go(func() {
 		for ctx.Err() == nil {
-			limit := time.AfterFunc(listenLimit, h.judge) // a server that does not answer keeps nobody waiting
+			limit := time.AfterFunc(listenLimit, h.judge) // a server that does not answer keeps no waiter from polling
 			err := h.listener.Listen(ctx, channel, func(payload string) { h.heard(ctx, payload) })
 			limit.Stop()
 			if ctx.Err() == nil { // or the next has begun
@@ -154,7 +154,7 @@ func (h *hints) heard(ctx context.Context, payload string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
-	case ctx.Err() != nil: // of one that rests
+	case ctx.Err() != nil: // of a connection that was ended since
 	case payload == "":
 		h.nonce = "self " + rand.Text()
 		nonce := h.nonce

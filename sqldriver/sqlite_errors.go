@@ -163,7 +163,7 @@ const persist = "persist"
 
 var errNotPersist = errors.New("it must be " + persist + ", so that the file alone says what is held")
 
-// errReplaced: what is held in the file that we have open keeps nobody away.
+// errReplaced: what is held in the file that we have open keeps no other process away.
 var errReplaced = errors.New("deleted or replaced")
 
 // errSwitched: another program, such as hasp before tables of version 5, has

@@ -75,8 +75,8 @@ const sqliteFirst = `UPDATE hasp_meta SET version = 2,
 
 // sqliteModes makes version 3 of version 2. Of a key that is shared the 'held' row
 // with seq 0 has no owner: it is the key's own row, which keeps others out until
-// the last of those who share it is gone, and says by itself that they exist. It
-// is the same row that is 'gone' where it only remembers a fence. Those who share
+// the last of the owners that share it is gone, and says by itself that they exist. It
+// is the same row that is 'gone' where it only remembers a fence. The owners that share
 // the key are 'held' with a seq of 1 and more, in the order of their grants.
 //
 // mode and most are those of Claim. slot is Result.Slot. mark is that of
@@ -116,7 +116,7 @@ const sqliteShift = `UPDATE hasp_lease SET since = since + ?1,
 	expires = iif(?1 > 0 AND expires > 9223372036854775807 - ?1, 9223372036854775807, expires + ?1)`
 
 // sqliteView and sqliteRows are what a Try reads of a key; sqliteBeside is what
-// one that would share it reads, too.
+// a Try that would share it reads, too.
 //
 // ?1 key ?2 owner ?3 now
 const (

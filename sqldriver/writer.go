@@ -46,8 +46,8 @@ type job struct {
 	done   chan struct{}
 }
 
-// A batch is the jobs of one transaction. It is cancelled when nobody waits
-// for any of them.
+// A batch is the jobs of one transaction. It is cancelled when no caller
+// waits for any of them.
 type batch struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -59,12 +59,12 @@ type batch struct {
 const maxWeight = 256
 
 const (
-	othersWrite = time.Second // who wrote so long ago may write again
+	othersWrite = time.Second // a process that wrote so long ago may write again
 	maxYield    = 20 * time.Millisecond
 )
 
 var (
-	errUnwanted = errors.New("nobody waits for the answer")
+	errUnwanted = errors.New("no caller waits for the answer")
 	errFileWait = errors.New("waited long enough")
 )
 
@@ -138,7 +138,7 @@ func (w *writer) yield() {
 	}
 }
 
-// take begins a batch of those who came first.
+// take begins a batch of the jobs that came first.
 func (w *writer) take() []*job {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -203,7 +203,7 @@ func (w *writer) transact(b *batch, jobs []*job) []*job {
 	return nil
 }
 
-// begin waits for the file's lock, for sqlite.fileWait at most, and lets callers who
+// begin waits for the file's lock, for sqlite.fileWait at most, and lets callers that
 // leave meanwhile know what they waited for.
 func (w *writer) begin(b *batch) (*tx, error) {
 	w.await(time.Now())

@@ -10,13 +10,13 @@
 //	db := stdlib.OpenDB(*config, stdlib.OptionShouldPing(pgxlisten.ShouldPing))
 //	locks, err := hasp.New(sqldriver.NewPostgres(db, &sqldriver.PostgresOptions{Listener: pgxlisten.New(config)}), nil)
 //
-// A listener has one connection for any number of waiters, from the first wait until nobody has waited for
+// A listener has one connection for any number of waiters, from the first wait until no waiter has been there for
 // five seconds, and has it prove itself. It belongs to a session of the server that takes the writes, so it has to lead to that
 // server itself: behind a pooler of connections that gives each transaction another session (PgBouncer
 // with pool_mode = transaction) no message comes through. The driver notices, as it
 // first sends one to itself, and its waiters poll; give New a config that leads past the pooler.
 //
-// WatchCommits matters where commits wait for a synchronous standby: who cancels that wait (pg_cancel_backend,
+// WatchCommits matters where commits wait for a synchronous standby: what cancels that wait (pg_cancel_backend,
 // statement_timeout) leaves a commit that a failover takes back, of which the server only warns.
 //
 // A listener is a sqldriver.Pipeliner, too: where the *sql.DB is one of pgx's package stdlib, the statements of
