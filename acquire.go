@@ -6,6 +6,7 @@ package hasp
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"time"
@@ -17,68 +18,117 @@ import (
 	"github.com/hasplock/hasp/internal/wait"
 )
 
+// target is what the calls of a lock ask for. It never changes.
+type target struct {
+	c      *core
+	key    string
+	opts   *settings // its own, and never changed: a handle may be overwritten while its leases live
+	mode   Mode
+	limit  int
+	enters bool // a waiter enters on a handover
+}
+
+// call is one call of Lock or TryLock.
+type call struct {
+	*target
+	ctx    context.Context // bounds the wait: the caller's, ended also by Close
+	op     string
+	waits  bool // it is a Lock
+	partly bool // its lease is not the caller's until others are held, too
+}
+
+// source is where the leases of a lock come from: the store, unless its options say that calls take turns on a lease.
+type source interface {
+	lease(call) (*Lease, error)
+}
+
+// store is the source that asks the store for each call.
+type store struct{}
+
+func (store) lease(cl call) (*Lease, error) {
+	cl.c.shelf.clear(cl.ctx, cl.key)
+	a := cl.attempt()
+	return a.tell(a.alone())
+}
+
 // attempt is one acquisition, from the first Try to a lease or to the last
 // trace of it in the store. How it goes on is decided by its wait.Wait; attempt does it.
 type attempt struct {
-	c       *core
-	ctx     context.Context // bounds the wait: the caller's, ended also by Close
-	op      string
-	opts    *settings
-	part    bool // its lease is not the caller's until others are held, too
+	call
 	began   clock.Instant
 	sent    bool          // what the store grants counts from the request, not from began
-	waits   bool          // the observer was told that it waits
-	briefly bool          // a TryLock asks a keeper
+	noted   bool          // the first Try was answered
+	waiting bool          // the observer was told that it waits
 	asked   time.Duration // when the latest Try was sent, on the monotonic clock
-	behind  successors
 	waiter
 }
 
-// alone asks for a caller that is in no cohort. Without a lease, also when the observer
-// panicked, nothing stays in the store.
-func (a *attempt) alone(ask func() (*Lease, error)) (lease *Lease, err error) {
+// attempt returns what a call that asks the store begins with.
+func (cl call) attempt() *attempt {
+	return &attempt{call: cl, began: cl.c.now(), waiter: waiter{wait: wait.New(&cl.opts.waits, cl.enters), req: driver.TryRequest{
+		Claim:    driver.Claim{Key: cl.key, Owner: rand.Text(), Label: cl.c.labels.label(cl.opts.Reason), Mode: cl.mode, Limit: cl.limit},
+		TTL:      cl.opts.TTL,
+		Patience: cl.opts.waits.Patience,
+	}}}
+}
+
+// alone asks for the caller alone. Without a lease, also when the observer panicked, nothing stays in the store.
+func (a *attempt) alone() (lease *Lease, err error) {
 	defer func() {
 		if lease == nil {
 			a.cleanUp(a.c)
 		}
 	}()
-	return ask()
+	if !a.waits {
+		return a.tryLock()
+	}
+	for a.begin(); lease == nil && err == nil; {
+		lease, err = a.step()
+	}
+	return lease, err
 }
 
-// lock asks, watches and sleeps as its Wait says, until there is a lease or an error that ends it.
-func (a *attempt) lock() (*Lease, error) {
-	a.wait.Begin(a.c.traits.JoinFirst, a.c.busy.is(a.req.Key))
-	for first := !a.wait.Queue(); ; {
-		var lease *Lease
-		var err error
-		switch a.wait.Next() {
-		case wait.WatchBriefly:
-			err = a.watchBriefly()
-		case wait.Watch:
-			err = a.subscribe(nil)
-		case wait.Ask:
-			lease, err = a.try()
-			if first && err == nil && !a.wait.Failing() {
-				a.c.busy.note(a.req.Key, lease == nil)
-			}
-			first = false
-		case wait.Sleep:
-			lease, err = a.sleep()
-		}
-		if lease != nil {
-			a.leaveQueue(a.c)
-			return lease, nil
-		}
-		if err != nil {
-			return nil, a.fail(err)
-		}
+// tell tells the observer what came of the attempt.
+func (a *attempt) tell(lease *Lease, err error) (*Lease, error) {
+	if err != nil {
+		a.emit(EventFailed, func(e *Event) { e.Err = err })
+		return nil, err
 	}
+	lease.acquired(a.began, a.waiting)
+	return lease, nil
+}
+
+// begin begins a Lock, which takes as many steps as it needs.
+func (a *attempt) begin() {
+	a.wait.Begin(a.c.traits.JoinFirst, a.c.busy.is(a.key))
+	a.noted = a.wait.Queue()
+}
+
+// step asks, watches or sleeps, as its Wait says. It returns a lease, or an error that ends the Lock, or neither.
+func (a *attempt) step() (lease *Lease, err error) {
+	switch a.wait.Next() {
+	case wait.WatchBriefly:
+		err = a.watchBriefly()
+	case wait.Watch:
+		err = a.subscribe(nil)
+	case wait.Ask:
+		lease, err = a.try()
+	case wait.Sleep:
+		lease, err = a.sleep()
+	}
+	switch {
+	case err != nil:
+		return nil, a.fail(err)
+	case lease != nil:
+		a.leaveQueue(a.c)
+	}
+	return lease, nil
 }
 
 // tryLock asks once, and waits only where the holder keeps the key for no caller, until it has given it back.
 func (a *attempt) tryLock() (*Lease, error) {
 	lease, err := a.ask()
-	if a.wait.Kept() && !a.c.cohorts.keeps(a.req.Key) {
+	if a.wait.Kept() && !a.c.shelf.has(a.key) {
 		lease, err = a.askKeeper()
 	}
 	switch {
@@ -92,13 +142,68 @@ func (a *attempt) tryLock() (*Lease, error) {
 	return nil, a.fail(err)
 }
 
-// try is ask with errors that the Wait bears.
-func (a *attempt) try() (*Lease, error) {
-	lease, err := a.ask()
-	if err != nil {
-		err = a.troubled(err)
+// keeperTime is what a keeper needs beside the store: see attempt.keeper.
+const keeperTime = 5 * time.Millisecond
+
+// askKeeper joins, which tells the keeper, and waits until it has given the key back, for keeper at most. Whatever goes wrong
+// is as if it was not asked: neither a lease nor an error.
+func (a *attempt) askKeeper() (lease *Lease, err error) {
+	why := a.wait.Why()
+	defer func() {
+		if err != nil && a.ended() == nil {
+			a.wait.Blame(why)
+			err = nil
+		}
+	}()
+	timer := time.NewTimer(a.keeper())
+	defer timer.Stop()
+	if err := a.subscribe(timer.C); a.sub.hints == nil {
+		return nil, err
+	}
+	a.wait.Join()
+	lease, err = a.ask()
+	for joined := a.c.now(); lease == nil && err == nil; lease, err = a.ask() {
+		timer.Reset(a.keeper() - a.c.now().Sub(joined))
+		select {
+		case h := <-a.sub.hints:
+			a.wait.Hinted(h)
+		case <-timer.C:
+			return nil, nil
+		case <-a.ctx.Done():
+			return nil, a.ended()
+		case <-a.c.calls.Open.Done():
+			return nil, a.ended()
+		}
+		if lease = a.enter(); lease != nil {
+			break
+		}
+	}
+	if lease != nil {
+		a.leaveQueue(a.c)
 	}
 	return lease, err
+}
+
+// keeper is how long a keeper may need: for the message to it, its release, and the message of that. With thousands of keys at
+// once all requests take longer, ours and the keeper's.
+func (a *attempt) keeper() time.Duration { return min(3*a.wait.Slowest()+keeperTime, tryLimit) }
+
+// try is ask with errors that the Wait bears. The observer is told of a refusal to a waiter.
+func (a *attempt) try() (*Lease, error) {
+	joins, first := a.wait.Queue(), !a.noted
+	a.noted = true
+	lease, err := a.ask()
+	if err != nil {
+		return nil, a.troubled(err)
+	}
+	if first {
+		a.c.busy.note(a.key, lease == nil)
+	}
+	if lease == nil && joins {
+		held, _ := a.wait.Why().(*HeldError) //nolint:errorlint // as it was noted
+		a.emit(EventWaiting, func(e *Event) { e.Holder, e.Ahead, e.Left = held.Holder, held.Ahead, held.Left })
+	}
+	return lease, nil
 }
 
 var errLate = errors.New("the store granted the key, but its answer took so long that the lease is over")
@@ -119,7 +224,7 @@ func (a *attempt) ask() (*Lease, error) {
 	ctx := newRequest(a.ctx, a.c.calls.Open, limit)
 	defer ctx.done()
 	req := a.req
-	req.Queue, req.Enters, req.Fences = a.wait.Queue(), a.wait.Enters(), a.behind.fences()
+	req.Queue, req.Enters = a.wait.Queue(), a.wait.Enters()
 	res, refusal, err := a.c.ask(ctx, req)
 	if res.Unsettled || err != nil && !driver.IsNotSent(err) {
 		a.wait.Unanswered(err != nil && a.c.answered(err))
@@ -139,7 +244,6 @@ func (a *attempt) ask() (*Lease, error) {
 func (a *attempt) granted(start clock.Instant, res driver.Result) (*Lease, error) {
 	now := a.c.now()
 	h := a.hold(start, now, res, a.wait.Granted(res.Abandoned))
-	h.req.Fence -= h.turn.share(a.behind, start, res.Fences)
 	h.life.Grant(start, now, res.TTL)
 	switch left := h.life.Ahead(now); {
 	case left <= 0:
@@ -147,7 +251,6 @@ func (a *attempt) granted(start clock.Instant, res driver.Result) (*Lease, error
 	case left < h.life.Span()/3 && a.wait.Again(): // too little to renew in
 		return a.ask()
 	}
-	a.behind.granted(h)
 	lease := h.lease(h.req.Mode)
 	if !a.c.renewer.Add(h, now) {
 		return nil, ErrClosed
@@ -157,10 +260,11 @@ func (a *attempt) granted(start clock.Instant, res driver.Result) (*Lease, error
 
 // hold returns the hold of a grant that was asked for at born, and came at now.
 func (a *attempt) hold(born, now clock.Instant, res driver.Result, marked bool) *hold {
-	h := newHold(a.c, driver.RenewRequest{Claim: a.req.Claim, TTL: a.req.TTL, Fence: res.Fence}, a.opts, born,
+	fence := res.Fence - uint64(max(res.Fences, 1)-1) // the smallest of those that were granted
+	h := newHold(a.c, driver.RenewRequest{Claim: a.req.Claim, TTL: a.req.TTL, Fence: fence}, a.opts, born,
 		lifetime.Facts{Settled: a.wait.Settled(), Marked: marked})
-	h.grant = grant{slot: res.Slot, abandoned: marked, handoff: res.Handoff}
-	if !a.part {
+	h.grant = grant{slot: res.Slot, abandoned: marked, handoff: res.Handoff, fences: res.Fences}
+	if !a.partly {
 		h.life.Give(now)
 	}
 	h.tells(a.ctx)
@@ -168,15 +272,10 @@ func (a *attempt) hold(born, now clock.Instant, res driver.Result, marked bool) 
 }
 
 func (a *attempt) refused(start clock.Instant, res driver.Result) {
-	held, joined := &HeldError{Holder: res.Holder, Left: res.Left, Ahead: res.Ahead}, a.wait.Queue()
-	a.wait.Refused(start, a.c.now(), res, held)
-	a.behind.waitsFor(held)
-	if !joined {
-		return
-	}
-	a.joined(a.c)
-	if !a.briefly {
-		a.emit(EventWaiting, func(e *Event) { e.Holder, e.Ahead, e.Left = res.Holder, res.Ahead, res.Left })
+	joined := a.wait.Queue()
+	a.wait.Refused(start, a.c.now(), res, &HeldError{Holder: res.Holder, Left: res.Left, Ahead: res.Ahead})
+	if joined {
+		a.joined(a.c)
 	}
 }
 
@@ -227,7 +326,7 @@ func (a *attempt) enter() *Lease {
 		return nil
 	}
 	h := a.hold(now, now, driver.Result{Fence: e.Fence, Handoff: e.Took}, e.Marked)
-	h.grant.entered = true
+	h.grant.unasked = true
 	h.life.Enter(e.From, now, e.TTL)
 	lease := h.lease(Exclusive)
 	if !a.c.renewer.Add(h, now) {
@@ -270,7 +369,6 @@ func (a *attempt) troubled(err error) error {
 	if errors.Is(err, ErrClosed) {
 		return err
 	}
-	a.behind.waitsFor(err)
 	now := a.c.now()
 	if err := a.wait.Failed(now, a.c.trouble(err), err); err != nil {
 		return err
@@ -295,10 +393,10 @@ func (a *attempt) emit(kind EventKind, more func(e *Event)) {
 		e.Sent = sentAt(a.asked, now)
 	}
 	switch ends := kind == EventFailed; {
-	case ends && a.waits:
+	case ends && a.waiting:
 		e.Waiters = -1
-	case !ends && !a.waits:
-		a.waits, e.Waiters = true, 1
+	case !ends && !a.waiting:
+		a.waiting, e.Waiters = true, 1
 	}
 	more(&e)
 	a.c.emit(a.ctx, e)

@@ -23,7 +23,10 @@ import (
 // Client creates locks in one store. It is safe for use by many goroutines; a
 // program needs one for each store. It has one goroutine while it holds leases or
 // waits, and none otherwise. Its zero value panics: New makes one.
-type Client struct{ core *core }
+type Client struct {
+	core    *core
+	cohorts cohorts
+}
 
 // New returns a client of the store behind d. It does no I/O, and takes ownership
 // of d: Close closes it. nil options mean the defaults. An error says that the
@@ -48,7 +51,9 @@ func New(d driver.Driver, o *Options) (*Client, error) {
 	if teller, ok := d.(driver.Teller); ok {
 		teller.Tell((&ended{c: c}).hear)
 	}
-	return &Client{c}, nil
+	client := &Client{core: c}
+	client.cohorts.c, c.shelf = c, &client.cohorts
+	return client, nil
 }
 
 // made returns what the parts of the client share. It panics for a Client that New did not make.
@@ -79,10 +84,11 @@ func (c *core) close() error {
 	// watches deadlines.
 	var ended, running []*hold
 	for _, m := range c.renewer.Shut() {
-		h, ok := m.(*hold)
+		held, ok := m.(interface{ holds() *hold })
 		if !ok {
 			continue // a place in the queue: its Lock gives it back
 		}
+		h := held.holds()
 		switch done, runs := h.finish(lifetime.Closed, c.fail("hold", h.req.Key, ErrClosed)); {
 		case runs:
 			running = append(running, h)
@@ -100,9 +106,7 @@ func (c *core) close() error {
 	case <-c.calls.Idle(): // the driver ends what Base ended
 	case <-time.After(time.Second):
 	}
-	c.cohorts.mu.Lock()
-	err = errors.Join(err, errors.Join(c.cohorts.left...))
-	c.cohorts.mu.Unlock()
+	err = errors.Join(err, c.shelf.notFreed())
 	for _, h := range running {
 		err = errors.Join(err, h.leftover())
 	}
@@ -124,8 +128,15 @@ type core struct {
 	calls       *gate.Gate
 	renewer     *keepalive.Loop
 	cleanups    *cleanups
-	cohorts     cohorts
 	busy        busy
+	shelf       shelf
+}
+
+// shelf has the keys that the client keeps for no caller.
+type shelf interface {
+	clear(ctx context.Context, key string) // gives back what is kept of the key, and waits for that until ctx ends
+	has(key string) bool                   // whether it is kept, or was when its lease was granted
+	notFreed() error                       // what could not be given back during Close
 }
 
 func newCore(d driver.Driver, o *Options) *core {
@@ -186,10 +197,11 @@ func (e *ended) declare() {
 	e.heard = nil
 	e.mu.Unlock()
 	for _, m := range e.c.renewer.Members() {
-		h, ok := m.(*hold)
+		held, ok := m.(interface{ holds() *hold })
 		if !ok {
 			continue
 		}
+		h := held.holds()
 		// An owner that was released may have asked again, with a larger fence.
 		if fence, over := heard[h.req.ID()]; over && h.req.Fence <= fence {
 			h.lose(fmt.Errorf("%w: it ended the lease", ErrNotHeld))

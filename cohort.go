@@ -20,6 +20,7 @@ const maxTurns = 64
 // Cohorting" (Dice, Marathe, Shavit; PPoPP 2012), with the store as the global
 // lock. One of them at a time deals with the store: it leads.
 type cohorts struct {
+	c       *core
 	mu      sync.Mutex
 	byID    map[cohortID]*cohort
 	keepers map[string]*cohort // by key, those that keep one, or did on the grant that stands
@@ -27,6 +28,28 @@ type cohorts struct {
 	left    []error            // of kept keys that could not be given back during Close
 
 	keeping atomic.Int64 // how many keepers there are
+}
+
+// stand stands in front of the store for the calls of a Mutex, if its options ask for that.
+func (cs *cohorts) stand(l *lock) {
+	switch {
+	case l.opts.Keep > 0:
+		l.from, l.enters = keeping{cs}, false // a handover has no fences for turns
+	case l.opts.Cohort > 0:
+		l.from, l.enters = turning{cs}, false
+	}
+}
+
+// turning is the source of a Mutex whose calls of Lock take turns (LockOptions.Cohort).
+type turning struct{ *cohorts }
+
+func (cs turning) lease(cl call) (*Lease, error) {
+	if !cl.waits {
+		return store{}.lease(cl)
+	}
+	cs.clear(cl.ctx, cl.key)
+	a := cl.attempt()
+	return a.tell(cs.lock(a))
 }
 
 // cohortID is what calls must share.
@@ -65,7 +88,7 @@ func (cs *cohorts) join(id cohortID) (*cohort, *caller) {
 	}
 	t := &caller{given: make(chan gift, 1)}
 	if co.kept != nil { // it was released since we looked
-		if lease := co.take(false, co.kept.c.now()); lease != nil {
+		if lease := co.take(false, cs.c.now()); lease != nil {
 			t.given <- gift{lease: lease}
 			return co, t
 		}
@@ -74,8 +97,8 @@ func (cs *cohorts) join(id cohortID) (*cohort, *caller) {
 	return co, t
 }
 
-// lead returns a cohort to lead, or nil when there is one.
-func (cs *cohorts) lead(id cohortID) *cohort {
+// unled returns a cohort to lead, or nil when another call does.
+func (cs *cohorts) unled(id cohortID) *cohort {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	if cs.byID[id] != nil {
@@ -146,16 +169,24 @@ func (co *cohort) fences() int {
 func (co *cohort) waitsFor(why error) {
 	co.all.mu.Lock()
 	defer co.all.mu.Unlock()
-	co.why = why
+	if why != nil {
+		co.why = why
+	}
 }
 
+// granted notes the holder, whose turn is the first on its grant.
 func (co *cohort) granted(h *hold) {
+	h.mu.Lock()
+	t := &turn{hold: h, co: co, began: h.life.Asked(), spare: int32(max(h.grant.fences, 1) - 1)}
+	left := h.life.Valid()
+	h.mu.Unlock()
 	co.all.mu.Lock()
-	defer co.all.mu.Unlock()
-	co.why = &HeldError{Holder: Holder{Owner: h.req.Owner, Label: h.req.Label}, Left: h.life.Valid()}
+	co.why = &HeldError{Holder: Holder{Owner: h.req.Owner, Label: h.req.Label}, Left: left}
 	if co.keeps() {
-		co.begins(h)
+		co.begins(t)
 	}
+	co.all.mu.Unlock()
+	h.bequeath(t)
 }
 
 // over makes the next waiter the leader, which begins anew.
@@ -182,10 +213,10 @@ func (co *cohort) waits(t *caller) error {
 	return &e
 }
 
-// lock is attempt.lock for one call of many: it leads, or takes its turn. A leader
-// that gets no lease, also because the observer panicked, gives up the lead.
+// lock has one call of many lead, or take its turn.
 func (cs *cohorts) lock(a *attempt) (lease *Lease, err error) {
-	co, t := cs.join(cohortID{a.req.Key, a.opts.LockOptions})
+	id := cohortID{a.key, a.opts.LockOptions}
+	co, t := cs.join(id)
 	for t != nil {
 		g, ended := co.await(a, t)
 		if ended != nil {
@@ -202,18 +233,35 @@ func (cs *cohorts) lock(a *attempt) (lease *Lease, err error) {
 			return g.lease, nil
 		}
 		_ = g.lease.release(false, driver.Unused) // it was lost while this process stood still
-		co, t = cs.join(cohortID{a.req.Key, a.opts.LockOptions})
+		co, t = cs.join(id)
 	}
-	a.behind = co
+	a.begin()
+	return co.lead(a, func() (*Lease, error) {
+		if err != nil {
+			return nil, a.fail(err)
+		}
+		return a.step()
+	})
+}
+
+// lead has a call ask the store for its cohort, in one step or several. A leader that gets no lease, also because
+// the observer panicked, gives up the lead.
+func (co *cohort) lead(a *attempt, step func() (*Lease, error)) (lease *Lease, err error) {
 	defer func() {
 		if lease == nil && !co.promote(&a.waiter) {
 			a.cleanUp(a.c)
 		}
 	}()
-	if err != nil {
-		return nil, a.fail(err)
+	for lease == nil && err == nil {
+		a.req.Fences = co.fences()
+		if lease, err = step(); a.ended() == nil {
+			co.waitsFor(a.wait.Why())
+		}
 	}
-	return a.lock()
+	if err == nil {
+		co.granted(lease.h)
+	}
+	return lease, err
 }
 
 // inherit goes on with the place in the queue, the owner and the silence of the
@@ -230,7 +278,7 @@ func (co *cohort) await(a *attempt, t *caller) (g gift, err error) {
 	given := false
 	defer func() {
 		if !given {
-			co.quit(a.c, t)
+			co.quit(t)
 		}
 	}()
 	a.emit(EventWaiting, func(e *Event) {
@@ -242,7 +290,7 @@ func (co *cohort) await(a *attempt, t *caller) (g gift, err error) {
 	case g = <-t.given:
 		given = true
 		if g.lease != nil {
-			if !a.part {
+			if !a.partly {
 				g.lease.h.begin(a.c.now())
 			}
 			g.lease.takenHere()
@@ -257,7 +305,8 @@ func (co *cohort) await(a *attempt, t *caller) (g gift, err error) {
 }
 
 // quit takes a turn back, or passes on what it was given meanwhile.
-func (co *cohort) quit(c *core, t *caller) {
+func (co *cohort) quit(t *caller) {
+	c := co.all.c
 	if co.leave(t) {
 		return
 	}
@@ -272,36 +321,49 @@ func (co *cohort) quit(c *core, t *caller) {
 	}()
 }
 
-// pass gives what h holds to the next call of its cohort, without the store, or keeps it
+// turn is a hold's place among those that follow one another on one grant of
+// the store, and its heir. The renewer has the later turns in place of their holds.
+type turn struct {
+	*hold
+	co    *cohort
+	began clock.Instant // when the store was asked for the grant
+	spare int32         // fences left for later turns
+	extra int32         // those of them for which no call waited when the store was asked
+}
+
+func (t *turn) pass() bool { return t.co.pass(t) }
+func (t *turn) over()      { t.co.over() }
+
+// pass gives what t holds to the next call of its cohort, without the store, or keeps it
 // for a later call, while there is a fence for it and the grant is fit for that.
-func (co *cohort) pass(h *hold) bool {
-	now := h.c.now()
+func (co *cohort) pass(t *turn) bool {
+	now := t.c.now()
 	co.all.mu.Lock()
 	defer co.all.mu.Unlock()
-	follower := h.follower(co, now) // under all.mu: it knows what hear noted until now
-	if follower == nil {
+	next := t.follower(now) // under all.mu: it knows what hear noted until now
+	if next == nil {
 		return false
 	}
 	var lease *Lease
 	switch {
 	case len(co.queue) > 0:
-		lease = follower.lease(Exclusive)
-	case co.keeps() && !co.shy && !follower.life.Wanted():
-		co.offers(follower)
+		lease = next.lease(Exclusive)
+	case co.keeps() && !co.shy && !next.life.Wanted():
+		co.offers(next)
 	default:
 		return false
 	}
-	follower.signals.heard = co.hears
-	if !h.c.renewer.Replace(h, follower, now) {
+	next.req.Wanted, next.req.Keeps = co.hears, co.hears != nil
+	if !t.c.renewer.Replace(t, next, now) {
 		return false // Close has begun
 	}
-	co.latest = follower
-	if co.keeps() && co.hears == nil && h.c.traits.TellsWanted {
+	co.latest = next.hold
+	if co.keeps() && co.hears == nil && t.c.traits.TellsWanted {
 		co.hears = co.hear
-		co.ask(follower)
+		co.ask(next.hold)
 	}
 	if lease == nil {
-		co.keep(follower)
+		co.keep(next)
 		return true
 	}
 	co.again()
@@ -309,69 +371,31 @@ func (co *cohort) pass(h *hold) bool {
 	return true
 }
 
-// follower returns the hold of the next turn; nil when there is no fence for one, or the
+// follower returns the next turn; nil when there is no fence for one, or the
 // grant is not fit to be passed on: its renewal is in trouble, or it was extended, which
 // was for one turn. Calls that waited when the store was asked have their turn within
 // Cohort; later calls have it while the key may be kept, and no other client waits.
-func (h *hold) follower(behind successors, now clock.Instant) *hold {
+func (t *turn) follower(now clock.Instant) *turn {
+	h := t.hold
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	due := h.turn.spare > h.turn.extra && now.Sub(h.turn.began) < h.opts.Cohort
-	if h.turn.spare == 0 || !due && (h.opts.Keep == 0 || h.life.Wanted()) {
+	due := t.spare > t.extra && now.Sub(t.began) < h.opts.Cohort
+	if t.spare == 0 || !due && (h.opts.Keep == 0 || h.life.Wanted()) {
 		return nil
 	}
 	life, fit := h.life.Follow(now)
 	if !fit {
 		return nil
 	}
-	follower := &hold{c: h.c, req: h.req, opts: h.opts, grant: h.grant, life: life}
-	follower.req.Fence++
-	follower.turn = turn{behind: behind, began: h.turn.began, spare: h.turn.spare - 1, later: true}
-	follower.turn.extra = min(h.turn.extra, follower.turn.spare)
-	follower.grant.abandoned = h.grant.abandoned && !life.Clean // the holder that used it came to its end
-	return follower
-}
-
-// successors are the calls of this client that want what an attempt asks for, or a
-// hold has, after it: a cohort, or none.
-type successors interface {
-	fences() int        // how many fences to ask the store for; 0 is as 1
-	waitsFor(why error) // notes what keeps the attempt waiting
-	granted(h *hold)    // notes the holder
-	pass(h *hold) bool  // gives the next call what h holds, once it is passing; false: there is none
-	over()              // there is nothing to pass on any more
-}
-
-// alone has no successors.
-type alone struct{}
-
-func (alone) fences() int     { return 0 }
-func (alone) waitsFor(error)  {}
-func (alone) granted(*hold)   {}
-func (alone) pass(*hold) bool { return false }
-func (alone) over()           {}
-
-// turn is a hold's place among those that follow one another on one grant of
-// the store. The hold's mu guards it.
-type turn struct {
-	behind successors    // notified once the hold is over
-	began  clock.Instant // when the store was asked for the grant
-	spare  int32         // fences left for those behind
-	extra  int32         // those of them for which no call waited when the store was asked
-	later  bool          // it is not the first: the store was not asked for it
-	kept   bool          // no caller has had it since it was kept
-}
-
-// leave returns, once, those to notify that the hold is over.
-func (t *turn) leave() successors {
-	behind := t.behind
-	t.behind = alone{}
-	return behind
-}
-
-// share leaves a grant's other fences to those behind, and returns how many they are.
-func (t *turn) share(behind successors, began clock.Instant, fences int) uint64 {
-	t.behind, t.began = behind, began
-	t.spare = int32(max(fences, 1) - 1)
-	return uint64(t.spare)
+	next := &struct {
+		turn
+		own hold
+	}{own: hold{c: h.c, req: h.req, opts: h.opts, grant: h.grant, life: life}}
+	f := &next.own
+	f.req.Fence++
+	f.grant.unasked, f.grant.handoff = true, 0
+	f.grant.abandoned = h.grant.abandoned && !life.Clean // the holder that used it came to its end
+	f.heir = &next.turn
+	next.turn = turn{hold: f, co: t.co, began: t.began, spare: t.spare - 1, extra: min(t.extra, t.spare-1)}
+	return &next.turn
 }

@@ -15,15 +15,14 @@ import (
 	"github.com/hasplock/hasp/memdriver"
 )
 
-// passingHold is one that its cohort may pass on.
-func passingHold(c *Client, o LockOptions) *hold {
+// passingTurn is one that its cohort may pass on.
+func passingTurn(c *Client, co *cohort, o LockOptions) *turn {
 	set, _ := o.normal(c.core.traits)
 	h := newHold(c.core, driver.RenewRequest{Claim: driver.Claim{Key: "k"}, Fence: 7}, set, c.core.now(), lifetime.Facts{})
 	h.life.Grant(c.core.now(), c.core.now(), DefaultTTL)
 	h.life.Add(true)
 	h.life.Release(true, false, false, driver.Finished)
-	h.turn = turn{behind: alone{}, began: c.core.now(), spare: 1}
-	return h
+	return &turn{hold: h, co: co, began: c.core.now(), spare: 1}
 }
 
 // What is passed on to the next turn, and with which marks.
@@ -31,24 +30,24 @@ func TestFollower(t *testing.T) {
 	for _, c := range []struct {
 		name      string
 		cohort    time.Duration
-		change    func(h *hold)
+		change    func(t *turn)
 		follower  bool
 		abandoned bool
 	}{
-		{"fit", time.Hour, func(*hold) {}, true, false},
-		{"not offered", time.Hour, func(h *hold) { h.life.Released() }, false, false},
-		{"no fence left", time.Hour, func(h *hold) { h.turn.spare = 0 }, false, false},
-		{"just within its time", 3*time.Second + 1, func(*hold) {}, true, false},
-		{"its time is over", 3 * time.Second, func(*hold) {}, false, false},
-		{"abandoned, and given to no caller", time.Hour, func(h *hold) { h.grant.abandoned = true }, true, true},
-		{"abandoned, and worked under", time.Hour, func(h *hold) { h.grant.abandoned = true; h.life.Give(h.c.now()) }, true, false},
-		{"abandoned, and worked under before", time.Hour, func(h *hold) { h.grant.abandoned, h.life.Clean = true, true }, true, false},
+		{"fit", time.Hour, func(*turn) {}, true, false},
+		{"not offered", time.Hour, func(t *turn) { t.life.Released() }, false, false},
+		{"no fence left", time.Hour, func(t *turn) { t.spare = 0 }, false, false},
+		{"just within its time", 3*time.Second + 1, func(*turn) {}, true, false},
+		{"its time is over", 3 * time.Second, func(*turn) {}, false, false},
+		{"abandoned, and given to no caller", time.Hour, func(t *turn) { t.grant.abandoned = true }, true, true},
+		{"abandoned, and worked under", time.Hour, func(t *turn) { t.grant.abandoned = true; t.life.Give(t.c.now()) }, true, false},
+		{"abandoned, and worked under before", time.Hour, func(t *turn) { t.grant.abandoned, t.life.Clean = true, true }, true, false},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			client := innerClient(t, memdriver.New(), nil)
-			h := passingHold(client, LockOptions{Cohort: c.cohort})
+			h := passingTurn(client, nil, LockOptions{Cohort: c.cohort})
 			c.change(h)
-			follower := h.follower(alone{}, later(client.core.now(), 3*time.Second))
+			follower := h.follower(later(client.core.now(), 3*time.Second))
 			if (follower != nil) != c.follower {
 				t.Fatalf("%s: there is a follower: %v", c.name, follower != nil)
 			}
@@ -56,6 +55,10 @@ func TestFollower(t *testing.T) {
 				return
 			}
 			lease := follower.lease(Exclusive)
+			failed := follower.spare != 0 || follower.heir != heir(follower) || !follower.grant.unasked
+			if failed {
+				t.Errorf("%s: the next turn is %+v", c.name, follower)
+			}
 			if lease.Abandoned() != c.abandoned || lease.Fence() != h.req.Fence+1 {
 				t.Errorf("%s: abandoned %v, fence %d", c.name, lease.Abandoned(), lease.Fence())
 			}
@@ -69,8 +72,8 @@ func TestNothingIsPassedDuringClose(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			c := innerClient(t, memdriver.New(), nil)
 			next := &caller{given: make(chan gift, 1)}
-			co := &cohort{all: &c.core.cohorts, queue: []*caller{next}}
-			h := passingHold(c, LockOptions{Cohort: 10 * time.Second})
+			co := &cohort{all: &c.cohorts, queue: []*caller{next}}
+			h := passingTurn(c, co, LockOptions{Cohort: 10 * time.Second})
 			c.core.renewer.Add(h, c.core.now())
 			if closing {
 				c.core.renewer.Shut()
@@ -115,12 +118,12 @@ func later(i clock.Instant, d time.Duration) clock.Instant {
 func TestQuitAsTheLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := innerClient(t, memdriver.New(), nil)
-		co, _ := c.core.cohorts.join(cohortID{key: "k"})
-		_, turn := c.core.cohorts.join(cohortID{key: "k"})
+		co, _ := c.cohorts.join(cohortID{key: "k"})
+		_, turn := c.cohorts.join(cohortID{key: "k"})
 		co.promote(nil)
-		co.quit(c.core, turn)
+		co.quit(turn)
 		synctest.Wait()
-		if len(c.core.cohorts.byID) > 0 {
+		if len(c.cohorts.byID) > 0 {
 			t.Error("the cohort goes on")
 		}
 	})
@@ -131,10 +134,10 @@ func TestNothingIsPassedToNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := innerClient(t, memdriver.New(), nil)
 		for _, co := range []*cohort{
-			{all: &c.core.cohorts},
-			{all: &c.core.cohorts, id: cohortID{opts: LockOptions{Keep: 1}}, keeper: keeper{shy: true}},
+			{all: &c.cohorts},
+			{all: &c.cohorts, id: cohortID{opts: LockOptions{Keep: 1}}, keeper: keeper{shy: true}},
 		} {
-			h := passingHold(c, LockOptions{Cohort: 10 * time.Second})
+			h := passingTurn(c, co, LockOptions{Cohort: 10 * time.Second})
 			c.core.renewer.Add(h, c.core.now())
 			if co.pass(h) {
 				t.Error("passed")

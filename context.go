@@ -14,7 +14,6 @@ import (
 type signals struct {
 	done    chan struct{} // closed at the end; made on demand
 	ctxs    map[*leaseCtx]struct{}
-	heard   func()          // of the turns of a key that is kept: what the store is to call then; nil: nothing
 	wishCtx context.Context // ends then; made on demand
 	wishEnd context.CancelFunc
 }
@@ -66,7 +65,7 @@ func (h *hold) wish() context.Context {
 		if h.life.Wanted() {
 			s.wishEnd()
 		}
-		if s.heard == nil && h.c.traits.TellsWanted { // heard: it was asked
+		if h.req.Wanted == nil && h.c.traits.TellsWanted { // otherwise it was asked
 			h.life.Listen()
 		}
 	}
@@ -95,9 +94,9 @@ func (h *hold) noteWanted() context.CancelFunc {
 	return h.signals.told(h.life.Want(true))
 }
 
-// over returns a channel that is closed when the hold is over. pin: a goroutine
+// end returns a channel that is closed when the hold is over. pin: a goroutine
 // may wait for it that keeps nothing else of the lease.
-func (h *hold) over(pin bool) <-chan struct{} {
+func (h *hold) end(pin bool) <-chan struct{} {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.handles.pinned = h.handles.pinned || pin

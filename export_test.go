@@ -25,10 +25,11 @@ func RenewerRuns(c *Client) bool { return c.core.renewer.Running() }
 // engine that hears of it earlier.
 func Want(c *Client, key string) {
 	for _, m := range c.core.renewer.Members() {
-		h, ok := m.(*hold)
-		if !ok || h.req.Key != key {
+		held, ok := m.(interface{ holds() *hold })
+		if !ok || held.holds().req.Key != key {
 			continue
 		}
+		h := held.holds()
 		h.mu.Lock()
 		tell := h.signals.told(h.life.Want(true))
 		h.mu.Unlock()

@@ -21,7 +21,7 @@ import (
 type hold struct {
 	keepalive.Entry
 	c     *core
-	req   driver.RenewRequest // its Mode, which a Downgrade changes, is guarded by mu; the rest never changes
+	req   driver.RenewRequest // mu guards its Mode, which a Downgrade changes, Wanted and Keeps; the rest never changes
 	opts  *settings
 	grant grant // what the store said
 
@@ -29,7 +29,13 @@ type hold struct {
 	life    lifetime.Lifetime
 	handles handles
 	signals signals
-	turn    turn
+	heir    heir // nil: none
+}
+
+// heir learns how a hold ends, and may take on what the store granted: the next call of its cohort.
+type heir interface {
+	pass() bool // its last lease was released: the heir has the key now
+	over()      // there is nothing to pass on any more
 }
 
 // grant is what a hold has beside the key. It never changes.
@@ -37,12 +43,36 @@ type grant struct {
 	slot      int           // as Lease.Slot
 	abandoned bool          // as Lease.Abandoned
 	handoff   time.Duration // as Event.Handoff
-	entered   bool          // it began with a handover, without a request
+	unasked   bool          // it began without a request: with a handover, or with the end of the turn before
+	fences    int           // as driver.Result.Fences
 }
 
 // newHold returns a hold that was asked for at asked. It is not granted yet.
 func newHold(c *core, req driver.RenewRequest, opts *settings, asked clock.Instant, facts lifetime.Facts) *hold {
-	return &hold{c: c, req: req, opts: opts, life: lifetime.New(&opts.terms, asked, facts), turn: turn{behind: alone{}}}
+	return &hold{c: c, req: req, opts: opts, life: lifetime.New(&opts.terms, asked, facts)}
+}
+
+// holds is the hold that a member of the renewer's is, or has.
+func (h *hold) holds() *hold { return h }
+
+// bequeath names the heir. A hold that has ended meanwhile tells it so at once.
+func (h *hold) bequeath(to heir) {
+	h.mu.Lock()
+	stands := h.life.Stands()
+	if stands {
+		h.heir = to
+	}
+	h.mu.Unlock()
+	if !stands {
+		to.over()
+	}
+}
+
+// disinherit returns the heir, once. h.mu is held.
+func (h *hold) disinherit() heir {
+	to := h.heir
+	h.heir = nil
+	return to
 }
 
 // lease returns one more lease. h.mu is held, or no other goroutine has h yet.
@@ -137,7 +167,7 @@ func (h *hold) declareLost(answer error) (tell func()) {
 	h.c.renewer.Remove(h)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.turn.kept { // no caller had it, and now none takes it any more
+	if h.life.Vacant() { // no caller had it, and now none takes it any more
 		return nil
 	}
 	took := h.life.Held(now)
@@ -157,10 +187,12 @@ func (h *hold) finish(as lifetime.State, why error) (ended, running bool) {
 	}
 	ctxs := h.signals.take(nil)
 	h.signals.end()
-	behind := h.turn.leave()
+	heir := h.disinherit()
 	h.mu.Unlock()
 	endAll(ctxs, why)
-	behind.over()
+	if heir != nil {
+		heir.over()
+	}
 	return true, running
 }
 
@@ -168,10 +200,6 @@ func (h *hold) finish(as lifetime.State, why error) (ended, running bool) {
 func (h *hold) Due(now clock.Instant, hurry bool) (renew, over bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.life.Stale(now) {
-		h.letGo()
-		return false, false
-	}
 	return h.life.Due(now, hurry)
 }
 
@@ -190,7 +218,7 @@ func (h *hold) Request() (r driver.RenewRequest, ok bool) {
 	if h.life.Forgotten() {
 		return r, false
 	}
-	if !h.life.Stands() || h.life.State() == lifetime.Kept || h.handles.reachable() {
+	if !h.life.Stands() || h.handles.reachable() {
 		return h.renewal(), true
 	}
 	h.life.Forget()
@@ -207,10 +235,7 @@ func (h *hold) Request() (r driver.RenewRequest, ok bool) {
 func (h *hold) renewal() driver.RenewRequest {
 	r := h.req
 	r.TTL, r.Entered = h.life.TTL(), h.life.Claims
-	switch {
-	case h.signals.heard != nil:
-		r.Wanted, r.Keeps = h.signals.heard, true // as only a cohort that keeps does
-	case h.signals.wishCtx != nil && !h.life.Wanted():
+	if r.Wanted == nil && h.signals.wishCtx != nil && !h.life.Wanted() {
 		r.Wanted = h.hear
 	}
 	return r
@@ -224,11 +249,8 @@ func (h *hold) Renewed(start clock.Instant, r driver.Renewal) {
 	answer := h.life.Renewed(start, now, r)
 	left := h.life.Left(now) - h.opts.Lead
 	var wanted context.CancelFunc
-	switch answer {
-	case lifetime.Renewed:
+	if answer == lifetime.Renewed {
 		wanted = h.signals.told(h.life.Wanted())
-	case lifetime.Failed, lifetime.Late:
-		h.letGo()
 	}
 	h.mu.Unlock()
 	kind := EventRenewed
@@ -239,7 +261,7 @@ func (h *hold) Renewed(start clock.Instant, r driver.Renewal) {
 		h.lose(r.Err)
 		return
 	case lifetime.Late:
-		h.lose(nil) // unless it was let go
+		h.lose(nil)
 		return
 	case lifetime.Failed:
 		kind = EventRenewFailed
@@ -362,10 +384,8 @@ func (l *Lease) acquired(began clock.Instant, waited bool) {
 	if h.c.observe != nil { // emit would move the event to the heap, for each pair of calls twice
 		ctx, e := h.event(EventAcquired)
 		now := h.c.now()
-		if e.Waited = now.Sub(began); !h.turn.later {
-			e.Handoff = h.grant.handoff
-		}
-		if !h.turn.later && !h.grant.entered {
+		e.Waited, e.Handoff = now.Sub(began), h.grant.handoff
+		if !h.grant.unasked {
 			e.Sent = sentAt(h.life.Asked().Mono, now)
 		}
 		if waited {

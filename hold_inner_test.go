@@ -110,7 +110,7 @@ func TestLossIsToldOnce(t *testing.T) {
 func TestDonePins(t *testing.T) {
 	h := bareHold(nil)
 	for _, c := range []struct{ pin, pinned bool }{{false, false}, {true, true}, {false, true}} {
-		if h.over(c.pin); h.handles.pinned != c.pinned {
+		if h.end(c.pin); h.handles.pinned != c.pinned {
 			t.Errorf("after a look that pins: %v, it is pinned: %v", c.pin, h.handles.pinned)
 		}
 	}

@@ -6,7 +6,6 @@ package hasp
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/clock"
@@ -27,7 +26,7 @@ const (
 
 // keeper is what a cohort knows of the key that it may keep. cohorts.mu guards it.
 type keeper struct {
-	kept   *hold  // what the next call may take; it may have been given back since
+	kept   *turn  // what the next call may take; it may have been given back since
 	latest *hold  // the turn under way, or the last: it hears of waiters
 	hears  func() // called when another client waits; nil until the store was asked to tell
 	told   func() // called when another client waits; made with the first hold that is kept
@@ -55,10 +54,10 @@ func (k *keeper) row() int {
 	return max(k.habit.row, minRow)
 }
 
-// begins notes a grant of the store, which no other goroutine has yet.
-func (k *keeper) begins(h *hold) {
-	h.turn.extra = max(h.turn.spare-int32(k.waited), 0)
-	k.kept, k.latest, k.hears, k.reused, k.shy = nil, h, nil, 0, k.habit.skip > 0
+// begins notes the first turn on a grant of the store, which no other goroutine has yet.
+func (k *keeper) begins(t *turn) {
+	t.extra = max(t.spare-int32(k.waited), 0)
+	k.kept, k.latest, k.hears, k.reused, k.shy = nil, t.hold, nil, 0, k.habit.skip > 0
 	if k.shy {
 		k.habit.skip--
 	}
@@ -101,19 +100,19 @@ func (k *keeper) again() {
 	k.habit.level = 0
 }
 
-// offers has a hold that no other goroutine knows yet wait for its caller. cs.mu is held.
-func (co *cohort) offers(h *hold) {
+// offers has a turn that no other goroutine knows yet wait for its caller. cs.mu is held.
+func (co *cohort) offers(t *turn) {
 	if co.told == nil {
 		co.told = co.revoke
 	}
-	h.life.Keep()
-	h.turn.kept, h.signals.wishEnd = true, co.told
+	t.life.Keep()
+	t.signals.wishEnd = co.told
 }
 
 // keep notes what was offered. cs.mu is held.
-func (co *cohort) keep(h *hold) {
+func (co *cohort) keep(t *turn) {
 	cs := co.all
-	co.kept = h
+	co.kept = t
 	if cs.keepers[co.id.key] == co {
 		return
 	}
@@ -130,10 +129,9 @@ func (co *cohort) keep(h *hold) {
 // hold is not kept while its renewal is under way. Without an answer the next renewal asks.
 func (co *cohort) ask(h *hold) {
 	h.mu.Lock()
-	h.signals.heard = co.hears
+	h.req.Wanted, h.req.Keeps = co.hears, true
 	r := h.req
 	h.mu.Unlock()
-	r.Wanted, r.Keeps = co.hears, true
 	h.c.calls.EnterLate()
 	go func() {
 		defer h.c.calls.Leave()
@@ -164,7 +162,7 @@ func (co *cohort) hear() {
 func (co *cohort) revoke() {
 	co.all.mu.Lock()
 	defer co.all.mu.Unlock()
-	if h := co.kept; h != nil && h.yield() {
+	if t := co.kept; t != nil && t.yield() {
 		co.inVain()
 	}
 }
@@ -183,8 +181,22 @@ func (co *cohort) take(use bool, now clock.Instant) *Lease {
 	return lease
 }
 
-// keeps says whether this client has the key, and may keep it.
-func (cs *cohorts) keeps(key string) bool {
+// keeping is the source of a Mutex whose key stays here after its Release (LockOptions.Keep).
+type keeping struct{ *cohorts }
+
+func (cs keeping) lease(cl call) (*Lease, error) {
+	if lease := cs.kept(cl); lease != nil {
+		return lease, nil
+	}
+	a := cl.attempt()
+	if cl.waits {
+		return a.tell(cs.lock(a))
+	}
+	return a.tell(cs.tryLock(a))
+}
+
+// has says whether this client has the key, and may keep it.
+func (cs *cohorts) has(key string) bool {
 	if cs.keeping.Load() == 0 {
 		return false
 	}
@@ -193,165 +205,171 @@ func (cs *cohorts) keeps(key string) bool {
 	return cs.keepers[key] != nil
 }
 
-// kept returns a lease of what this client keeps of the key; nil: ask the store. What is
-// kept for others than l is given back first.
-func (l *lock) kept(ctx context.Context, wait, part bool) *Lease {
-	cs := &l.c.cohorts
+// clear gives back what is kept of a key for a lock with other options.
+func (cs *cohorts) clear(ctx context.Context, key string) {
+	if cs.keeping.Load() == 0 {
+		return
+	}
+	cs.mu.Lock()
+	var t *turn
+	if co := cs.keepers[key]; co != nil {
+		t = co.kept
+	}
+	cs.mu.Unlock()
+	cs.giveBack(ctx, t)
+}
+
+// giveBack gives t back, and waits for that; nil: nothing is kept.
+func (cs *cohorts) giveBack(ctx context.Context, t *turn) {
+	if t == nil {
+		return
+	}
+	select {
+	case <-t.back():
+	case <-ctx.Done():
+	case <-cs.c.calls.Open.Done():
+	}
+}
+
+// kept returns a lease of what this client keeps of the key; nil: ask the store.
+func (cs *cohorts) kept(cl call) *Lease {
 	if cs.keeping.Load() == 0 {
 		return nil
 	}
-	now := l.c.now()
+	now := cs.c.now()
 	cs.mu.Lock()
-	co := cs.keepers[l.key]
-	if co == nil {
+	co := cs.keepers[cl.key]
+	if co == nil || co.id.opts != cl.opts.LockOptions {
 		cs.mu.Unlock()
+		cs.clear(cl.ctx, cl.key)
 		return nil
 	}
-	mine := co.id.opts == l.opts.LockOptions
-	if mine {
-		if lease := co.take(!part, now); lease != nil {
-			cs.mu.Unlock()
-			if l.opts.MaxHold > 0 {
-				l.c.renewer.Again(lease.h, now) // it may end earlier than was planned
-			}
-			lease.h.tells(ctx)
-			lease.acquired(now, false)
-			return lease
-		}
-	}
-	h := co.kept
+	lease, t := co.take(!cl.partly, now), co.kept
 	cs.mu.Unlock()
-	if h == nil || mine && wait { // held; or it takes its turn when it is given back
-		return nil
-	}
-	select {
-	case <-h.back():
-	case <-ctx.Done():
-	case <-l.c.calls.Open.Done():
-	}
-	return nil
-}
-
-// tryLock is attempt.tryLock for a key that may be kept: it leads while it asks, if no other
-// call does, so that its lease can be kept.
-func (cs *cohorts) tryLock(a *attempt) (lease *Lease, err error) {
-	co := cs.lead(cohortID{a.req.Key, a.opts.LockOptions})
-	if co == nil {
-		return a.alone(a.tryLock)
-	}
-	a.behind = co
-	defer func() {
-		if lease == nil && !co.promote(&a.waiter) {
-			a.cleanUp(a.c)
+	switch {
+	case lease != nil:
+		if cl.opts.MaxHold > 0 {
+			cs.c.renewer.Again(lease.h, now) // it may end earlier than was planned
 		}
-	}()
-	return a.tryLock()
+		lease.h.tells(cl.ctx)
+		lease.acquired(now, false)
+	case !cl.waits: // a Lock takes its turn when it is given back
+		cs.giveBack(cl.ctx, t)
+	}
+	return lease
 }
 
-// take is cohort.take of this hold.
-func (h *hold) take(use bool, now clock.Instant) *Lease {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if !h.life.Take(now, use) {
-		h.letGo()
+// tryLock has a TryLock lead while it asks, if no other call does, so that its lease can be kept.
+func (cs *cohorts) tryLock(a *attempt) (*Lease, error) {
+	co := cs.unled(cohortID{a.key, a.opts.LockOptions})
+	if co == nil {
+		return a.alone()
+	}
+	return co.lead(a, a.tryLock)
+}
+
+// notFreed returns the errors of kept keys that could not be given back during Close.
+func (cs *cohorts) notFreed() error {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	return errors.Join(cs.left...)
+}
+
+// Due has a kept hold that may not stay go back.
+func (t *turn) Due(now clock.Instant, hurry bool) (renew, over bool) {
+	if t.dropIf(func() bool { return t.life.Stale(now) }) {
+		return false, false
+	}
+	return t.hold.Due(now, hurry)
+}
+
+// Request renews a kept hold, which no caller can reach yet.
+func (t *turn) Request() (driver.RenewRequest, bool) {
+	t.mu.Lock()
+	if t.life.State() == lifetime.Kept {
+		defer t.mu.Unlock()
+		return t.renewal(), true
+	}
+	t.mu.Unlock()
+	return t.hold.Request()
+}
+
+// Renewed has a kept hold go back whose renewal failed, or was answered too late.
+func (t *turn) Renewed(start clock.Instant, r driver.Renewal) {
+	now := t.c.now()
+	t.dropIf(func() bool { return t.life.Over(now) })
+	t.hold.Renewed(start, r)
+	t.dropIf(func() bool { return t.life.Stale(now) })
+}
+
+// dropIf has a kept hold go back if that is due.
+func (t *turn) dropIf(due func() bool) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.life.State() != lifetime.Kept || !due() {
+		return false
+	}
+	t.letGo()
+	return true
+}
+
+// take is cohort.take of this turn.
+func (t *turn) take(use bool, now clock.Instant) *Lease {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.life.Take(now, use) {
+		t.letGo()
 		return nil
 	}
-	h.turn.kept = false
-	return h.lease(Exclusive)
+	return t.hold.lease(Exclusive)
 }
 
-// yield is letGo for callers that do not hold h.mu.
-func (h *hold) yield() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.letGo()
+// yield is letGo for callers that do not hold t.mu.
+func (t *turn) yield() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.letGo()
 }
 
 // letGo gives a kept hold back, in the background; false when it is not kept any more, or
-// Close does it. h.mu is held, and locks that the store's answer needs may be.
-func (h *hold) letGo() bool {
-	if h.life.State() != lifetime.Kept || !h.c.calls.Enter() {
+// Close does it. t.mu is held, and locks that the store's answer needs may be.
+func (t *turn) letGo() bool {
+	if t.life.State() != lifetime.Kept || !t.c.calls.Enter() {
 		return false
 	}
-	h.life.Released()
-	h.signals.done = make(chan struct{})
-	go h.giveBack()
+	t.life.Released()
+	t.signals.done = make(chan struct{})
+	go t.giveBack()
 	return true
 }
 
 // back gives a kept hold back, and returns what is closed once that is done, or at
 // once when it was not kept any more.
-func (h *hold) back() <-chan struct{} {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.letGo()
-	if h.signals.done != nil {
-		return h.signals.done
+func (t *turn) back() <-chan struct{} {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.letGo()
+	if t.signals.done != nil {
+		return t.signals.done
 	}
 	none := make(chan struct{}) // it was taken or lost, or Close gives it back
 	close(none)
 	return none
 }
 
-func (h *hold) giveBack() {
-	defer h.c.calls.Leave()
-	defer h.signals.end()
-	h.c.renewer.Remove(h)
-	h.mu.Lock()
-	behind := h.turn.leave()
-	h.mu.Unlock()
-	defer behind.over()
-	err := h.release(h.c.calls.Base, nil, driver.Finished) // its event says what went wrong
-	if h.c.calls.Open.Err() != nil {                       // so does Close
-		h.c.cohorts.mu.Lock()
-		h.c.cohorts.left = append(h.c.cohorts.left, err)
-		h.c.cohorts.mu.Unlock()
+func (t *turn) giveBack() {
+	defer t.c.calls.Leave()
+	defer t.signals.end()
+	t.c.renewer.Remove(t)
+	t.mu.Lock()
+	heir := t.disinherit()
+	t.mu.Unlock()
+	defer heir.over()
+	err := t.release(t.c.calls.Base, nil, driver.Finished) // its event says what went wrong
+	if t.c.calls.Open.Err() != nil {                       // so does Close
+		cs := t.co.all
+		cs.mu.Lock()
+		cs.left = append(cs.left, err)
+		cs.mu.Unlock()
 	}
 }
-
-// keeperTime is what a keeper needs beside the store: see attempt.keeper.
-const keeperTime = 5 * time.Millisecond
-
-// askKeeper joins, which tells the keeper, and waits until it has given the key back, for keeper at most. Whatever goes wrong
-// is as if it was not asked: neither a lease nor an error.
-func (a *attempt) askKeeper() (lease *Lease, err error) {
-	why := a.wait.Why()
-	defer func() {
-		if err != nil && a.ended() == nil {
-			a.wait.Blame(why)
-			err = nil
-		}
-	}()
-	timer := time.NewTimer(a.keeper())
-	defer timer.Stop()
-	if err := a.subscribe(timer.C); a.sub.hints == nil {
-		return nil, err
-	}
-	a.wait.Join()
-	a.briefly = true
-	lease, err = a.ask()
-	for joined := a.c.now(); lease == nil && err == nil; lease, err = a.ask() {
-		timer.Reset(a.keeper() - a.c.now().Sub(joined))
-		select {
-		case h := <-a.sub.hints:
-			a.wait.Hinted(h)
-		case <-timer.C:
-			return nil, nil
-		case <-a.ctx.Done():
-			return nil, a.ended()
-		case <-a.c.calls.Open.Done():
-			return nil, a.ended()
-		}
-		if lease = a.enter(); lease != nil {
-			break
-		}
-	}
-	if lease != nil {
-		a.leaveQueue(a.c)
-	}
-	return lease, err
-}
-
-// keeper is how long a keeper may need: for the message to it, its release, and the message of that. With thousands of keys at
-// once all requests take longer, ours and the keeper's.
-func (a *attempt) keeper() time.Duration { return min(3*a.wait.Slowest()+keeperTime, tryLimit) }

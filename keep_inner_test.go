@@ -20,13 +20,13 @@ import (
 )
 
 // keptHold has a client keep "k", and returns what it keeps, and the cohort.
-func keptHold(t *testing.T, c *Client) (*cohort, *hold) {
+func keptHold(t *testing.T, c *Client) (*cohort, *turn) {
 	t.Helper()
 	lease, err := c.Mutex("k", &LockOptions{Keep: time.Hour}).Lock(t.Context())
 	if err == nil {
 		err = lease.Release()
 	}
-	co := c.core.cohorts.keepers["k"]
+	co := c.cohorts.keepers["k"]
 	if err != nil || co == nil || co.kept == nil || co.kept.life.State() != lifetime.Kept {
 		t.Fatal("not kept", err)
 	}
@@ -36,9 +36,9 @@ func keptHold(t *testing.T, c *Client) (*cohort, *hold) {
 // A kept hold that may not stay goes back, when it is asked for and when the renewer looks.
 func TestKeptThatIsNotFit(t *testing.T) {
 	for _, fit := range []bool{true, false} {
-		for name, ask := range map[string]func(h *hold, now clock.Instant){
-			"take": func(h *hold, now clock.Instant) { h.take(true, now) },
-			"due": func(h *hold, now clock.Instant) {
+		for name, ask := range map[string]func(h *turn, now clock.Instant){
+			"take": func(h *turn, now clock.Instant) { h.take(true, now) },
+			"due": func(h *turn, now clock.Instant) {
 				if renew, over := h.Due(now, false); renew || over {
 					t.Errorf("renewed %v, lost %v", renew, over)
 				}
@@ -98,19 +98,19 @@ func TestNothingStaysOfWhatWasKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := innerClient(t, memdriver.New(), nil)
 		co, h := keptHold(t, c)
-		if c.core.cohorts.keeping.Load() != 1 {
+		if c.cohorts.keeping.Load() != 1 {
 			t.Error("not counted")
 		}
-		other := &cohort{all: &c.core.cohorts, id: co.id}
+		other := &cohort{all: &c.cohorts, id: co.id}
 		other.ends()
-		if c.core.cohorts.keepers["k"] != co || c.core.cohorts.keeping.Load() != 1 {
+		if c.cohorts.keepers["k"] != co || c.cohorts.keeping.Load() != 1 {
 			t.Error("another's end is taken for its own")
 		}
 		<-h.back()
 		if n := len(c.core.renewer.Members()); n > 0 {
 			t.Errorf("%d are renewed", n)
 		}
-		if cs := &c.core.cohorts; len(cs.keepers)+len(cs.byID)+len(cs.habits) > 0 || cs.keeping.Load() != 0 {
+		if cs := &c.cohorts; len(cs.keepers)+len(cs.byID)+len(cs.habits) > 0 || cs.keeping.Load() != 0 {
 			t.Errorf("%d keepers, %d cohorts, %d habits, %d counted", len(cs.keepers), len(cs.byID), len(cs.habits), cs.keeping.Load())
 		}
 	})
@@ -125,8 +125,8 @@ func TestWantedAtTheWrongMoment(t *testing.T) {
 			c := innerClient(t, store, nil)
 			store.SetUnreachable(true) // it never heard of the hold, and would end it where it is asked to tell of waiters
 			o := &LockOptions{Cohort: time.Hour, Keep: time.Hour}
-			co := &cohort{all: &c.core.cohorts, id: cohortID{"k", *o}}
-			h := passingHold(c, *o)
+			co := &cohort{all: &c.cohorts, id: cohortID{"k", *o}}
+			h := passingTurn(c, co, *o)
 			h.life.Want(wanted)
 			c.core.renewer.Add(h, c.core.now())
 			if passed := co.pass(h); passed == wanted || co.kept != nil == wanted {
@@ -137,9 +137,9 @@ func TestWantedAtTheWrongMoment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := innerClient(t, memdriver.New(), nil)
 		co, h := keptHold(t, c)
-		c.core.cohorts.mu.Lock()
+		c.cohorts.mu.Lock()
 		lease := co.take(true, c.core.now())
-		c.core.cohorts.mu.Unlock()
+		c.cohorts.mu.Unlock()
 		h.mu.Lock()
 		tell := h.signals.told(h.life.Want(true))
 		h.mu.Unlock()
@@ -163,7 +163,7 @@ func TestJoinAKeeper(t *testing.T) {
 				h.life.Want(true)
 				h.mu.Unlock()
 			}
-			_, turn := c.core.cohorts.join(co.id)
+			_, turn := c.cohorts.join(co.id)
 			g := <-turn.given
 			info, err := c.Operator().Inspect(t.Context(), "k")
 			if (g.lease != nil) != fit || info.Held != fit || err != nil {
@@ -176,11 +176,11 @@ func TestJoinAKeeper(t *testing.T) {
 // Each grant of the store is counted for itself, in a cohort that outlives it, too.
 func TestGrantsOfAKeeper(t *testing.T) {
 	k := keeper{reused: 7, waited: 2, habit: habit{skip: 1}}
-	h := &hold{turn: turn{spare: 5}}
-	if k.begins(h); k.reused != 0 || h.turn.extra != 3 || !k.shy || k.habit.skip != 0 {
-		t.Errorf("%+v, %d extra", k, h.turn.extra)
+	first := &turn{hold: &hold{}, spare: 5}
+	if k.begins(first); k.reused != 0 || first.extra != 3 || !k.shy || k.habit.skip != 0 {
+		t.Errorf("%+v, %d extra", k, first.extra)
 	}
-	if k.begins(&hold{}); k.shy || k.habit.skip != 0 {
+	if k.begins(&turn{hold: &hold{}}); k.shy || k.habit.skip != 0 {
 		t.Errorf("%+v after the last that was not kept", k)
 	}
 }
@@ -310,17 +310,17 @@ func TestMessageRacesWithPass(t *testing.T) {
 	c := innerClient(t, memdriver.New(), nil)
 	o := &LockOptions{Keep: time.Hour}
 	for i := range 5000 {
-		h := passingHold(c, *o)
-		co := &cohort{all: &c.core.cohorts, id: cohortID{"k", *o}}
-		co.latest, co.hears = h, co.hear
+		co := &cohort{all: &c.cohorts, id: cohortID{"k", *o}}
+		h := passingTurn(c, co, *o)
+		co.latest, co.hears = h.hold, co.hear
 		c.core.renewer.Add(h, c.core.now())
 		var both sync.WaitGroup
 		both.Go(co.hear)
 		both.Go(func() { co.pass(h) })
 		both.Wait()
-		c.core.cohorts.mu.Lock()
+		c.cohorts.mu.Lock()
 		k := co.kept
-		c.core.cohorts.mu.Unlock()
+		c.cohorts.mu.Unlock()
 		if k == nil {
 			continue
 		}

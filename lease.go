@@ -128,7 +128,7 @@ func (l *Lease) Err() error {
 // deadline), released (re-entrant leases share it: by the last Release), or its
 // client closed.
 func (l *Lease) Done() <-chan struct{} {
-	return l.hold().over(true)
+	return l.hold().end(true)
 }
 
 // Extend sets the lease to last at least ttl from now, and asks the store once. A ttl
@@ -222,15 +222,17 @@ func (l *Lease) beginConversion() (ask bool, err error) {
 		return false, err
 	}
 	l.mode, h.req.Mode = Shared, Shared
-	if h.signals.heard != nil { // its cohort hears of it no more
-		h.signals.heard = nil
+	if h.req.Wanted != nil { // its cohort hears of it no more
+		h.req.Wanted, h.req.Keeps = nil, false
 		if h.signals.wishCtx != nil {
 			h.life.Listen()
 		}
 	}
-	behind := h.turn.leave() // their turns write
+	heir := h.disinherit() // the next call writes
 	h.mu.Unlock()
-	behind.over()
+	if heir != nil {
+		heir.over()
+	}
 	return true, nil
 }
 
@@ -249,7 +251,7 @@ func (h *hold) convert(ctx context.Context) error {
 			case <-timer.C:
 				continue
 			case <-ctx.Done():
-			case <-h.over(false):
+			case <-h.end(false):
 			}
 			timer.Stop()
 		}

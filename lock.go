@@ -5,7 +5,6 @@ package hasp
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
@@ -30,26 +29,28 @@ type Locker interface {
 
 // lock is what all lock types are: a key, and how it is to be held. It never changes.
 type lock struct {
-	c     *core
-	key   string
-	opts  *settings // its own, and never changed: a handle may be overwritten while its leases live
-	mode  Mode
-	limit int
-	err   error // what is wrong with all that: of the first use
+	target
+	from source
+	err  error // what is wrong with all that: of the first use
 }
 
 func (c *core) lock(key string, o *LockOptions, mode Mode, limit int) lock {
-	l := lock{c: c, key: key, mode: mode, limit: limit}
+	l := lock{target: target{c: c, key: key, mode: mode, limit: limit}, from: store{}}
 	if l.opts, l.err = o.normal(c.traits); l.err == nil && mode == Shared {
 		l.err = c.unshared(limit)
 	}
 	l.opts.waits = wait.Terms{TTL: l.opts.TTL, Lead: l.opts.Lead, Patience: min(l.opts.TTL, maxPatience), Call: tryLimit,
 		Silence: c.maxSilence, Grace: c.maxRefused}
+	l.enters = c.traits.Enters && mode == Exclusive && !l.opts.NoRenew && l.opts.Lead <= min(mostLead, l.opts.TTL/4)
 	if err := driver.CheckKey(key); err != nil {
 		l.err = err
 	}
 	return l
 }
+
+// mostLead is the largest Lead with which a waiter may enter on a handover: a larger one leaves too little of a claim time.
+// Nor does it enter for a lease that nothing would claim.
+const mostLead = 100 * time.Millisecond
 
 // noTurns refuses the options that are Mutex's alone.
 func (l lock) noTurns() lock {
@@ -89,52 +90,13 @@ func (l *lock) ready(ctx context.Context) (*Lease, error) {
 	return nil, nil //nolint:nilnil // neither: ask the store
 }
 
-// ask asks the store. part: the lease is worth nothing until others are held, too.
-func (l *lock) ask(ctx context.Context, op string, waits, part bool) (lease *Lease, err error) {
+// ask has the source give a lease. partly: it is worth nothing until others are held, too.
+func (l *lock) ask(ctx context.Context, op string, waits, partly bool) (*Lease, error) {
 	if !l.c.calls.Enter() {
 		return nil, l.c.fail(op, l.key, ErrClosed)
 	}
 	defer l.c.calls.Leave()
-	if lease := l.kept(ctx, waits, part); lease != nil {
-		return lease, nil
-	}
-	a := &attempt{c: l.c, ctx: ctx, op: op, opts: l.opts, part: part, began: l.c.now(), behind: alone{}, waiter: l.waiter()}
-	switch {
-	case !waits && l.opts.Keep > 0:
-		lease, err = l.c.cohorts.tryLock(a)
-	case !waits:
-		lease, err = a.alone(a.tryLock)
-	case l.opts.Cohort > 0 || l.opts.Keep > 0:
-		lease, err = l.c.cohorts.lock(a)
-	default:
-		lease, err = a.alone(a.lock)
-	}
-	if err != nil {
-		a.emit(EventFailed, func(e *Event) { e.Err = err })
-		return nil, err
-	}
-	lease.acquired(a.began, a.waits)
-	return lease, nil
-}
-
-// waiter returns what a new acquisition asks for.
-func (l *lock) waiter() waiter {
-	return waiter{wait: wait.New(&l.opts.waits, l.enters()), req: driver.TryRequest{
-		Claim:    driver.Claim{Key: l.key, Owner: rand.Text(), Label: l.c.labels.label(l.opts.Reason), Mode: l.mode, Limit: l.limit},
-		TTL:      l.opts.TTL,
-		Patience: l.opts.waits.Patience,
-	}}
-}
-
-// mostLead is the largest Lead with which a waiter may enter on a handover: a larger one leaves too little of a claim time.
-const mostLead = 100 * time.Millisecond
-
-// enters says whether to act on a handover: not for a lease that nothing would claim, nor where others
-// take turns on it, which need more fences than a handover has.
-func (l *lock) enters() bool {
-	o := l.opts
-	turns := o.Cohort > 0 || o.Keep > 0
-	return l.c.traits.Enters && l.mode == Exclusive && !o.NoRenew && !turns && o.Lead <= min(mostLead, o.TTL/4)
+	return l.from.lease(call{&l.target, ctx, op, waits, partly})
 }
 
 // do holds the key while f runs. lost: the lease was lost before f returned.
@@ -185,7 +147,9 @@ type Mutex struct{ l lock }
 // Mutex returns the lock of a key of 1 to 512 bytes. nil options mean the
 // defaults. An invalid key or option is reported on first use.
 func (c *Client) Mutex(key string, o *LockOptions) *Mutex {
-	return &Mutex{c.made().lock(key, o, Exclusive, 0)}
+	m := &Mutex{c.made().lock(key, o, Exclusive, 0)}
+	c.cohorts.stand(&m.l)
+	return m
 }
 
 // Lock waits for its turn and returns a lease.

@@ -43,18 +43,20 @@ func (l *Lease) release(ran bool, end driver.End) error {
 		return why
 	}
 	ctxs := h.signals.take(nil)
-	behind := h.turn.leave()
+	heir := h.disinherit()
 	if why == nil {
 		h.signals.end()
 	}
 	h.mu.Unlock()
 	endAll(ctxs, context.Canceled)
-	if behind.pass(h) {
+	if heir != nil && heir.pass() {
 		h.given(0, nil)
 		return nil
 	}
 	h.c.renewer.Remove(h)
-	defer behind.over() // also when the observer panics
+	if heir != nil {
+		defer heir.over() // also when the observer panics
+	}
 	return h.release(h.c.calls.Base, why, end)
 }
 
@@ -64,7 +66,7 @@ func (h *hold) release(ctx context.Context, why error, end driver.End) error {
 	h.mu.Lock()
 	h.life.Released()
 	req := driver.ReleaseRequest{Claim: h.req.Claim, TTL: h.life.Longest(), End: h.life.Outcome(end), Settled: h.life.Settled}
-	kept := h.turn.kept
+	vacant := h.life.Vacant()
 	h.mu.Unlock()
 	sent := h.c.now().Mono
 	err := h.c.release(ctx, req)
@@ -75,7 +77,7 @@ func (h *hold) release(ctx context.Context, why error, end driver.End) error {
 	case why != nil:
 		h.notFreed(err)
 		err = why // the store's answer adds nothing
-	case kept && (err == nil || errors.Is(err, ErrNotHeld)):
+	case vacant && (err == nil || errors.Is(err, ErrNotHeld)):
 		return nil // no caller had it: none is told
 	case errors.Is(err, ErrNotHeld):
 		err = h.gone(err)

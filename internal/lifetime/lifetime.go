@@ -52,6 +52,7 @@ type Lifetime struct {
 	wanted    bool // a waiter stands in the queue
 	ask       bool // the store is still to be asked to tell of waiters
 	counted   bool // an event said that it is held, and none that it ended
+	vacant    bool // it was kept, and no caller has had it since
 }
 
 // New returns a lifetime that the store was asked for at asked, and has not granted yet.

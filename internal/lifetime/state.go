@@ -53,7 +53,10 @@ func (l *Lifetime) Follow(now clock.Instant) (follower Lifetime, ok bool) {
 }
 
 // Keep has a follower wait for its caller.
-func (l *Lifetime) Keep() { l.state = Kept }
+func (l *Lifetime) Keep() { l.state, l.vacant = Kept, true }
+
+// Vacant says that no caller has had it since it was kept.
+func (l *Lifetime) Vacant() bool { return l.vacant }
 
 // Take gives a kept lease to a caller, at once or (not use) together with other keys. False:
 // it is not kept any more, or has to go back.
@@ -62,7 +65,7 @@ func (l *Lifetime) Take(now clock.Instant, use bool) bool {
 		return false
 	}
 	l.become(Held)
-	l.born, l.used = now, use
+	l.born, l.used, l.vacant = now, use, false
 	return true
 }
 
