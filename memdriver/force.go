@@ -16,7 +16,7 @@ import (
 // have lost the key, which they learn at their next renewal or Release; waiters go on
 // waiting, and are shown label. release hands the key to the next waiter; calling it
 // late, or twice, is harmless. Hold works even while the store is unreachable to its
-// clients.
+// clients, of which none is handed the key until they reach it again.
 func (s *Store) Hold(key string, ttl time.Duration, label driver.Label) (release func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -51,10 +51,14 @@ func (s *Store) end(key string, of func(*place) bool) {
 }
 
 // SetUnreachable cuts the store off from its clients, or reconnects it. While it is
-// cut off, every request fails with an error of class driver.ClassUnreachable, and
-// leases and places expire as they would in any store that no client can reach.
+// cut off, every request fails with an error of class driver.ClassUnreachable,
+// leases and places expire as they would in any store that no client can reach, and
+// no key is handed over. Every waiter gets a hint when the store is reconnected.
 func (s *Store) SetUnreachable(unreachable bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.unreachable && !unreachable {
+		defer s.hintAll()
+	}
 	s.unreachable = unreachable
 }

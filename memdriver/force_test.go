@@ -160,6 +160,52 @@ func TestSetUnreachable(t *testing.T) {
 	})
 }
 
+// A store that no client reaches hands no key over, whatever becomes free; its waiters get a hint, and the key, when they reach it again.
+func TestUnreachableHandsNothingOver(t *testing.T) {
+	for name, frees := range map[string]func(s *memdriver.Store, release func()){
+		"a Hold ends":                 func(_ *memdriver.Store, release func()) { release() },
+		"the lease is lost":           func(s *memdriver.Store, _ func()) { s.Lose("k") },
+		"the lease expires, and Lose": func(s *memdriver.Store, _ func()) { time.Sleep(time.Minute); s.Lose("k") },
+		"its claim time passes":       func(s *memdriver.Store, release func()) { s.SetUnreachable(false); release(); s.SetUnreachable(true) },
+		"the lease expires":           func(*memdriver.Store, func()) { time.Sleep(time.Minute) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := memdriver.New()
+				release := s.Hold("k", time.Minute, driver.Label{})
+				first, second := ask(), ask()
+				var hints [2]<-chan driver.Hint
+				for i, r := range []*contend.Owner{&first, &second} {
+					r.Patience, r.Queue, r.Enters = time.Hour, true, true
+					hints[i] = watch(t, s, *r)
+					try(t, s, *r)
+				}
+				s.SetUnreachable(true)
+				frees(s, release)
+				time.Sleep(time.Second) // longer than a claim time
+				handed := name == "its claim time passes"
+				for i, hints := range hints {
+					select {
+					case h := <-hints:
+						failIf(t, h.Handover.Fence != 0 && (i > 0 || !handed), "waiter %d was handed %+v", i, h.Handover)
+					default:
+					}
+				}
+				s.SetUnreachable(false)
+				for i, hints := range hints {
+					select {
+					case <-hints:
+					default:
+						t.Errorf("waiter %d has no hint although it reaches the store again", i)
+					}
+				}
+				res := try(t, s, first)
+				failIf(t, !res.Granted, "the first waiter is refused: %+v", res)
+			})
+		})
+	}
+}
+
 // Memory for keys that are no longer used is freed.
 func TestNothingPermanentPerKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

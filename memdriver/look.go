@@ -41,6 +41,13 @@ func (s *Store) hint(id driver.ID, h driver.Hint) {
 	}
 }
 
+// hintAll has every waiter look, after what hints may have been missed in.
+func (s *Store) hintAll() {
+	for id := range s.watchers {
+		s.hint(id, driver.Hint{})
+	}
+}
+
 // Inspect implements [driver.Driver].
 func (s *Store) Inspect(ctx context.Context, key string) (driver.Info, error) {
 	if err := s.enter(ctx); err != nil {

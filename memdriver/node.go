@@ -61,9 +61,7 @@ func (s *Store) Restart(from *Snapshot) {
 	if from != nil {
 		s.data = from.data.clone()
 	}
-	for id := range s.watchers {
-		s.hint(id, driver.Hint{})
-	}
+	s.hintAll()
 }
 
 // Flush makes the store lose all its data, including its node record and its fences,

@@ -124,9 +124,10 @@ func (e *entry) expire(now time.Time) (unclaimed []*place) {
 }
 
 // handOn hands the key to the first in the queue, and to those after it that can
-// share it, for as long as a claim may take, and gives them hints.
+// share it, for as long as a claim may take, and gives them hints. A store that no client reaches keeps the key: a
+// hint would not reach its waiter, which could not claim the key.
 func (s *Store) handOn(e *entry, now time.Time) {
-	for len(e.queue) > 0 && s.voting() && admits(e.holders, e.queue[0].mode, e.queue[0].limit) {
+	for len(e.queue) > 0 && s.voting() && !s.unreachable && admits(e.holders, e.queue[0].mode, e.queue[0].limit) {
 		p := e.queue[0]
 		e.leave(0)
 		p.patience = p.until
