@@ -50,7 +50,8 @@ type Driver interface {
 	// that, or can tell what happened since the owner joins, or the engine looks once it watches. When a connection that
 	// carried hints is lost, every watcher gets one. The channel has room for one hint ([Hint.Send]), and is never closed;
 	// hints end with ctx. A nil channel means that the engine has no hints: poll. Without Traits.Hints a channel tells only
-	// what RetryIn does not. An error does not end the wait: hasp polls, and calls Watch again after a while.
+	// what RetryIn does not. What an engine keeps of a handover is noted before the hint is sent: the waiter may release the
+	// key at once. An error does not end the wait: hasp polls, and calls Watch again after a while.
 	Watch(ctx context.Context, c Claim) (<-chan Hint, error)
 
 	// Inspect returns the holders and the waiters of a key. A free key is not an error: Info.Held is false.

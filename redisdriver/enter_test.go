@@ -103,6 +103,34 @@ func TestCopyOfAHandover(t *testing.T) {
 	w.until("the key went on", func() bool { return w.holder(d, "k") != c.Owner })
 }
 
+// A handover is noted before its hint is sent: a waiter that enters, finishes and releases at once leaves no note behind.
+func TestHandoverIsNotedFirst(t *testing.T) {
+	t.Parallel()
+	w, d := newPlain(t)
+	a, b := ask("k"), enters("k")
+	w.grant(d, a)
+	w.watch(d, b)
+	w.refuse(d, queued(b))
+	in := d.boxes.open[-1]
+	hints := make(chan driver.Hint) // without room: to send the hint takes a waiter that receives it
+	in.mu.Lock()
+	in.watchers[b.Owner][0].hint = hints
+	in.mu.Unlock()
+	w.release(d, a)
+	w.until("the handover is noted, and the hint is still to come", func() bool {
+		d.leases.mu.Lock()
+		defer d.leases.mu.Unlock()
+		return d.leases.all[b.Claim().ID()].fence != 0
+	})
+	if to := w.hint(hints); to.Fence == 0 {
+		t.Error("the hint did not say what was handed over")
+	}
+	w.release(d, b)
+	if noted, _ := d.leases.drop(b.Claim().ID()); noted {
+		t.Error("the note of a released lease stays")
+	}
+}
+
 // After the end of a handover nobody knows whether its owner entered, unless it says so: with a Try, or a Release as Unused.
 func TestAfterTheEndOfAHandover(t *testing.T) {
 	t.Parallel()

@@ -162,20 +162,17 @@ func (in *inbox) deliver(payload string) {
 	}
 	in.mu.Lock()
 	watchers := in.waiting(c)
-	told := false
 	for _, w := range watchers {
 		var h driver.Hint
 		if w.token != "" && w.token == handed.token {
-			w.token, h.Handover, told = "", handed.Handover, true
+			w.token, h.Handover = "", handed.Handover
+			in.d.leases.handed(c.ID(), h.Handover) // before the waiter can enter, and release
 		}
 		if after > 0 {
 			w.signalLater(after)
 		} else {
 			h.Send(w.hint)
 		}
-	}
-	if told {
-		in.d.leases.handed(c.ID(), handed.Handover)
 	}
 	in.mu.Unlock()
 	if len(watchers) == 0 && after == 0 {
