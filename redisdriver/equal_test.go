@@ -20,25 +20,25 @@ import (
 
 var (
 	equalLength = flag.Int("equal", 3, "how long the sequences of TestScriptsEqualMemory are at most")
-	equalPart   = flag.Int("part", 1, "run only every so manieth of the longest sequences")
+	equalPart   = flag.Int("part", 0, "run one in so many of the longest sequences, and at least one with each adjacent pair of requests; 0: all, or one in 7 with -short")
 )
 
 // All sequences of requests up to a length, of owners of every mode, and with time
 // that passes in between, get the same answers from each variant of the scripts as
-// from the engine in memory, and leave the same state behind. make test runs an eighth of
+// from the engine in memory, and leave the same state behind. make test runs a sample of
 // the longest sequences, make equal all of them.
 func TestScriptsEqualMemory(t *testing.T) {
 	t.Parallel()
 	part := *equalPart
-	if testing.Short() {
-		part = 8
+	if part == 0 && testing.Short() {
+		part = 7
 	}
 	for _, node := range []bool{false, true} {
 		for _, alone := range []bool{false, true} {
 			t.Run(fmt.Sprintf("node=%v,alone=%v", node, alone), func(t *testing.T) {
 				t.Parallel()
 				e := newEquality(t, node, alone)
-				e.part = part
+				e.sample.part = part
 				total := 0
 				for n := 1; n <= *equalLength; n++ {
 					total += e.compare(t, casts(n), n)
@@ -108,13 +108,13 @@ type equality struct {
 	memory, scripts contender
 	drivers         []*Driver // of the scripts
 	serial          int       // of the keys
-	part            int       // only every so manieth of the longest sequences is run
+	sample          sample
 	differences     []string
 }
 
 func newEquality(t *testing.T, node, alone bool) *equality {
 	w, clock := frozen(t)
-	e := &equality{part: 1, clock: clock, scripts: contender{node: node}, memory: contender{node: node}}
+	e := &equality{clock: clock, scripts: contender{node: node}, memory: contender{node: node}}
 	var o memdriver.NodeOptions
 	if o.Now = clock.now; node {
 		o.MaxTTL = equalMaxTTL
@@ -153,7 +153,7 @@ func (e *equality) compare(t *testing.T, casts []string, n int) (total int) {
 	for _, modes := range casts {
 		for _, seq := range sequences(modes, n, e.scripts.node) {
 			key := fmt.Sprint("k", e.serial)
-			if e.serial++; n == *equalLength && e.serial%e.part > 0 {
+			if e.serial++; n == *equalLength && !e.sample.takes(seq, modes) {
 				continue
 			}
 			total++
@@ -184,6 +184,79 @@ func (e *equality) compare(t *testing.T, casts []string, n int) (total int) {
 		}
 	}
 	return total
+}
+
+// sample takes one in so many sequences, and each that has an adjacent pair of requests which no sequence before it had: a
+// stride alone is in step with the alphabet, and misses the same pairs in every run.
+type sample struct {
+	part   int // 0: takes all
+	asked  int
+	paired map[string]bool
+}
+
+func (s *sample) takes(seq sequence, modes string) bool {
+	if s.part == 0 {
+		return true
+	}
+	if s.paired == nil {
+		s.paired = map[string]bool{}
+	}
+	s.asked++
+	pairs := seq.pairs(modes)
+	takes := s.asked%s.part == 0 || slices.ContainsFunc(pairs, func(p string) bool { return !s.paired[p] })
+	for _, p := range pairs {
+		s.paired[p] = s.paired[p] || takes
+	}
+	return takes
+}
+
+// pairs are the requests that follow each other, each as the mode of its owner and its letter, and whether both have one owner.
+func (s sequence) pairs(modes string) (all []string) {
+	request := func(i int) string {
+		if s[2*i] == ' ' {
+			return string(s[2*i : 2*i+2])
+		}
+		owner, op := s.at(i)
+		return string([]byte{modes[owner], op})
+	}
+	for i := 1; i < len(s)/2; i++ {
+		all = append(all, fmt.Sprint(request(i-1), request(i), s[2*i-2] == s[2*i]))
+	}
+	return all
+}
+
+// A sample has every adjacent pair of requests, and is not much larger than its part.
+func TestSampleHasEveryPair(t *testing.T) {
+	t.Parallel()
+	for _, node := range []bool{false, true} {
+		for _, part := range []int{7, 8, 1 << 30} {
+			s := sample{part: part}
+			missing, total, taken := map[string]bool{}, 0, 0
+			var ran []string
+			for _, modes := range casts(3) {
+				for _, seq := range sequences(modes, 3, node) {
+					pairs := seq.pairs(modes)
+					for _, p := range pairs {
+						missing[p] = true
+					}
+					if total++; s.takes(seq, modes) {
+						taken++
+						ran = append(ran, pairs...)
+					}
+				}
+			}
+			for _, p := range ran {
+				delete(missing, p)
+			}
+			if len(missing) > 0 {
+				t.Errorf("node %v, part %d: %d pairs are in no sequence, such as %v", node, part, len(missing), slices.Sorted(maps.Keys(missing))[0])
+			}
+			if part < 10 && taken > total/4 {
+				t.Errorf("node %v, part %d: %d of %d sequences", node, part, taken, total)
+			}
+			t.Logf("node %v, part %d: %d of %d sequences", node, part, taken, total)
+		}
+	}
 }
 
 // inEach calls f for many at once.
@@ -240,5 +313,6 @@ func frozen(t *testing.T) (*world, *frozenClock) {
 	c := &frozenClock{at: time.Now().UTC().Truncate(time.Second)}
 	w, write := fakeClock(t, c.at.Format(time.DateTime), "FAKETIME_CACHE_DURATION=1")
 	c.step, c.look = write, w.micros
+	w.ctx = t.Context() // how long all sequences take is the machine's affair
 	return w, c
 }

@@ -180,7 +180,7 @@ func (k *luaKiller) measure(ctx context.Context, dir string, most time.Duration)
 		{args: []string{equalTest, "-equal=1"}},
 		{args: []string{equalTest, "-equal=2"}},
 		{args: []string{within(tests, -1, 300*time.Millisecond)}},
-		{args: []string{equalTest, "-equal=3", "-part=8"}},
+		{args: []string{equalTest, "-equal=3", "-part=7"}},
 		{args: []string{within(tests, 300*time.Millisecond, 11*time.Second), "-test.parallel=16"}},
 		{args: []string{"-test.run=Suite", "-test.skip=RESP2", "-test.parallel=16"}},
 		{args: []string{equalTest, "-equal=3"}},
