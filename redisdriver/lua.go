@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"unicode"
 )
 
@@ -76,29 +77,36 @@ func (b *built) is(words []string) bool {
 
 // part returns the lines of a file without its parts, or of a part.
 func part(name string) string {
-	if whole, err := sources.ReadFile("lua/" + name + ".lua"); err == nil {
-		text := string(whole)
-		for {
-			before, rest, ok := strings.Cut(text, "--# part ")
-			if !ok {
-				return text
-			}
-			_, after, _ := strings.Cut(rest, partEnd)
-			text = before + after
-		}
+	text, ok := parts()[name]
+	if !ok {
+		panic("redisdriver: there is no Lua part " + name) // embedded: it is there or no test passes
 	}
-	files, _ := sources.ReadDir("lua")
-	for _, f := range files {
-		whole, _ := sources.ReadFile("lua/" + f.Name())
-		if _, rest, ok := strings.Cut(string(whole), "--# part "+name+"\n"); ok {
-			text, _, _ := strings.Cut(rest, partEnd)
-			return text
-		}
-	}
-	panic("redisdriver: there is no Lua part " + name) // embedded: it is there or no test passes
+	return text
 }
 
-const partEnd = "--# end part\n"
+// parts are the files and their parts, by name, all read once: a script is made of thirty.
+var parts = sync.OnceValue(func() map[string]string {
+	all := map[string]string{}
+	files, _ := sources.ReadDir("lua")
+	for _, f := range files {
+		text, _ := sources.ReadFile("lua/" + f.Name())
+		whole, rest, more := strings.Cut(string(text), partBegin)
+		for more {
+			name, behind, _ := strings.Cut(rest, "\n")
+			var after string
+			all[name], behind, _ = strings.Cut(behind, partEnd)
+			after, rest, more = strings.Cut(behind, partBegin)
+			whole += after
+		}
+		all[strings.TrimSuffix(f.Name(), ".lua")] = whole
+	}
+	return all
+})
+
+const (
+	partBegin = "--# part "
+	partEnd   = "--# end part\n"
+)
 
 // expand replaces each F.name(…) and F.Name in a line.
 func (b *built) expand(line string) string {
