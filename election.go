@@ -12,7 +12,7 @@ import (
 	"github.com/hasplock/hasp/internal/wait"
 )
 
-// observeEvery is how often Observe asks the store.
+// observeEvery is how often Leaders asks the store.
 const observeEvery = time.Second
 
 // Election is a key whose holder leads. Candidates queue; the leader resigns by
@@ -29,31 +29,28 @@ func (c *Client) Election(key string, o *LockOptions) *Election {
 	return &Election{c.made().lock(key, o, Exclusive, 0).noTurns()}
 }
 
-// Campaign waits until it leads, as Mutex.Lock does. The lease's contexts end
+// Lock campaigns: it waits until it leads, as Mutex.Lock does. The lease's contexts end
 // before another can lead, and its fence is larger than that of each earlier
 // leader. Release resigns.
-func (e *Election) Campaign(ctx context.Context) (*Lease, error) {
-	return e.l.acquire(ctx, "campaign", true)
+func (e *Election) Lock(ctx context.Context) (*Lease, error) {
+	return e.l.acquire(ctx, "lock", true)
 }
-
-// Lock is Campaign; it makes an Election a Locker.
-func (e *Election) Lock(ctx context.Context) (*Lease, error) { return e.Campaign(ctx) }
 
 // TryLock leads if there is no leader and no waiter, as Mutex.TryLock does.
 func (e *Election) TryLock(ctx context.Context) (*Lease, error) {
-	return e.l.acquire(ctx, "try campaign", false)
+	return e.l.acquire(ctx, "try lock", false)
 }
 
-// Lead campaigns, and runs f while it leads. f's context ends when ctx does,
+// Lead waits until it leads, as Lock does, and runs f while it leads. f's context ends when ctx does,
 // before another can lead, and when the client is closed; Lead resigns only after
 // f has returned.
 //
 // If the lease was lost before f returned, or before it began, f's result is dropped
-// (EventLost says why), and Lead campaigns again. Otherwise, and once ctx has ended, it returns
-// f's error joined with that of the release. An error of Campaign ends it, too.
+// (EventLost says why), and Lead waits again. Otherwise, and once ctx has ended, it returns
+// f's error joined with that of the release. An error of Lock ends it, too.
 func (e *Election) Lead(ctx context.Context, f func(ctx context.Context, lease *Lease) error) error {
 	for {
-		lost, err := e.l.do(ctx, "campaign", f)
+		lost, err := e.l.do(ctx, "lock", f)
 		if !lost || ctx.Err() != nil {
 			return err
 		}
@@ -94,11 +91,11 @@ func (e *Election) leader(ctx context.Context) (Leader, error) {
 	return leader, err
 }
 
-// Observe yields the leader, at once and after each change, with the zero Holder
+// Leaders yields the leader, at once and after each change, with the zero Holder
 // when there is none. It asks the store every second, so a leader between two
 // questions may be missed. After an error that Lock would ask again after, for however long, the sequence goes
 // on; any other is its last element. It ends with ctx.
-func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
+func (e *Election) Leaders(ctx context.Context) iter.Seq2[Leader, error] {
 	e.l.mustBeMade()
 	mustHave(ctx)
 	return func(yield func(Leader, error) bool) {
@@ -112,7 +109,7 @@ func (e *Election) Observe(ctx context.Context) iter.Seq2[Leader, error] {
 				return
 			case err != nil:
 				again := e.l.err == nil && !errors.Is(err, ErrClosed) && e.l.c.trouble(err) != wait.Permanent
-				if !yield(Leader{Key: e.l.key}, e.l.c.fail("observe", e.l.key, err)) || !again {
+				if !yield(Leader{Key: e.l.key}, e.l.c.fail("leaders", e.l.key, err)) || !again {
 					return
 				}
 			case leader.Key != last.Key || leader.Holder.Owner != last.Holder.Owner ||

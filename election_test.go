@@ -19,17 +19,17 @@ import (
 	"github.com/hasplock/hasp/internal/history"
 )
 
-// Who campaigns waits for the leader to resign; Leader says who leads.
+// A candidate waits for the leader to resign; Leader says who leads.
 func TestElection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore()
 		one, two := newClient(t, store, nil).Election("k", nil), newClient(t, store, nil).Election("k", nil)
 		_, err := one.Leader(t.Context())
 		wantIs(t, err, hasp.ErrNotHeld)
-		lease := must(one.Campaign(t.Context()))
+		lease := must(one.Lock(t.Context()))
 		_, err = two.TryLock(t.Context())
 		wantIs(t, err, hasp.ErrHeld)
-		next := begin(t.Context(), two.Campaign)
+		next := begin(t.Context(), two.Lock)
 		synctest.Wait()
 		if l := must(two.Leader(t.Context())); l.Key != "k" || l.Holder.Owner != lease.Owner() || l.Fence != lease.Fence() {
 			t.Errorf("the leader is %+v", l)
@@ -77,7 +77,7 @@ func TestLead(t *testing.T) {
 		})
 		wantIs(t, err, mine)
 
-		in := must(e.Campaign(t.Context()))
+		in := must(e.Lock(t.Context()))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		err = e.Lead(ctx, func(context.Context, *hasp.Lease) error { t.Error("it leads"); return nil })
@@ -161,7 +161,7 @@ func TestOneLeaderAtMost(t *testing.T) {
 	})
 }
 
-// Observe yields the leader at once, and each change; trouble that may pass by
+// Leaders yields the leader at once, and each change; trouble that may pass by
 // itself does not end it.
 func TestObserve(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -173,7 +173,7 @@ func TestObserve(t *testing.T) {
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
-			for l, err := range e.Observe(ctx) {
+			for l, err := range e.Leaders(ctx) {
 				switch {
 				case err != nil:
 					seen <- "error"
@@ -193,7 +193,7 @@ func TestObserve(t *testing.T) {
 		}
 		expect("nobody")
 		for range 2 {
-			l := must(e.Campaign(t.Context()))
+			l := must(e.Lock(t.Context()))
 			expect(fmt.Sprint(l.Owner(), l.Fence()))
 			time.Sleep(10 * time.Second) // no change
 			release(t, l)
@@ -206,7 +206,7 @@ func TestObserve(t *testing.T) {
 		expect("error")
 		expect("error")
 		store.SetUnreachable(false)
-		l := must(e.Campaign(t.Context()))
+		l := must(e.Lock(t.Context()))
 		expect(fmt.Sprint(l.Owner(), l.Fence()))
 		cancel()
 		<-ended
@@ -215,21 +215,21 @@ func TestObserve(t *testing.T) {
 		}
 
 		// It ends with the client, with a permanent error, and with its context.
-		for _, err := range e.Observe(t.Context()) {
+		for _, err := range e.Leaders(t.Context()) {
 			check(t, err)
 			break
 		}
 		d.classify = func(error) driver.Class { return driver.ClassImpossible }
 		store.SetUnreachable(true)
 		n := 0
-		for _, err := range e.Observe(t.Context()) {
+		for _, err := range e.Leaders(t.Context()) {
 			if n++; err == nil {
 				t.Error("no error")
 			}
 		}
 		store.SetUnreachable(false)
 		var last error
-		for _, err := range e.Observe(t.Context()) {
+		for _, err := range e.Leaders(t.Context()) {
 			if last = err; err == nil {
 				go c.Close()
 			}
@@ -237,7 +237,7 @@ func TestObserve(t *testing.T) {
 		if wantIs(t, last, hasp.ErrClosed); n != 1 {
 			t.Errorf("%d errors where one is for good", n)
 		}
-		for _, err := range c.Election("", nil).Observe(t.Context()) {
+		for _, err := range c.Election("", nil).Leaders(t.Context()) {
 			last = err
 		}
 		failIf(t, last == nil, "an empty key can be observed")
@@ -280,7 +280,7 @@ func TestLeaderIsWhatTheStoreSays(t *testing.T) {
 	}
 }
 
-// Observe yields whatever differs of a leader, and nothing twice.
+// Leaders yields whatever differs of a leader, and nothing twice.
 func TestObserveChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		info := func(owner, label string, fence uint64) driver.Info {
@@ -300,7 +300,7 @@ func TestObserveChanges(t *testing.T) {
 			return infos[n-1], nil
 		}
 		seen := ""
-		for l, err := range newClient(t, d, nil).Election("k", nil).Observe(ctx) {
+		for l, err := range newClient(t, d, nil).Election("k", nil).Leaders(ctx) {
 			check(t, err)
 			seen += fmt.Sprint(l.Holder.Owner, l.Holder.Label, l.Fence, " ")
 		}
@@ -309,7 +309,7 @@ func TestObserveChanges(t *testing.T) {
 	})
 }
 
-// Observe ends with the first error of an invalid election and of a closed client, and
+// Leaders ends with the first error of an invalid election and of a closed client, and
 // with its reader.
 func TestObserveEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -328,7 +328,7 @@ func TestObserveEnds(t *testing.T) {
 		} {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			n := 0
-			for _, err := range c.e.Observe(ctx) {
+			for _, err := range c.e.Leaders(ctx) {
 				if n++; err == nil {
 					t.Errorf("%s: no error", c.name)
 				}

@@ -135,13 +135,13 @@ func ExampleElection_Lead() {
 	// <nil> true
 }
 
-func ExampleElection_Observe() {
+func ExampleElection_Leaders() {
 	locks, _ := hasp.New(memdriver.New(), nil)
 	defer locks.Close()
 	ctx := context.Background()
 	election := locks.Election("scheduler", nil)
-	lease, _ := election.Campaign(ctx)
-	for leader, err := range election.Observe(ctx) {
+	lease, _ := election.Lock(ctx)
+	for leader, err := range election.Leaders(ctx) {
 		if err != nil {
 			fmt.Println(err)
 			continue
@@ -204,7 +204,7 @@ func ExampleElection() {
 	ctx := context.Background()
 	scheduler := locks.Election("scheduler", nil)
 
-	leader, _ := scheduler.Campaign(ctx) // waits until it leads
+	leader, _ := scheduler.Lock(ctx) // waits until it leads
 	_, err := scheduler.TryLock(ctx)
 	fmt.Println("one leads at a time:", errors.Is(err, hasp.ErrHeld))
 	_ = leader.Release() // resigns

@@ -65,7 +65,7 @@ var forgets = []struct {
 		return nil
 	}},
 	{"nothing of an election", true, func(t *testing.T, c *hasp.Client) any {
-		must(c.Election("k", nil).Campaign(t.Context()))
+		must(c.Election("k", nil).Lock(t.Context()))
 		return nil
 	}},
 	{"the leases of LockAll", false, func(t *testing.T, c *hasp.Client) any {

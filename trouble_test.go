@@ -308,7 +308,7 @@ func TestObserveGoesOnAfterRefusals(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			d := newMoody(c.class)
 			errs := 0
-			for _, err := range newClient(t, d, nil).Election("k", nil).Observe(t.Context()) {
+			for _, err := range newClient(t, d, nil).Election("k", nil).Leaders(t.Context()) {
 				d.refuses.Store(true)
 				if err != nil {
 					errs++

@@ -52,7 +52,7 @@ func failover(t *testing.T, p pair) {
 		held = append(held, take(holder, fmt.Sprint("held ", i)))
 		wanted = append(wanted, take(holder, fmt.Sprint("wanted ", i)))
 	}
-	leader, err := holder.Election("leader", opts).Campaign(ctx)
+	leader, err := holder.Election("leader", opts).Lock(ctx)
 	must(t, err)
 	held = append(held, leader)
 
@@ -82,7 +82,7 @@ func failover(t *testing.T, p pair) {
 	for i := range many {
 		wait(waiter.Mutex(fmt.Sprint("wanted ", i), opts).Lock)
 	}
-	wait(waiter.Election("leader", opts).Campaign)
+	wait(waiter.Election("leader", opts).Lock)
 	waits.Wait()
 	for i := range many {
 		waitFor(t, "they wait", func() bool {

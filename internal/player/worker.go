@@ -148,7 +148,7 @@ func (w *worker) observe(_ context.Context, e *hasp.Event) {
 
 // leaders reports every leader that is observed.
 func (w *worker) leaders(ctx context.Context, key string) {
-	for l, err := range w.locks.Election(key, nil).Observe(ctx) {
+	for l, err := range w.locks.Election(key, nil).Leaders(ctx) {
 		if err == nil && l.Fence != 0 {
 			w.tell(Event{What: Saw, Key: l.Key, Owner: l.Holder.Owner, Fence: l.Fence})
 		}
@@ -215,7 +215,7 @@ func Acquire(ctx context.Context, locks Locks, o *Order, ttl time.Duration) (*Ho
 	case o.Slots > 0:
 		lock = locks.Semaphore(want.Key, o.Slots, opts).Lock
 	case o.Campaign:
-		lock = locks.Election(want.Key, opts).Campaign
+		lock = locks.Election(want.Key, opts).Lock
 	case o.Try && want.Shared:
 		lock = m.TryRLock
 	case o.Try:

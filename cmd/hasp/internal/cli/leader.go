@@ -58,7 +58,7 @@ func observeLeader(cmd *cobra.Command, o *options, words []string) error {
 // is away is asked again.
 func follow(ctx context.Context, l *locks, key string, asJSON bool, w io.Writer) error {
 	failing, answered := false, false
-	for leader, err := range l.Election(key, nil).Observe(ctx) {
+	for leader, err := range l.Election(key, nil).Leaders(ctx) {
 		if err != nil {
 			end := trouble(l.url, err)
 			if end.ends(answered) {
