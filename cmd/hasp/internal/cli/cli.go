@@ -1,7 +1,7 @@
 // Copyright 2026 The hasp Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package cli is the command hasp: flags, messages and exit codes.
+// Package cli puts the command hasp together: the packages run, look and operate have its commands.
 package cli
 
 import (
@@ -9,6 +9,11 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+
+	"github.com/hasplock/hasp/cmd/hasp/internal/base"
+	"github.com/hasplock/hasp/cmd/hasp/internal/look"
+	"github.com/hasplock/hasp/cmd/hasp/internal/operate"
+	"github.com/hasplock/hasp/cmd/hasp/internal/run"
 
 	"github.com/hasplock/hasp/cmd/hasp/internal/child"
 	"github.com/hasplock/hasp/cmd/hasp/internal/top"
@@ -24,21 +29,21 @@ func Main() int {
 		top.Ellipsis = "~"
 	}
 	err := newRoot(os.Args[1:]).Execute()
-	end := stdout.failed()
+	end := base.Stdout.Failed()
 	switch {
 	case end != nil:
 	case err == nil:
 		return 0
 	case !errors.As(err, &end): // from cobra: an unknown command, a wrong count of arguments
-		end = usage("%v", err)
+		end = base.Usage("%v", err)
 	}
-	if end.message != "" {
-		note("%s", end.message)
+	if end.Message != "" {
+		base.Note("%s", end.Message)
 	}
-	if end.interrupted && child.Interactive() {
-		child.Die(end.group)
+	if end.Interrupted && child.Interactive() {
+		child.Die(end.Group)
 	}
-	return end.code
+	return end.Code
 }
 
 // newRoot returns the command tree. args are the words after "hasp".
@@ -70,21 +75,23 @@ SQLite file in your state directory, for the processes of this machine.`,
 		Args:                       cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, rest []string) error {
 			if len(rest) > 0 {
-				return usage("there is no command %q%s; see: hasp --help", rest[0], meant(cmd, rest[0]))
+				return base.Usage("there is no command %q%s; see: hasp --help", rest[0], meant(cmd, rest[0]))
 			}
 			fmt.Fprint(os.Stderr, cmd.UsageString())
-			return &exit{code: exitUsage}
+			return &base.Exit{Code: base.ExitUsage}
 		},
 	}
-	root.SetOut(stdout)
+	root.SetOut(base.Stdout)
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		if cmd == root {
-			return usage("%v; flags go after the command: hasp run --store URL KEY -- COMMAND", err)
+			return base.Usage("%v; flags go after the command: hasp run --store URL KEY -- COMMAND", err)
 		}
-		return usage("%v%s; see: %s --help", err, meantFlag(cmd, err), cmd.CommandPath())
+		return base.Usage("%v%s; see: %s --help", err, base.MeantFlag(cmd, err), cmd.CommandPath())
 	})
-	root.AddCommand(newRun(args), newElect(args), newLs(), newTop(), newShow(), newBreak(), newLeaks(), newDoctor(), newServe(), newInit(), newVerify(), newWorker(), newVersion(), newStores(), newMan(root))
-	root.AddCommand(forShells(args)...)
+	root.AddCommand(newVersion(), newStores(), newMan(root))
+	root.AddCommand(run.Commands(args)...)
+	root.AddCommand(look.Commands(operate.Diagnose)...)
+	root.AddCommand(operate.Commands()...)
 	return root
 }

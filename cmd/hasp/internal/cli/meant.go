@@ -4,6 +4,7 @@
 package cli
 
 import (
+	"runtime"
 	"strings"
 
 	"github.com/hasplock/hasp/cmd/hasp/internal/store"
@@ -20,6 +21,14 @@ var others = map[string]string{
 	"watch":  "hasp top shows the keys live",
 }
 
+func init() {
+	if runtime.GOOS != "linux" {
+		for _, name := range []string{"acquire", "held", "release"} {
+			others[name] = "that needs Linux; hasp run KEY -- COMMAND holds a key while a command runs"
+		}
+	}
+}
+
 // meant returns the command that was probably meant, after a colon; or nothing.
 func meant(root *cobra.Command, word string) string {
 	if text := others[strings.ToLower(word)]; text != "" {
@@ -27,17 +36,6 @@ func meant(root *cobra.Command, word string) string {
 	}
 	if names := root.SuggestionsFor(word); len(names) > 0 {
 		return ": did you mean hasp " + strings.Join(names, ", hasp ") + "?"
-	}
-	return ""
-}
-
-// meantFlag is meant for a flag that a command does not have.
-func meantFlag(cmd *cobra.Command, err error) string {
-	if strings.HasSuffix(err.Error(), ": --json") && cmd.Flags().Lookup("output") != nil {
-		return ": did you mean -o json?"
-	}
-	if cmd.Name() == "ls" && strings.Contains(err.Error(), "--watch") {
-		return ": hasp top shows the keys live"
 	}
 	return ""
 }

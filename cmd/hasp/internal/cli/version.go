@@ -8,6 +8,8 @@ import (
 	"runtime"
 	"runtime/debug"
 
+	"github.com/hasplock/hasp/cmd/hasp/internal/base"
+
 	"github.com/hasplock/hasp/internal/plain"
 	"github.com/spf13/cobra"
 )
@@ -23,22 +25,21 @@ type build struct {
 }
 
 func newVersion() *cobra.Command {
-	output := &choice{"text", []string{"text", "json"}}
+	output := base.Outputs()
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Show the version of hasp",
-		Args:  exactly(0, ""),
+		Args:  base.Exactly(0, ""),
 		RunE: func(*cobra.Command, []string) error {
 			b := readBuild()
-			if output.word == "json" {
-				return plain.WriteJSON(stdout, b)
+			if output.JSON() {
+				return plain.WriteJSON(base.Stdout, b)
 			}
-			_, err := fmt.Fprintln(stdout, b)
+			_, err := fmt.Fprintln(base.Stdout, b)
 			return err
 		},
 	}
-	cmd.Flags().VarP(output, "output", "o", "lines, or an object")
-	complete(cmd, "output", output.among)
+	output.AddOutput(cmd, "lines, or an object")
 	return cmd
 }
 

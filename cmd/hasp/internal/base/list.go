@@ -1,0 +1,76 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package base
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/cmd/hasp/internal/shell"
+	"github.com/spf13/cobra"
+)
+
+// All returns the keys that start with prefix, sorted. A store of which nothing is heard
+// for askLimit is silent, unless it may have to search for longer.
+func (l *Locks) All(ctx context.Context, prefix string) ([]hasp.Info, error) {
+	if !l.Store.Searches {
+		within, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		silence := time.AfterFunc(AskLimit, func() { cancel(os.ErrDeadlineExceeded) })
+		defer silence.Stop()
+		infos, err := l.collect(within, prefix, func() { silence.Reset(AskLimit) })
+		if err != nil && errors.Is(context.Cause(within), os.ErrDeadlineExceeded) {
+			err = &hasp.Error{Op: "list", Engine: l.Traits().Engine, Class: hasp.ClassUnreachable, Err: fmt.Errorf("no answer within %v", AskLimit)}
+		}
+		return infos, err
+	}
+	return l.collect(ctx, prefix, func() {})
+}
+
+// collect returns the keys that start with prefix, sorted; heard is called for each.
+func (l *Locks) collect(ctx context.Context, prefix string, heard func()) ([]hasp.Info, error) {
+	seen := map[string]hasp.Info{}
+	for info, err := range l.Operator().List(ctx, prefix) {
+		if err != nil {
+			return nil, err
+		}
+		heard()
+		seen[info.Key] = info // the store may name one twice
+	}
+	return slices.SortedFunc(maps.Values(seen), func(a, b hasp.Info) int { return cmp.Compare(a.Key, b.Key) }), nil
+}
+
+// CompleteKeys completes a key out of those that are held or waited for. Others
+// wrote them, and the shells' completion puts them into the command line as they
+// are, and evaluates that at the next TAB: only what is plain text to any shell is
+// offered.
+func (f *StoreFlag) CompleteKeys(cmd *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	l, err := Open(f.Text, cmd.Flags().Changed("store"), hasp.Options{}) // without a word: it completes a line
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	defer l.Close()
+	ctx, cancel := Asking()
+	defer cancel()
+	var keys []string
+	for info, err := range l.Operator().List(ctx, begun) {
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		if shell.Bare(info.Key) {
+			keys = append(keys, info.Key)
+		}
+	}
+	return keys, cobra.ShellCompDirectiveNoFileComp
+}

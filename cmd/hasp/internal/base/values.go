@@ -1,0 +1,133 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package base
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// longest leaves room for sums with a duration.
+const longest = 100 * 365 * 24 * time.Hour
+
+var errOutOfRange = errors.New("out of range: more than 100 years")
+
+// Duration is a flag's value: seconds as flock takes them, fractions too, or a
+// duration of Go such as 1m30s. Never negative.
+type Duration struct {
+	D     time.Duration
+	Given bool
+}
+
+func (v *Duration) Set(s string) error {
+	d, err := time.ParseDuration(s)
+	if sec, numErr := strconv.ParseFloat(s, 64); numErr == nil {
+		if math.IsNaN(sec) || math.Abs(sec) > longest.Seconds() {
+			return errOutOfRange
+		}
+		d, err = time.Duration(sec*1e9), nil
+	}
+	switch {
+	case err != nil:
+		return errors.New("neither seconds, such as 30 or 0.5, nor a duration, such as 1m30s")
+	case d > longest:
+		return errOutOfRange
+	}
+	if d < 0 || math.Signbit(float64(d)) {
+		return errors.New("negative")
+	}
+	v.D, v.Given = d, true
+	return nil
+}
+
+func (v *Duration) String() string {
+	if !v.Given {
+		return ""
+	}
+	return v.D.String()
+}
+
+func (v *Duration) Type() string { return "DURATION" }
+
+// ExitCode is a flag's value from 0 to 255: the system cuts off the rest.
+type ExitCode struct{ Code int }
+
+func (v *ExitCode) Set(s string) error {
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 0 || n > 255 {
+		return errors.New("an exit code is a number from 0 to 255")
+	}
+	v.Code = n
+	return nil
+}
+
+func (v *ExitCode) String() string { return strconv.Itoa(v.Code) }
+
+func (v *ExitCode) Type() string { return "CODE" }
+
+// Slots is a flag's value: how many may hold a key at once. 0: not given.
+type Slots struct{ N int }
+
+func (v *Slots) Set(s string) error {
+	n, err := strconv.ParseInt(s, 10, 32)
+	if err != nil || n < 1 {
+		return errors.New("a number of slots is at least 1")
+	}
+	v.N = int(n)
+	return nil
+}
+
+func (v *Slots) String() string {
+	if v.N == 0 {
+		return ""
+	}
+	return strconv.Itoa(v.N)
+}
+
+func (v *Slots) Type() string { return "N" }
+
+// Choice is a flag's value out of a few words.
+type Choice struct {
+	Word  string
+	among []string
+}
+
+func (v *Choice) Set(s string) error {
+	if !slices.Contains(v.among, s) {
+		return fmt.Errorf("it is one of %s", strings.Join(v.among, ", "))
+	}
+	v.Word = s
+	return nil
+}
+
+func (v *Choice) String() string { return v.Word }
+
+func (v *Choice) Type() string { return strings.Join(v.among, "|") }
+
+// OneOf is a flag's value out of some words, one of which it is without the flag; "": none.
+func OneOf(word string, among ...string) Choice { return Choice{word, among} }
+
+// Outputs is the value of -o.
+func Outputs() Choice { return OneOf("text", "text", "json") }
+
+// Add adds the flag, whose values the shell completes.
+func (v *Choice) Add(cmd *cobra.Command, name, short, usage string) {
+	cmd.Flags().VarP(v, name, short, usage)
+	if err := cmd.RegisterFlagCompletionFunc(name, cobra.FixedCompletions(v.among, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic(err) // no such flag
+	}
+}
+
+// AddOutput adds -o.
+func (v *Choice) AddOutput(cmd *cobra.Command, usage string) { v.Add(cmd, "output", "o", usage) }
+
+// JSON says whether -o json was given.
+func (v *Choice) JSON() bool { return v.Word == "json" }

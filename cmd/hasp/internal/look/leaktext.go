@@ -1,0 +1,137 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package look
+
+import (
+	"fmt"
+	"io"
+	"time"
+	"unicode/utf8"
+
+	"github.com/hasplock/hasp/cmd/hasp/internal/base"
+	"github.com/hasplock/hasp/internal/people"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/plain"
+	"github.com/hasplock/hasp/internal/telemetry"
+)
+
+// print writes what was found, a line for each.
+func (c *leaksCommand) print(w io.Writer, found []*leak) error {
+	for _, f := range found {
+		text := f.String() + c.advice(f)
+		if _, err := fmt.Fprintln(w, plain.Line(fmt.Sprintf("%-8s  %s  %s", f.what, base.Quote(f.key), text))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// String says what is wrong, and where.
+func (f *leak) String() string {
+	if f.server != "" {
+		return driver.Printable(f.server) + ": " + f.wrong()
+	}
+	return f.wrong()
+}
+
+func (f *leak) wrong() string {
+	since := ""
+	if f.held > 0 {
+		since = " for " + people.Short(f.held)
+	}
+	switch f.what {
+	case whatLease:
+		return fmt.Sprintf("held%s by %s%s; it has no expiry, and nobody renews it", since, people.Who(f.holder), f.dead())
+	case whatLive:
+		return fmt.Sprintf("held%s by %s%s; it has no expiry, and was renewed within its TTL: it ends when its holder releases it", since, people.Who(f.holder), f.dead())
+	case whatForeign:
+		return fmt.Sprintf("held by %s; it has no expiry", people.Who(f.holder))
+	case whatPlace:
+		return fmt.Sprintf("%s waits in its queue, and has given no sign of life for a minute longer than it may", people.Who(f.holder))
+	case whatSidecar:
+		return fmt.Sprintf("%s has no expiry, and its lock is gone", base.Quote(f.name))
+	case whatEnded:
+		return fmt.Sprintf("held%s by %s%s%s", since, people.Who(f.holder), f.dead(), f.kept())
+	}
+	usual := ""
+	if f.usual > 0 {
+		usual = fmt.Sprintf(", and the keys of %q usually for %s", telemetry.Class(f.key), people.Short(f.usual))
+	}
+	return fmt.Sprintf("held%s by %s%s%s%s", since, people.Who(f.holder), f.dead(), usual, f.kept())
+}
+
+func (f *leak) dead() string {
+	if people.Ended(f.holder) {
+		return ", a process of this host that has ended"
+	}
+	return ""
+}
+
+// kept says how long the store keeps it, if it is not renewed.
+func (f *leak) kept() string {
+	if f.left <= 0 {
+		return ""
+	}
+	return fmt.Sprintf("; the store keeps it for %s more unless it is renewed", people.Short(f.left))
+}
+
+// advice says what to do.
+func (c *leaksCommand) advice(f *leak) string {
+	switch {
+	case c.removable(f) && c.fix:
+		return ": to be removed"
+	case f.how == freely:
+		return ""
+	case f.how == named:
+		return ". If you know that it is gone: " + c.command(f)
+	case f.what == whatLive:
+		return ""
+	}
+	return ". To break it: " + c.command(f)
+}
+
+// command is what ends it, if that is wanted.
+func (c *leaksCommand) command(f *leak) string {
+	if f.how == never {
+		return c.store.Again("break", f.key, "--owner", f.holder.Owner)
+	}
+	if f.key == "" { // the store does not say which it was
+		return c.store.Again("leaks", "--fix")
+	}
+	return c.store.Again("leaks", f.key, "--fix")
+}
+
+// leakJSON is a leak for programs. More fields may come.
+type leakJSON struct {
+	What   string             `json:"what"`
+	Key    string             `json:"key"`
+	Bytes  []byte             `json:"key_base64,omitempty"` // when JSON cannot carry the key as it is
+	Server string             `json:"server,omitempty"`     // of several that grant locks together
+	Name   string             `json:"name,omitempty"`       // in the store
+	Holder *people.HolderJSON `json:"holder,omitempty"`
+	Held   float64            `json:"held_seconds,omitempty"`
+	Usual  float64            `json:"usual_seconds,omitempty"`
+	people.LeftJSON
+	Fix    string  `json:"fix"`              // what --fix does: removes, removes-if-named, nothing
+	Result string  `json:"result,omitempty"` // with --fix: removed, expires, changed, shown
+	Stays  float64 `json:"stays_seconds,omitempty"`
+}
+
+func (c *leaksCommand) asJSON(f *leak) leakJSON {
+	j := leakJSON{
+		What: f.what, Key: f.key, Server: f.server, Name: f.name, Holder: people.Holding(f.holder), Held: seconds(f.held), Usual: seconds(f.usual),
+		LeftJSON: people.ToLeftJSON(f.left), Fix: map[how]string{freely: "removes", named: "removes-if-named", never: "nothing"}[f.how], Stays: f.stays.Seconds(),
+	}
+	if !utf8.ValidString(f.key) {
+		j.Bytes = []byte(f.key)
+	}
+	if c.fix {
+		j.Result = f.result
+	}
+	return j
+}
+
+// seconds is a duration for programs, to the millisecond.
+func seconds(d time.Duration) float64 { return d.Round(time.Millisecond).Seconds() }

@@ -1,0 +1,77 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package run
+
+import (
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/cmd/hasp/internal/store"
+)
+
+// environment is the command's: ours, with variables about the locks and the store.
+// Those of an outer hasp are removed, except for the owners of the leases around us.
+func (j *job) environment(leases []*hasp.Lease) []string {
+	var env []string
+	for _, v := range os.Environ() {
+		if name, _, _ := strings.Cut(v, "="); !ours(name) {
+			env = append(env, v)
+		}
+	}
+	abandoned := false
+	for i, lease := range leases {
+		for _, f := range j.facts(lease) {
+			if i == 0 {
+				env = append(env, f.name+"="+f.value)
+			}
+			env = append(env, f.name+"_"+strconv.Itoa(i+1)+"="+f.value)
+		}
+		if lease.Abandoned() {
+			env = append(env, "HASP_ABANDONED_"+strconv.Itoa(i+1)+"=1")
+			abandoned = true
+		}
+	}
+	if abandoned {
+		env = append(env, "HASP_ABANDONED=1")
+	}
+	held := slices.Clone(j.around)
+	for _, lease := range leases {
+		held = append(held, lease.Owner())
+	}
+	return append(env, envHeld+"="+strings.Join(held, " "), "HASP_STORE_KIND="+j.locks.Traits().Engine, j.inherited)
+}
+
+type variable struct{ name, value string }
+
+// facts are the variables about each lease.
+func (j *job) facts(lease *hasp.Lease) []variable {
+	facts := []variable{
+		{"HASP_KEY", lease.Key()},
+		{"HASP_OWNER", lease.Owner()},
+	}
+	if j.locks.Traits().Fencing {
+		facts = append(facts, variable{"HASP_FENCE", strconv.FormatUint(lease.Fence(), 10)})
+	}
+	if j.o.slots.N > 0 {
+		facts = append(facts, variable{"HASP_SLOT", strconv.Itoa(lease.Slot())})
+	}
+	return facts
+}
+
+// ours says whether hasp sets a variable for its command.
+func ours(name string) bool {
+	if at := strings.LastIndexByte(name, '_'); at > 0 {
+		if _, err := strconv.ParseUint(name[at+1:], 10, 64); err == nil {
+			name = name[:at] // HASP_KEY_1
+		}
+	}
+	switch name {
+	case "HASP_KEY", "HASP_FENCE", "HASP_OWNER", "HASP_SLOT", "HASP_ABANDONED", "HASP_STORE_KIND", envHeld, store.EnvURL, store.EnvFile:
+		return true
+	}
+	return false
+}

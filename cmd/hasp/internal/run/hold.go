@@ -1,0 +1,303 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/hasplock/hasp/cmd/hasp/internal/base"
+	"github.com/hasplock/hasp/internal/people"
+
+	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/cmd/hasp/internal/child"
+	"github.com/hasplock/hasp/internal/backoff"
+	"github.com/hasplock/hasp/internal/plain"
+)
+
+// late is how long a command has after SIGTERM when the lease had expired before hasp
+// could send it (hasp was stopped, or the machine slept).
+const late = 500 * time.Millisecond
+
+// hold runs the command while all the leases last.
+func (j *job) hold(leases *hasp.Leases) (*child.Status, error) {
+	spec := child.Spec{
+		Path: j.path, Argv: j.argv, Env: j.environment(leases.All()), Signals: j.signals,
+		Left:    func() time.Duration { return j.left(leases) },
+		Ending:  func(pid int) child.Order { return j.ending(leases, pid) },
+		Lazy:    j.candidate != nil,
+		Grace:   j.o.grace.D,
+		Resumed: func() { _ = leases.Err() }, // asks the clock, and closes Done when it is too late
+	}
+	if j.o.onLost.Word != lostIgnore {
+		spec.End = leases.Done()
+	}
+	st, err := child.Run(spec)
+	for errors.Is(err, child.ErrLate) && leases.Err() == nil { // renewed meanwhile
+		st, err = child.Run(spec)
+	}
+	if errors.Is(err, child.ErrLate) {
+		return nil, j.late(leases)
+	}
+	if err != nil {
+		_ = j.finish(func() error { return j.unused(leases) }) // the leases expire when this fails
+		return nil, startError(j.argv[0], err)
+	}
+	over := leases.Err()
+	j.silent = over != nil // most often because the store is gone
+	if st.Ordered {
+		j.release(leases)
+		return &st, j.ended(st, over)
+	}
+	j.rep.say(detail, event{Event: "ended", Held: time.Since(j.acquired).Seconds(),
+		Message: fmt.Sprintf("the command %s", outcome(st))})
+	j.leftBehind(st)
+	end := verdictOf(j.keys, st)
+	switch {
+	case over != nil && j.o.onLost.Word == lostIgnore:
+		j.release(leases)
+		end = &base.Exit{Code: st.Exit(), Verdict: "lost-ignored", Message: fmt.Sprintf(
+			"the lock on %s was lost while the command ran (%s); the command %s", base.Quote(j.lost(over)), reason(over), outcome(st))}
+	case over != nil && (errors.Is(over, hasp.ErrNotHeld) || !time.Now().Before(leases.Deadline())):
+		j.release(leases)
+		end = &base.Exit{Code: base.ExitLost, Verdict: "lost", Message: fmt.Sprintf(
+			"LOST %s: %s. The command %s, but another may have worked at the same time", base.Quote(j.lost(over)), reason(over), outcome(st))}
+	default:
+		j.keep(leases, st)
+	}
+	if end == nil {
+		return &st, nil
+	}
+	end.Interrupted = end.Code == st.Exit() && st.Signal == syscall.SIGINT
+	end.Group = st.Keyboard
+	return &st, end
+}
+
+// leftBehind says, before the keys are released, what of the command still runs.
+func (j *job) leftBehind(st child.Status) {
+	if len(st.Remaining) == 0 {
+		return
+	}
+	l, after := normal, ""
+	if st.Signal != 0 || len(st.Passed) > 0 { // it was not left running by choice
+		l, after = problem, fmt.Sprintf(", %s after they were asked to end", people.Short(j.o.grace.D))
+	}
+	j.rep.say(l, event{Event: "left", Message: fmt.Sprintf("the command %s, and left these processes running%s: %s. %s is released, and they work on without it",
+		outcome(st), after, strings.Join(st.Remaining, ", "), base.QuoteAll(j.keys))})
+}
+
+// left is for how long the command may still begin: not later than it would be ended.
+func (j *job) left(leases *hasp.Leases) time.Duration {
+	if leases.Err() != nil {
+		return 0
+	}
+	return time.Until(leases.Deadline()) - j.o.lead()
+}
+
+// late is the end of leases that were over before the command began: hasp was
+// stopped, or the key taken away.
+func (j *job) late(leases *hasp.Leases) *base.Exit {
+	over := leases.Err()
+	j.silent = true
+	_ = j.finish(func() error { return j.unused(leases) }) // the leases expire when this fails
+	return &base.Exit{Code: base.ExitLost, Verdict: "lost", Message: fmt.Sprintf(
+		"LOST %s: %s. The command was not started", base.Quote(j.lost(over)), reason(over))}
+}
+
+// verdictOf is the end that the command itself chose; nil for success.
+func verdictOf(keys []string, st child.Status) *base.Exit {
+	if st.Exit() == 0 {
+		return nil
+	}
+	verdict := "exited"
+	if st.Signal != 0 {
+		verdict = "signaled"
+	}
+	return &base.Exit{Code: st.Exit(), Verdict: verdict, Message: fmt.Sprintf("%s: the command %s", base.QuoteAll(keys), outcome(st))}
+}
+
+// outcome says how the command ended.
+func outcome(st child.Status) string {
+	if st.Signal != 0 {
+		return fmt.Sprintf("was ended by signal %d (%v)", int(st.Signal), st.Signal)
+	}
+	return fmt.Sprintf("exited with status %d", st.Code)
+}
+
+// ending says why the command is ended, and how.
+func (j *job) ending(leases *hasp.Leases, pid int) child.Order {
+	why := leases.Err()
+	left := func() time.Duration { return time.Until(leases.Deadline()) }
+	now := time.Now()
+	switch {
+	case errors.Is(why, hasp.ErrNotHeld): // it is another's already: what is left is to give the command time to end well
+		left = func() time.Duration { return time.Until(now.Add(j.o.grace.D)) }
+	case left() <= 0:
+		left = func() time.Duration { return time.Until(now.Add(min(late, j.o.grace.D))) }
+	}
+	order := child.Order{Term: j.o.onLost.Word == lostTerm, Left: left}
+	order.Refused = func(names []string) {
+		j.rep.say(problem, event{Event: "refused", Key: j.lost(why), Message: fmt.Sprintf(
+			"hasp may not end these processes of %s, which may work on while another has %s: %s", j.o.whose("the"), base.Quote(j.lost(why)), strings.Join(names, ", "))})
+	}
+	order.Begun = func() {
+		how := "KILL now"
+		if order.Term {
+			how = "TERM now, KILL in " + people.Short(left())
+		}
+		j.rep.say(problem, event{Event: "lost", Key: j.lost(why), PID: pid, Error: why.Error(), Held: time.Since(j.acquired).Seconds(),
+			Message: fmt.Sprintf("LOST %s: %s. Ending %s (pid %d): %s", base.Quote(j.lost(why)), reason(why), j.o.whose("the"), pid, how)})
+	}
+	return order
+}
+
+// ended is the end of a command that was ended.
+func (j *job) ended(st child.Status, over error) *base.Exit {
+	message := fmt.Sprintf("the lock on %s was lost, and the command was ended: it %s", base.Quote(j.lost(over)), outcome(st))
+	if len(st.Remaining) > 0 {
+		what := "the command " + outcome(st)
+		if st.Alive {
+			what = "the command did not end"
+		}
+		message = fmt.Sprintf("the lock on %s was lost; %s. These processes of it could not be ended and may still work: %s",
+			base.Quote(j.lost(over)), what, strings.Join(st.Remaining, ", "))
+	}
+	return &base.Exit{Code: base.ExitLost, Verdict: "lost", Message: message}
+}
+
+// lost is the key of the lease that is over.
+func (j *job) lost(why error) string { return base.KeyOf(why, j.keys[0]) }
+
+// release releases the keys. Its failures are reported, and change no exit code: what
+// counts is the command.
+func (j *job) release(leases *hasp.Leases) {
+	switch err := j.finish(leases.Release); {
+	case err == nil:
+		j.rep.say(detail, event{Event: "released", Held: time.Since(j.acquired).Seconds(),
+			Message: fmt.Sprintf("released %s after %s", base.QuoteAll(j.keys), people.Short(time.Since(j.acquired)))})
+	case j.silent: // the loss was reported
+	default:
+		for _, err := range each(err) {
+			if !errors.Is(err, hasp.ErrLost) { // that was reported, or no work was at risk
+				key := base.KeyOf(err, j.keys[0])
+				j.rep.say(problem, event{Event: "release-failed", Key: key, Error: err.Error(), Message: fmt.Sprintf(
+					"%s could not be released: %s", base.Quote(key), reason(err))})
+			}
+		}
+	}
+}
+
+// keep releases the keys, not before the time of --hold-at-least is over.
+func (j *job) keep(leases *hasp.Leases, st child.Status) {
+	rest := j.o.atLeast.D - time.Since(j.acquired)
+	if rest <= 0 {
+		j.release(leases)
+		return
+	}
+	j.rep.say(normal, event{Event: "keeping", Left: rest.Seconds(), Message: fmt.Sprintf(
+		"the command %s; keeping %s for another %s (--hold-at-least)", outcome(st), base.QuoteAll(j.keys), people.Short(rest))})
+	timer := time.NewTimer(rest)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		j.release(leases)
+	case <-leases.Done():
+		why := leases.Err()
+		j.rep.say(problem, event{Event: "lost", Key: j.lost(why), Error: why.Error(), Message: fmt.Sprintf(
+			"LOST %s: %s. The command had ended before", base.Quote(j.lost(why)), reason(why))})
+		j.release(leases)
+	case sig := <-j.signals:
+		j.leaveToStore(leases, sig, j.o.atLeast.D-time.Since(j.acquired))
+	}
+}
+
+// leaveToStore has the store keep the keys for the rest of --hold-at-least, so that hasp
+// can end at once. The store counts from now.
+func (j *job) leaveToStore(leases *hasp.Leases, sig os.Signal, rest time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), base.AskLimit)
+	defer cancel()
+	// What is left of a lease has to be more than its lead, and its drift of a
+	// hundredth.
+	ttl := rest + rest/50 + j.o.grace.D + j.o.grace.D/50 + 100*time.Millisecond
+	for_ := people.Short(ttl)
+	if most := j.locks.Traits().MaxTTL; most > 0 && ttl > most {
+		ttl, for_ = most, people.Short(most)+" only, the longest that it allows"
+	}
+	j.leave = true
+	var wg sync.WaitGroup
+	for _, lease := range leases.All() {
+		wg.Go(func() {
+			key := lease.Key()
+			e := event{Event: "leaving", Key: key, Left: ttl.Seconds(),
+				Message: fmt.Sprintf("leaving (%v); the store keeps %s for another %s", sig, base.Quote(key), for_)}
+			err := insist(ctx, func(ctx context.Context) error { return lease.Extend(ctx, ttl) })
+			if err != nil {
+				e.Error = err.Error()
+				e.Message = fmt.Sprintf("leaving (%v), but the store does not keep %s: %s", sig, base.Quote(key), reason(err))
+			}
+			j.rep.say(problem, e)
+		})
+	}
+	wg.Wait()
+}
+
+// insist asks until the store has answered, or ctx ends: for a request that is not
+// repeated later.
+func insist(ctx context.Context, ask func(context.Context) error) error {
+	pause := backoff.Backoff{Least: 20 * time.Millisecond, Most: time.Second}
+	for {
+		err := ask(ctx)
+		var e *hasp.Error
+		again := errors.As(err, &e) && e.Class != hasp.ClassImpossible
+		if !again || errors.Is(err, hasp.ErrLost) || !pause.Wait(ctx.Done()) {
+			return err
+		}
+	}
+}
+
+func (j *job) renewed(e *hasp.Event) {
+	l := detail
+	j.mu.Lock()
+	if j.failing[e.Key] {
+		l, j.failing[e.Key] = normal, false
+	}
+	j.mu.Unlock()
+	j.rep.say(l, event{Event: "renewed", Key: e.Key, Left: e.Left.Seconds(),
+		Message: fmt.Sprintf("renewed %s, good for %s", base.Quote(e.Key), people.Short(e.Left))})
+}
+
+// renewFailed says, once for an outage, that the lease is at risk.
+func (j *job) renewFailed(e *hasp.Event) {
+	l := detail
+	j.mu.Lock()
+	if !j.failing[e.Key] && e.Left < j.o.ttl.D/2 {
+		l, j.failing[e.Key] = normal, true
+	}
+	j.mu.Unlock()
+	j.rep.say(l, event{Event: "renew-failed", Key: e.Key, Left: e.Left.Seconds(), Error: e.Err.Error(), Message: fmt.Sprintf(
+		"cannot renew %s, asking again: %s. Without an answer %s is ended in %s", base.Quote(e.Key), reason(e.Err), j.o.whose("the"), people.Short(e.Left))})
+}
+
+// each returns the errors that errors.Join put together.
+func each(err error) []error {
+	if all, ok := err.(interface{ Unwrap() []error }); ok { // only the outermost is a list of equals
+		return all.Unwrap()
+	}
+	return []error{err}
+}
+
+// reason is an error of the library without what its reader knows.
+func reason(err error) string {
+	var e *hasp.Error
+	if errors.As(err, &e) {
+		err = e.Err
+	}
+	return strings.TrimPrefix(plain.Error(err), hasp.ErrLost.Error()+": ")
+}

@@ -1,0 +1,428 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/hasplock/hasp/cmd/hasp/internal/base"
+	"github.com/hasplock/hasp/internal/people"
+
+	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/cmd/hasp/internal/child"
+	"github.com/hasplock/hasp/internal/audit"
+	"github.com/spf13/cobra"
+)
+
+// job is one run of hasp run; or of hasp elect, which holds the key again and again.
+type job struct {
+	o       *options
+	rep     *report
+	keys    []string // each once
+	path    string   // of the command
+	argv    []string // of the command
+	locks   *base.Locks
+	lockers []hasp.Locker // of the keys
+	wait    *watcher
+
+	inherited string          // the variable that names the store to the command
+	around    []string        // owners of the leases under which we run
+	blocked   chan *base.Exit // only those can release the key
+	looking   atomic.Bool     // whether it is so
+
+	signals <-chan os.Signal
+
+	audit     *audit.Log // of losses
+	via       string     // the command that it names
+	recording sync.WaitGroup
+
+	candidate *candidate // of hasp elect, else nil
+	acquired  time.Time
+	leave     bool      // go without releasing
+	silent    bool      // the store did not answer: do not wait long for it
+	received  os.Signal // the latest that came while nothing of the command ran
+
+	mu      sync.Mutex
+	failing map[string]bool // keys that cannot be renewed, of which that was said
+
+	recordedOf map[string]bool // owners whose loss is, or is being, recorded
+	closing    bool            // no later record is waited for
+}
+
+// newJob returns a job, which catches signals until stop is called.
+func newJob(o *options, keys, argv []string) (j *job, stop func()) {
+	rep := newReport(o, keys, os.Stderr)
+	if !o.reasoned {
+		o.reason = filepath.Base(argv[0])
+	}
+	signals, stop := child.Notify()
+	return &job{o: o, rep: rep, keys: keys, argv: argv, signals: signals, wait: newWatcher(rep), around: surrounding(), blocked: make(chan *base.Exit, 1), failing: map[string]bool{}, recordedOf: map[string]bool{}}, stop
+}
+
+// run is hasp run: it waits for the keys, holds them while the command runs, and
+// says with the last line and the exit code how it ended.
+func run(cmd *cobra.Command, o *options, keys, argv []string) error {
+	j, stop := newJob(o, keys, argv)
+	defer stop()
+	status, err := j.all(cmd, j.once)
+	return j.rep.verdict(status, err)
+}
+
+// all does everything. The status is nil when the command did not run.
+func (j *job) all(cmd *cobra.Command, work func() (*child.Status, error)) (status *child.Status, err error) {
+	path := ""
+	if err = j.heard(func() (err error) { path, err = find(j.argv[0]); return err }); err != nil {
+		return nil, err
+	}
+	j.path = path
+	return j.opened(cmd, func() (*child.Status, error) {
+		variable, remove, err := j.locks.URL.Inherit()
+		if err != nil {
+			return nil, base.Failed("%v", err)
+		}
+		defer remove()
+		j.inherited = variable
+		if limits := child.Limits(); limits != "" {
+			j.rep.say(normal, event{Event: "limits", Message: limits})
+		}
+		if child.Gains(j.path) {
+			j.rep.say(normal, event{Event: "limits", Message: base.Quote(j.argv[0]) + " gets other rights than hasp has (setuid, setgid or file capabilities): " +
+				"kill -9 of hasp does not end it, and what it starts as another user may work on when the lock is lost"})
+		}
+		return work()
+	})
+}
+
+// opened does something with the store open, and the flags checked.
+func (j *job) opened(cmd *cobra.Command, work func() (*child.Status, error)) (status *child.Status, err error) {
+	if err := child.Room(); err != nil { // before anything is acquired
+		return nil, base.Failed("%v", err)
+	}
+	j.via = "hasp " + cmd.Name()
+	j.o.store.Warn = func(message string) { j.rep.say(normal, event{Event: "state", Message: message}) }
+	var log *audit.Log
+	var locks *base.Locks
+	if err = j.heard(func() (err error) {
+		if log, err = j.o.audit.Open(); err == nil {
+			locks, err = j.o.store.Open(cmd, j.observe)
+		}
+		return err
+	}); err != nil {
+		return nil, err
+	}
+	j.audit, j.locks = log, locks
+	j.wait.store, j.wait.most = j.locks.URL.String(), j.o.wait.D
+	defer func() {
+		if !j.leave {
+			j.closeLocks()
+		}
+		j.recorded()
+	}()
+	j.rep.say(detail, event{Event: "store", Message: fmt.Sprintf("the store is %s", j.locks.URL)})
+	lo, err := j.o.lockOptions(j.locks)
+	if err != nil {
+		return nil, err
+	}
+	j.lockers = j.o.lockers(j.locks, j.keys, lo)
+	return work()
+}
+
+// heard reads files, which may hang, and returns as soon as a signal comes: nothing is held yet.
+func (j *job) heard(read func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- read() }()
+	for {
+		select {
+		case err := <-done:
+			return err
+		case end := <-j.blocked:
+			return end
+		case sig := <-j.signals:
+			if j.ends(sig) {
+				return j.interrupted(base.Signaled{Sig: sig.(syscall.Signal)})
+			}
+		}
+	}
+}
+
+// once waits for the keys and holds them while the command runs.
+func (j *job) once() (*child.Status, error) {
+	j.wait.begin()
+	leases, err := j.acquire()
+	if err != nil {
+		return nil, err
+	}
+	return j.hold(leases)
+}
+
+// closeLocks waits until nothing of ours is left in the store.
+func (j *job) closeLocks() {
+	_ = j.finish(j.locks.Close) // every lease was released, or its loss was reported
+}
+
+var errReleaseUnanswered = errors.New("the store does not answer, and keeps the key until its TTL is over")
+
+// finish runs a last request to the store, within the limits of the library. It does
+// not wait for so long where the store is silent, or when another signal comes: what
+// is left in the store expires.
+func (j *job) finish(request func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- request() }()
+	var limit <-chan time.Time
+	if j.silent {
+		limit = time.After(base.SilentLimit)
+	}
+	for {
+		select {
+		case err := <-done:
+			return err
+		case <-limit:
+			return errReleaseUnanswered
+		case sig := <-j.signals:
+			if j.ends(sig) {
+				j.received = sig
+				limit = time.After(base.SilentLimit)
+			}
+		}
+	}
+}
+
+// interrupted is the end by a signal while no command runs.
+func (j *job) interrupted(s base.Signaled) *base.Exit {
+	return &base.Exit{Code: 128 + int(s.Sig), Verdict: "interrupted", Interrupted: s.Sig == syscall.SIGINT,
+		Message: fmt.Sprintf("gave up waiting for %s: %v", base.QuoteAll(j.keys), s)}
+}
+
+// acquire waits for the keys, for as long as the flags allow and no signal
+// comes.
+func (j *job) acquire() (*hasp.Leases, error) {
+	defer j.wait.end()
+	defer extendStart()()
+	leases, err := j.asking()
+	if end := (*base.Exit)(nil); errors.As(err, &end) {
+		return nil, end
+	}
+	if err != nil {
+		return nil, j.refused(err)
+	}
+	j.acquired = time.Now()
+	j.won(leases.All(), j.wait.end())
+	return leases, nil
+}
+
+// asking asks for the keys, and releases what it has when a signal comes; another
+// signal ends the wait for that.
+func (j *job) asking() (*hasp.Leases, error) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	var leases *hasp.Leases
+	done := make(chan error, 1)
+	go func() {
+		var err error
+		leases, err = j.ask(ctx)
+		done <- err
+	}()
+	var sig *base.Signaled
+	var own *base.Exit
+	for { // from the answer on, signals are the command's
+		select {
+		case err := <-done:
+			switch {
+			case sig != nil:
+			case own != nil && err != nil:
+				return nil, own
+			default:
+				return leases, err
+			}
+			if err == nil {
+				_ = j.finish(func() error { return j.unused(leases) }) // the leases expire when this fails
+			}
+			return nil, j.interrupted(*sig)
+		case own = <-j.blocked:
+			cancel(own)
+		case s := <-j.signals:
+			switch {
+			case !j.ends(s):
+			case sig == nil:
+				sig = &base.Signaled{Sig: s.(syscall.Signal)}
+				cancel(*sig)
+			default:
+				j.silent = true
+				return nil, j.interrupted(*sig)
+			}
+		}
+	}
+}
+
+// ask asks for the keys as the flags say.
+func (j *job) ask(ctx context.Context) (*hasp.Leases, error) {
+	if j.o.now || j.o.wait.Given && j.o.wait.D == 0 {
+		return hasp.TryLockAll(ctx, j.lockers...)
+	}
+	if j.o.wait.Given {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, j.o.wait.D)
+		defer cancel()
+	}
+	for {
+		leases, err := hasp.LockAll(ctx, j.lockers...)
+		if !errors.Is(err, hasp.ErrLost) || ctx.Err() != nil {
+			return leases, err
+		}
+		// One of several keys was lost while we waited for another, with no command
+		// at work under it: the store was away for too long.
+	}
+}
+
+// unused releases keys under which no command ran. Keys that were abandoned stay so
+// for the next holder.
+func (j *job) unused(leases *hasp.Leases) error {
+	ctx, cancel := context.WithTimeout(context.Background(), base.AskLimit)
+	defer cancel()
+	for _, lease := range leases.All() {
+		if lease.Abandoned() { // Release would say that it was repaired
+			_ = j.locks.Operator().Break(ctx, lease.Key(), lease.Owner()) // or the lease expires, which leaves the same mark
+		}
+	}
+	return leases.Release()
+}
+
+// won reports that the keys are ours. said: a message said that we wait for them.
+func (j *job) won(leases []*hasp.Lease, said bool) {
+	l, what := detail, "acquired"
+	if said {
+		l = normal // a user that read that we wait wants to read that it is over
+	}
+	if j.candidate != nil {
+		l, what = normal, "leading"
+	}
+	waited := j.acquired.Sub(j.wait.began)
+	e := event{Event: "acquired", Fence: leases[0].Fence(), Owner: leases[0].Owner(), Waited: waited.Seconds()}
+	fences, slots, left := make([]string, len(leases)), make([]string, len(leases)), []string(nil)
+	for i, lease := range leases {
+		one := leaseJSON{Key: lease.Key(), Fence: lease.Fence(), Owner: lease.Owner(), Abandoned: lease.Abandoned()}
+		if n := lease.Slot(); j.o.slots.N > 0 {
+			one.Slot = &n
+		}
+		e.Leases = append(e.Leases, one)
+		fences[i], slots[i] = fmt.Sprint(lease.Fence()), fmt.Sprint(lease.Slot())
+		if lease.Abandoned() {
+			left = append(left, lease.Key())
+		}
+	}
+	words := ""
+	if j.locks.Traits().Fencing {
+		words = "fence " + strings.Join(fences, " and ") + ", "
+	}
+	if j.o.slots.N > 0 {
+		words += "slot " + strings.Join(slots, " and ") + ", "
+	}
+	e.Message = fmt.Sprintf("%s %s after %s (%sTTL %v)", what, base.QuoteAll(j.keys), people.Short(waited), words, j.o.ttl.D)
+	j.rep.say(l, e)
+	if len(left) > 0 {
+		test := "HASP_ABANDONED=1"
+		if j.o.forShell {
+			test = "hasp held --print abandoned"
+		}
+		j.rep.say(normal, event{Event: "abandoned", Key: left[0], Message: fmt.Sprintf(
+			"a previous holder of %s did not release it: what it worked on may need repair (%s)", base.QuoteAll(left), test)})
+	}
+}
+
+// refused turns the error of an acquisition into an end.
+func (j *job) refused(err error) error {
+	var held *hasp.HeldError
+	if !errors.As(err, &held) {
+		end := base.Trouble(j.locks.URL, err)
+		if errors.As(err, new(*hasp.WaitError)) {
+			end.Message = fmt.Sprintf("gave up after %s: %s", people.Short(time.Since(j.wait.began)), end.Message)
+		}
+		j.silent = end.Passes
+		return end
+	}
+	for_ := ""
+	if !j.o.now && j.o.wait.D > 0 {
+		for_ = fmt.Sprintf(" after %s", people.Short(time.Since(j.wait.began)))
+	}
+	key := base.KeyOf(err, j.keys[0])
+	if slices.Contains(j.around, held.Holder.Owner) {
+		return j.own(key, held.Holder)
+	}
+	return &base.Exit{Code: j.o.busyCode.Code, Verdict: "busy", Message: fmt.Sprintf("busy%s: %s is %s. Look: %s", for_,
+		base.Quote(key), base.Obstacle(held.Holder, held.Left, held.Ahead), j.o.store.Again("show", key))}
+}
+
+// observe turns the library's events into messages.
+func (j *job) observe(_ context.Context, e *hasp.Event) {
+	if c := j.candidate; c != nil && (e.Kind == hasp.EventWaiting || e.Kind == hasp.EventAcquired) {
+		c.answered.Store(true)
+	}
+	switch e.Kind {
+	case hasp.EventWaiting:
+		j.wait.refused(e)
+		j.look(e.Key)
+	case hasp.EventTrouble, hasp.EventHeldBack:
+		j.wait.troubled(e)
+	case hasp.EventRenewed:
+		j.renewed(e)
+	case hasp.EventRenewFailed:
+		j.renewFailed(e)
+	case hasp.EventReleased:
+		if errors.Is(e.Err, hasp.ErrNotHeld) { // it was another's already
+			j.recordLost(e)
+		}
+	case hasp.EventLost:
+		j.recordLost(e)
+		if j.o.onLost.Word == lostIgnore {
+			j.rep.say(problem, event{Event: "lost", Key: e.Key, Error: e.Err.Error(), Held: e.Held.Seconds(),
+				Message: fmt.Sprintf("LOST %s: %s. %s goes on without the lock (--on-lost=ignore)", base.Quote(e.Key), reason(e.Err), j.o.whose("The"))})
+		}
+	}
+}
+
+// recordLost has the loss of a lease recorded, once. It does not wait for that.
+func (j *job) recordLost(e *hasp.Event) {
+	if j.audit == nil {
+		return
+	}
+	r := audit.Record{
+		Event: audit.Lost, Via: j.via, By: audit.Self(), Store: j.locks.URL.String(), Key: e.Key, Owner: e.Owner, Fence: e.Fence,
+		Held: e.Held.Seconds(), Reason: j.o.reason, Error: reason(e.Err),
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.closing || j.recordedOf[e.Owner] {
+		return
+	}
+	j.recordedOf[e.Owner] = true
+	j.recording.Go(func() {
+		if err := j.audit.Write(r); err != nil {
+			j.rep.say(problem, event{Event: "unrecorded", Key: e.Key, Error: err.Error(),
+				Message: fmt.Sprintf("the loss of %s is not recorded: %v", base.Quote(e.Key), err)})
+		}
+	})
+}
+
+// recorded waits until losses are recorded, but not for a disk that hangs.
+func (j *job) recorded() {
+	j.mu.Lock()
+	j.closing = true
+	j.mu.Unlock()
+	done := make(chan struct{})
+	go func() { j.recording.Wait(); close(done) }()
+	select {
+	case <-done:
+	case <-time.After(base.FlushLimit):
+	}
+}

@@ -1,0 +1,277 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package run has the commands that hold a key: hasp run, elect, acquire, held and release.
+//
+// A command dies with its lock in two places: hold.go says when and why (ending), and how long the lease lasts (left);
+// package child ends the processes.
+package run
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"syscall"
+	"time"
+
+	"github.com/hasplock/hasp/cmd/hasp/internal/base"
+
+	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/cmd/hasp/internal/child"
+	"github.com/spf13/cobra"
+)
+
+// options are the flags of hasp run, and of hasp elect, which has some of them.
+type options struct {
+	store      base.StoreFlag
+	shared     bool
+	slots      base.Slots
+	election   bool // it is hasp elect
+	forShell   bool // it is hasp acquire
+	now        bool
+	wait       base.Duration
+	busyCode   base.ExitCode
+	ttl        base.Duration
+	maxHold    base.Duration
+	atLeast    base.Duration
+	grace      base.Duration
+	onLost     base.Choice
+	reason     string
+	reasoned   bool // --reason was given
+	quiet      bool
+	verbose    bool
+	output     base.Choice
+	audit      base.AuditFlag
+	ttlFromURL bool
+}
+
+const (
+	lostTerm   = "term"
+	lostKill   = "kill"
+	lostIgnore = "ignore"
+)
+
+func newRun(args []string) *cobra.Command {
+	o := &options{
+		busyCode: base.ExitCode{Code: base.ExitBusy},
+		onLost:   base.OneOf(lostTerm, lostTerm, lostKill, lostIgnore),
+		output:   base.Outputs(),
+	}
+	cmd := &cobra.Command{
+		Use:     "run [flags] KEY [KEY...] -- COMMAND [ARGUMENT...]",
+		Short:   "Hold a key, or several, while a command runs",
+		Long:    runLong,
+		Example: runExample,
+		Args:    cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, words []string) error {
+			keys, command, err := split(cmd, args, words)
+			if err != nil {
+				return err
+			}
+			if err := o.oneKind(cmd, args); err != nil {
+				return err
+			}
+			if child.Crowded() {
+				return alone()
+			}
+			o.reasoned = cmd.Flags().Changed("reason")
+			return run(cmd, o, keys, command)
+		},
+		DisableFlagsInUseLine: true,
+	}
+	cmd.SetFlagErrorFunc(commandFlagError(args))
+	f := cmd.Flags()
+	f.SortFlags = false
+	o.askFlags(cmd)
+	f.Var(&o.atLeast, "hold-at-least", "keep the key for at least so long, even when the command was quicker")
+	o.holdFlags(cmd, "when the lock is lost: TERM and then KILL the command, only KILL it, or let it go on")
+	return cmd
+}
+
+// alone runs this command line once more, in a process that starts without children. Left has it begun by the starter, which
+// hands on what systemd said to this process.
+func alone() error {
+	self := "/proc/self/exe"
+	if _, err := os.Stat(self); err != nil {
+		self, _ = exec.LookPath(os.Args[0])
+	}
+	signals, stop := child.Notify()
+	defer stop()
+	st, err := child.Run(child.Spec{Path: self, Argv: os.Args, Env: os.Environ(), Signals: signals, Left: func() time.Duration { return time.Hour }})
+	if err != nil {
+		return startError("hasp", err)
+	}
+	return &base.Exit{Code: st.Exit(), Interrupted: st.Signal == syscall.SIGINT, Group: st.Keyboard}
+}
+
+// oneKind refuses --shared together with --slots.
+func (o *options) oneKind(cmd *cobra.Command, args []string) error {
+	if o.shared && o.slots.N > 0 {
+		return base.Usage("--shared is for any number of readers, and --slots for that many holders: use one of them:\n  %s\n  %s",
+			without(cmd.Flags(), args, "slots"), without(cmd.Flags(), args, "shared"))
+	}
+	return nil
+}
+
+// askFlags say how a key is asked for, and for how long.
+func (o *options) askFlags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.BoolVarP(&o.shared, "shared", "s", false, "read: share the key with other readers, and exclude writers")
+	f.Var(&o.slots, "slots", "share the key with at most N-1 others; the command sees its number, 0 to N-1, as HASP_SLOT")
+	f.BoolVarP(&o.now, "nonblock", "n", false, "try once; when the key is busy exit with 75, or -E")
+	f.VarP(&o.wait, "wait", "w", "wait so long at most (seconds, or 1m30s; 0 is -n), then exit with 75, or -E")
+	f.VarP(&o.busyCode, "conflict-exit-code", "E", "exit with this when the key is busy, 0 to 255")
+	f.Var(&o.maxHold, "max-hold", "end the command after so long, as if the lock was lost")
+}
+
+// commandFlagError says what is wrong with a flag, which may be the command's.
+func commandFlagError(args []string) func(cmd *cobra.Command, err error) error {
+	return func(cmd *cobra.Command, err error) error {
+		if line, ok := corrected(cmd.Flags(), args); ok {
+			return base.Usage("%v. The command goes after --. Did you mean:\n  %s", err, line)
+		}
+		return base.Usage("%v%s; see: %s --help", err, base.MeantFlag(cmd, err), cmd.CommandPath())
+	}
+}
+
+// holdFlags are those of whatever holds a key while a command runs.
+func (o *options) holdFlags(cmd *cobra.Command, onLost string) {
+	f := cmd.Flags()
+	f.Var(&o.ttl, "ttl", "how long the store keeps the key after hasp died (default 30s, or the most that the store allows)")
+	o.onLost.Add(cmd, "on-lost", "", onLost)
+	f.Var(&o.grace, "grace", "from TERM to KILL, which comes when the lease ends (default 5s, or TTL/6 when that is less)")
+	f.StringVar(&o.reason, "reason", "", "`TEXT` for those who wait for the key (default: the name of COMMAND)")
+	f.BoolVarP(&o.quiet, "quiet", "q", false, "report errors only: not who holds the key, not that it is busy, not how the command ended")
+	f.BoolVarP(&o.verbose, "verbose", "v", false, "also say when the key is acquired, renewed, released")
+	o.output.AddOutput(cmd, "messages as lines, or as objects, one a line")
+	o.audit.Add(cmd, "record a loss of the lock")
+	o.store.Add(cmd)
+}
+
+// lockers are the locks of the keys, as the flags say.
+func (o *options) lockers(l *base.Locks, keys []string, lo *hasp.LockOptions) []hasp.Locker {
+	lockers := make([]hasp.Locker, len(keys))
+	for i, key := range keys {
+		switch {
+		case o.shared:
+			lockers[i] = l.RWMutex(key, lo).RLocker()
+		case o.election:
+			lockers[i] = l.Election(key, lo)
+		case o.slots.N > 0:
+			lockers[i] = l.Semaphore(key, o.slots.N, lo)
+		default:
+			lockers[i] = l.Mutex(key, lo)
+		}
+	}
+	return lockers
+}
+
+// longestKept is what a store certainly keeps a key for, after hasp has left.
+const longestKept = 5 * 365 * 24 * time.Hour
+
+// lockOptions checks the flags against each other and against the store, and
+// returns them as the library wants them.
+func (o *options) lockOptions(l *base.Locks) (*hasp.LockOptions, error) {
+	if err := o.redisson(l); err != nil {
+		return nil, err
+	}
+	if o.now && o.wait.Given && o.wait.D > 0 {
+		return nil, base.Usage("-n does not wait, and -w does: use one of them")
+	}
+	for _, f := range []struct {
+		name string
+		v    base.Duration
+	}{{"--ttl", o.ttl}, {"--max-hold", o.maxHold}, {"--hold-at-least", o.atLeast}} {
+		if f.v.Given && f.v.D == 0 {
+			return nil, base.Usage("%s is 0: it must be positive", f.name)
+		}
+	}
+	if !o.ttl.Given {
+		o.ttl.D, o.ttlFromURL = l.URL.TTL, l.URL.TTL > 0
+	}
+	if o.ttl.D == 0 {
+		o.ttl.D = hasp.DefaultTTL
+		if most := l.Traits().MaxTTL; most > 0 {
+			o.ttl.D = min(o.ttl.D, most)
+		}
+	}
+	if err := o.checkTTL(l); err != nil {
+		return nil, err
+	}
+	if err := o.checkGrace(); err != nil {
+		return nil, err
+	}
+	if o.atLeast.D > longestKept {
+		return nil, base.Usage("--hold-at-least %v is longer than %v, which is five years", o.atLeast.D, longestKept)
+	}
+	if o.maxHold.Given && o.atLeast.D > o.maxHold.D {
+		return nil, base.Usage("--hold-at-least %v is longer than --max-hold %v", o.atLeast.D, o.maxHold.D)
+	}
+	return &hasp.LockOptions{TTL: o.ttl.D, MaxHold: o.maxHold.D, Lead: o.lead(), Reason: o.reason}, nil
+}
+
+// redisson refuses what Redisson's locks do not have, as the library would, but says which do.
+func (o *options) redisson(l *base.Locks) error {
+	switch t := l.Traits(); {
+	case !l.Store.Redisson:
+	case o.shared && !t.Shared:
+		return base.BadConfig(fmt.Errorf("the store %s cannot do this: of Redisson's locks, only those of kind=readwrite can be shared", l.URL))
+	case o.slots.N > 0 && !t.Slots:
+		return base.BadConfig(fmt.Errorf("the store %s cannot do this: Redisson's locks have no --slots", l.URL))
+	}
+	return nil
+}
+
+// whose names what works under the lock, after an article.
+func (o *options) whose(the string) string {
+	if o.forShell {
+		return the + " shell"
+	}
+	return the + " command"
+}
+
+// lead is how long before its deadline a lease counts as lost.
+func (o *options) lead() time.Duration {
+	if o.onLost.Word == lostIgnore { // nothing has to end in time
+		return 0
+	}
+	return o.grace.D
+}
+
+func (o *options) checkTTL(l *base.Locks) error {
+	err := l.CheckTTL(o.ttl.D)
+	if err != nil && o.ttlFromURL {
+		return base.BadConfig(errors.New(err.Message + " (ttl= in the store's URL)"))
+	}
+	if err != nil { // a nil *exit is no nil error
+		return err
+	}
+	return nil
+}
+
+// checkGrace sets the default, and refuses a grace that leaves no time to use and
+// renew a lease.
+func (o *options) checkGrace() error {
+	if !o.grace.Given {
+		o.grace.D = min(5*time.Second, o.ttl.D/6)
+		if o.maxHold.Given {
+			o.grace.D = min(o.grace.D, o.maxHold.D/6)
+		}
+		return nil
+	}
+	// A lease is renewed after a third of its TTL: some time for that must be left.
+	if most := o.ttl.D / 2; o.grace.D > most {
+		return base.Usage("--grace %v is too long for a TTL of %v: at most half of it, %v, since the command is told so long "+
+			"before the lease ends", o.grace.D, o.ttl.D, most)
+	}
+	if o.maxHold.Given && o.grace.D >= o.maxHold.D {
+		return base.Usage("--grace %v must be less than --max-hold %v", o.grace.D, o.maxHold.D)
+	}
+	return nil
+}
+
+// Commands are those that hold a key. args are the words after "hasp".
+func Commands(args []string) []*cobra.Command {
+	return append(forShells(args), newRun(args), newElect(args))
+}
