@@ -5,7 +5,7 @@ package zk
 
 // The operations, by their numbers in the protocol.
 const (
-	opCreate          = 1
+	opCreate          = 1 // in the answer to a Multi
 	opDelete          = 2
 	opExists          = 3
 	opGetData         = 4

@@ -4,23 +4,20 @@
 package zk
 
 import (
-	"bufio"
-	"cmp"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net"
 	"runtime/pprof"
 	"slices"
-	"strings"
 	"sync"
-	"syscall"
 	"time"
 )
 
 // Config says how to reach the servers.
+
 type Config struct {
 	Servers []string      // host:port
 	Timeout time.Duration // of the session, as asked for; the servers decide
@@ -38,13 +35,18 @@ type Config struct {
 }
 
 // Auth is a proof of identity, such as {"digest", "user:password"}.
+
 type Auth struct {
 	Scheme string
 	Data   []byte
 }
 
+func (a Auth) equal(b Auth) bool { return a.Scheme == b.Scheme && bytes.Equal(a.Data, b.Data) }
+
 // Client keeps one session at a time, over one connection at a time. It connects when it is first
+
 // used, and stays connected. All methods may be called concurrently.
+
 type Client struct {
 	cfg    Config
 	life   context.Context
@@ -77,6 +79,7 @@ type Client struct {
 }
 
 // New returns a client. It does no I/O.
+
 func New(cfg Config) *Client {
 	c := &Client{cfg: cfg, kick: make(chan struct{}, 1), ended: make(chan struct{}), change: make(chan struct{}), ends: time.Second}
 	c.cfg.Servers = slices.Clone(cfg.Servers)
@@ -89,12 +92,15 @@ func New(cfg Config) *Client {
 }
 
 // Aside returns a client of the same servers with a session of its own.
+
 func (c *Client) Aside() *Client {
 	return New(Config{Servers: c.cfg.Servers, Timeout: c.cfg.Timeout, Dial: c.cfg.Dial, Auth: c.cfg.Auth})
 }
 
 // Session returns the current session once there is a connection. The error, when every server was
+
 // tried in vain or ctx ended, is of a request that was not sent.
+
 func (c *Client) Session(ctx context.Context) (*Session, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, unsent{err}
@@ -138,6 +144,7 @@ func (c *Client) Session(ctx context.Context) (*Session, error) {
 }
 
 // Server is the address of the server that it is connected to, "" while there is none.
+
 func (c *Client) Server() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -148,6 +155,7 @@ func (c *Client) Server() string {
 }
 
 // Timeout is that of the latest session, as the servers granted it; 0 before there was one.
+
 func (c *Client) Timeout() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -155,12 +163,14 @@ func (c *Client) Timeout() time.Duration {
 }
 
 // changed wakes all that wait. The caller holds mu.
+
 func (c *Client) changed() {
 	close(c.change)
 	c.change = make(chan struct{})
 }
 
 // Close ends the session, and returns when that was confirmed or a second has passed.
+
 func (c *Client) Close() error {
 	c.closer.Do(c.close)
 	return nil
@@ -172,7 +182,7 @@ func (c *Client) close() {
 	c.mu.Lock()
 	s, linked := c.sess, c.link != nil
 	c.mu.Unlock()
-	if linked && s.Do(ctx, &Call{op: opCloseSession, encode: func(*encoder) {}}) == nil {
+	if linked && s.Do(ctx, &Call{op: opCloseSession}) == nil {
 		c.sessionOver(s)
 	}
 	c.mu.Lock()
@@ -195,40 +205,15 @@ func (c *Client) close() {
 }
 
 // quit ends a session without a connection, over one with no other message: it gives no identity, which may be what the
-// servers refuse. Where no server answers the session expires.
-func (c *Client) quit(ctx context.Context, s *Session) {
-	for _, addr := range c.cfg.Servers {
-		if conn, err := c.dial(ctx, addr); err == nil && c.quitOver(ctx, conn, s) == nil {
-			return
-		}
-	}
-}
 
-func (c *Client) quitOver(ctx context.Context, conn net.Conn, s *Session) error {
-	defer conn.Close()
-	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
-	r := bufio.NewReader(conn)
-	if w, err := c.greet(conn, r, s); err != nil || w.timeout <= 0 {
-		return err
-	}
-	return farewell(conn, r)
-}
+// servers refuse. Where no server answers the session expires.
 
 // farewell ends the session of a connection that says nothing else.
-func farewell(conn net.Conn, r *bufio.Reader) error {
-	var e encoder
-	e.int(8)
-	e.int(1)
-	e.int(opCloseSession)
-	if _, err := conn.Write(e.b); err != nil {
-		return err
-	}
-	_, err := readMessage(r)
-	return err
-}
 
 // The pauses between attempts to reach any server. A client that holds a lease is back before those that wait: where the
+
 // servers take no more connections of this host, those leave it the free one.
+
 const (
 	pauseFirst = 50 * time.Millisecond
 	pauseHolds = 200 * time.Millisecond
@@ -237,6 +222,7 @@ const (
 )
 
 // run keeps the client connected.
+
 func (c *Client) run() {
 	defer close(c.ended)
 	pprof.SetGoroutineLabels(context.Background()) // it is not of the caller that happened to be the first
@@ -284,6 +270,7 @@ func (c *Client) run() {
 }
 
 // round tries each server once. began: one served this client, and without an error it did so for a while.
+
 func (c *Client) round(next *int) (began bool, err error) {
 	for range c.cfg.Servers {
 		addr := c.cfg.Servers[*next%len(c.cfg.Servers)]
@@ -311,6 +298,7 @@ func (c *Client) round(next *int) (began bool, err error) {
 func (c *Client) holds() bool { return c.cfg.Shortest != nil && c.cfg.Shortest() > 0 }
 
 // sessionOver ends a session, if it is the current one.
+
 func (c *Client) sessionOver(s *Session) {
 	c.mu.Lock()
 	if c.sess != s {
@@ -327,68 +315,15 @@ func (c *Client) sessionOver(s *Session) {
 }
 
 // dialTime bounds the time for one server, so that there is time for the others, within the shortest lease.
-func (c *Client) dialTime() time.Duration {
-	most := 5 * time.Second
-	if c.current() != nil {
-		most = max(5*c.bears.limit(most)/2, time.Second)
-	}
-	return min(max(c.cfg.Timeout/(2*time.Duration(len(c.cfg.Servers))), 500*time.Millisecond), most)
-}
-
-func (c *Client) dial(ctx context.Context, addr string) (net.Conn, error) {
-	if c.cfg.Dial != nil {
-		return c.cfg.Dial(ctx, addr)
-	}
-	var d net.Dialer
-	return d.DialContext(ctx, "tcp", addr)
-}
 
 // connect connects to one server, and goes on with the session or begins one.
-func (c *Client) connect(addr string) (l *link, err error) {
-	ctx, cancel := context.WithTimeout(c.life, c.dialTime())
-	defer cancel()
-	c.lapse(ctx, addr)
-	newcomer := c.full && c.Timeout() == 0
-	conn, err := c.dial(ctx, addr)
-	if err == nil {
-		stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
-		if l, err = c.handshake(ctx, conn); err == nil && newcomer {
-			err = c.makeRoom(ctx, addr, l)
-		}
-		if !stop() && err == nil {
-			err = ctx.Err()
-		}
-	}
-	if err != nil {
-		if conn != nil {
-			_ = conn.Close()
-		}
-		if ctx.Err() != nil { // that ended it, and closed the connection
-			err = ctx.Err()
-		}
-		err = c.turnedAway(addr, err)
-		c.full = c.full || errors.Is(err, ErrFull)
-		return nil, err
-	}
-	c.full, c.old, l.addr = false, nil, addr
-	return l, nil
-}
 
 // makeRoom gives up a new session over what is the last connection that the server has for this host: it is for a client that
+
 // had one, and may hold a lease.
-func (c *Client) makeRoom(ctx context.Context, addr string, l *link) error {
-	_, err := c.Word(ctx, addr, "srvr")
-	if !errors.Is(err, ErrFull) {
-		return nil
-	}
-	c.sessionOver(l.s)
-	c.mu.Lock()
-	c.granted = 0 // it is still a client that never had a session
-	c.mu.Unlock()
-	return errors.Join(err, farewell(l.conn, l.r))
-}
 
 // current is the session, nil when there is none.
+
 func (c *Client) current() *Session {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -396,77 +331,15 @@ func (c *Client) current() *Session {
 }
 
 // lapse ends a session that had no answer for its whole time-out. Servers that were emptied, or have an older state of the
+
 // store, refuse a client that has seen a newer one, and so would never say that the session is over. A server that still has
+
 // it ends it now.
-func (c *Client) lapse(ctx context.Context, addr string) {
-	if s := c.current(); s != nil && s.lapsed(time.Now()) {
-		c.old = s
-		c.sessionOver(s)
-	}
-	if c.old == nil {
-		return
-	}
-	if conn, err := c.dial(ctx, addr); err == nil && c.quitOver(ctx, conn, c.old) == nil {
-		c.old = nil
-	}
-}
 
 // turnedAway finds out why a server closed a connection that it had accepted, and adds that to the error: it does not say so itself.
-func (c *Client) turnedAway(addr string, err error) error {
-	if errors.Is(err, ErrFull) || !closed(err) {
-		return err
-	}
-	c.mu.Lock()
-	seen := c.zxid
-	c.mu.Unlock()
-	text, why := c.Word(c.life, addr, "srvr")
-	switch {
-	case errors.Is(why, ErrFull):
-		return fmt.Errorf("%w (%w)", ErrFull, err)
-	case strings.Contains(text, "not currently serving"):
-		return fmt.Errorf("the server serves nobody now, as too few of the ensemble run, or it is cut off from them: %w", err)
-	case text != "" && seen > 0:
-		return fmt.Errorf("the server turned this client away, which has seen a newer state of the store than the server has: %w", err)
-	}
-	return err
-}
 
 // closed reports whether the other side closed a connection.
-func closed(err error) bool {
-	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
-}
-
-const (
-	// wordLimit bounds the answer to a word: in time, and in bytes.
-	wordLimit = 2 * time.Second
-	wordBytes = 64 << 10
-)
 
 // Word asks a server by one of ZooKeeper's words of four letters, over a connection of its own. Every server says something, if only that
-// it does not answer this word.
-func (c *Client) Word(ctx context.Context, addr, word string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, wordLimit)
-	defer cancel()
-	text, err := c.ask(ctx, addr, word)
-	if err != nil && closed(err) {
-		err = fmt.Errorf("%w (%w)", ErrFull, err)
-	}
-	return text, err
-}
 
-func (c *Client) ask(ctx context.Context, addr, word string) (string, error) {
-	conn, err := c.dial(ctx, addr)
-	if err != nil {
-		return "", err
-	}
-	defer conn.Close() // it was only asked
-	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
-	if _, err = io.WriteString(conn, word); err != nil {
-		return "", err
-	}
-	text, err := io.ReadAll(io.LimitReader(conn, wordBytes))
-	if len(text) > 0 { // some servers then reset the connection
-		return string(text), nil
-	}
-	return "", cmp.Or(err, io.EOF)
-}
+// it does not answer this word.

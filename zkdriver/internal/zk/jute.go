@@ -27,6 +27,30 @@ func (e *encoder) bool(v bool) {
 	}
 }
 
+// message writes a request: its length, its number, its operation, and what body writes.
+func (e *encoder) message(xid, op int32, body func(*encoder)) {
+	at := len(e.b)
+	e.int(0)
+	e.int(xid)
+	e.int(op)
+	if body != nil {
+		body(e)
+	}
+	e.measure(at)
+}
+
+// measure writes the length of the message that begins at a place.
+func (e *encoder) measure(at int) { binary.BigEndian.PutUint32(e.b[at:], uint32(len(e.b)-at-4)) }
+
+// proof writes a request that gives an identity of ours.
+func (e *encoder) proof(a Auth) {
+	e.message(xidAuth, opAuth, func(e *encoder) {
+		e.int(0)
+		e.text(a.Scheme)
+		e.data(a.Data)
+	})
+}
+
 // decoder reads jute. After a message that is too short, every value is zero and
 // err is set.
 type decoder struct {

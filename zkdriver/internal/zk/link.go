@@ -5,11 +5,9 @@ package zk
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"os"
@@ -19,9 +17,11 @@ import (
 )
 
 // maxMessage bounds what is read at once: far more than servers send (jute.maxbuffer is 1 MB).
+
 const maxMessage = 64 << 20
 
 // link is one connection.
+
 type link struct {
 	c    *Client
 	s    *Session
@@ -44,6 +44,7 @@ type link struct {
 }
 
 // pending is a call that was sent.
+
 type pending struct {
 	xid  int32
 	call *Call
@@ -52,160 +53,25 @@ type pending struct {
 }
 
 // welcome is what a server answers to a client that connects. Without a timeout the session is over.
-type welcome struct {
-	sent    time.Time // when it was asked
-	timeout time.Duration
-	id      int64
-	passwd  []byte
-}
 
 // greet tells a server of a session, or that there is none.
-func (c *Client) greet(conn net.Conn, r *bufio.Reader, s *Session) (w welcome, err error) {
-	c.mu.Lock()
-	zxid := c.zxid
-	c.mu.Unlock()
-	var e encoder
-	e.int(0)     // the length
-	e.int(0)     // the version of the protocol
-	e.long(zxid) // a server that is behind it turns us away
-	e.int(int32(c.cfg.Timeout / time.Millisecond))
-	if s != nil {
-		e.long(s.id)
-		e.data(s.passwd)
-	} else {
-		e.long(0)
-		e.data(make([]byte, 16))
-	}
-	e.bool(false) // a server without the leader is of no use
-	binary.BigEndian.PutUint32(e.b, uint32(len(e.b)-4))
-	w.sent = time.Now()
-	if _, err := conn.Write(e.b); err != nil {
-		return w, err
-	}
-	msg, err := readMessage(r)
-	if err != nil {
-		return w, err
-	}
-	d := decoder{b: msg}
-	d.int()
-	w.timeout, w.id, w.passwd = time.Duration(d.int())*time.Millisecond, d.long(), append([]byte(nil), d.data()...)
-	return w, d.err
-}
 
 // handshake goes on with the client's session, or begins one, which is the client's from then on, whatever else fails.
-func (c *Client) handshake(ctx context.Context, conn net.Conn) (*link, error) {
-	c.mu.Lock()
-	s := c.sess
-	c.mu.Unlock()
-	l := &link{c: c, conn: conn, wake: make(chan struct{}, 1), stop: make(chan struct{}), watches: make(map[string]map[*Watch]bool), why: ErrLost}
-	l.r = bufio.NewReaderSize(l, 32<<10)
-	w, err := c.greet(conn, l.r, s)
-	switch {
-	case err != nil:
-		return nil, err
-	case w.timeout <= 0 && s == nil:
-		return nil, fmt.Errorf("the server began no session: %w", ErrSessionExpired)
-	case w.timeout <= 0:
-		c.sessionOver(s)
-		return nil, ErrSessionExpired
-	case s == nil:
-		s = &Session{c: c, id: w.id, passwd: w.passwd, over: make(chan struct{})}
-	}
-	s.connected(w.sent, w.timeout)
-	c.mu.Lock()
-	c.sess, c.granted = s, w.timeout
-	c.mu.Unlock()
-	l.s, l.idle, l.beat = s, c.idle(w.timeout), w.timeout/rhythm
-	return l, c.authenticate(ctx, conn, l.r)
-}
 
 // idle is for how long a server may say nothing.
-func (c *Client) idle(timeout time.Duration) time.Duration {
-	if c.quiet {
-		return timeout
-	}
-	return timeout / 3
-}
 
 // connected notes that the leader knows of the session since sent.
-func (s *Session) connected(sent time.Time, timeout time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.timeout = timeout
-	s.note(touch{sent: sent, answered: time.Now(), direct: true})
-}
 
 // identities is how many of its latest identities a client keeps.
-const identities = 8
 
 // authenticate gives our identity on a new connection, and those of before: what was made then belongs to them.
-func (c *Client) authenticate(ctx context.Context, conn net.Conn, r *bufio.Reader) error {
-	if c.cfg.Auth == nil {
-		return nil
-	}
-	now, err := c.cfg.Auth(ctx)
-	if err != nil {
-		return err
-	}
-	proofs := c.known(now)
-	for _, a := range proofs {
-		var e encoder
-		e.proof(a)
-		if _, err := conn.Write(e.b); err != nil {
-			return err
-		}
-		for {
-			msg, err := readMessage(r)
-			if err != nil {
-				return err
-			}
-			d := decoder{b: msg}
-			xid, _, code := d.int(), d.long(), Code(d.int())
-			if d.err != nil {
-				return d.err
-			}
-			if xid != xidAuth {
-				continue
-			}
-			if code != 0 {
-				return code
-			}
-			break
-		}
-	}
-	c.mu.Lock()
-	c.proofs = proofs
-	c.mu.Unlock()
-	return nil
-}
 
 // known are some proofs, and the latest before them.
-func (c *Client) known(now []Auth) []Auth {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	proofs := slices.Clone(now)
-	for _, old := range c.proofs {
-		if len(proofs) < identities && !slices.ContainsFunc(proofs, old.equal) {
-			proofs = append(proofs, old)
-		}
-	}
-	return proofs
-}
-
-// proof is a message that gives an identity of ours.
-func (e *encoder) proof(a Auth) {
-	at := len(e.b)
-	e.int(0)
-	e.int(xidAuth)
-	e.int(opAuth)
-	e.int(0)
-	e.text(a.Scheme)
-	e.data(a.Data)
-	binary.BigEndian.PutUint32(e.b[at:], uint32(len(e.b)-at-4))
-}
 
 // identify asks for the proofs of identity once more, since the server refused what it was asked: new ones are said over the
+
 // connection that stands.
+
 func (l *link) identify() {
 	c := l.c
 	if c.cfg.Auth == nil || !c.asks.TryLock() {
@@ -222,6 +88,7 @@ func (l *link) identify() {
 }
 
 // says sends those of the proofs that the link has not said. all are the client's from then on.
+
 func (l *link) says(now, all []Auth) {
 	c := l.c
 	c.mu.Lock()
@@ -238,13 +105,8 @@ func (l *link) says(now, all []Auth) {
 		}
 	}
 	l.out, c.proofs = e.b, all
-	select {
-	case l.wake <- struct{}{}:
-	default:
-	}
+	l.poke()
 }
-
-func (a Auth) equal(b Auth) bool { return a.Scheme == b.Scheme && bytes.Equal(a.Data, b.Data) }
 
 func readMessage(r *bufio.Reader) ([]byte, error) {
 	var head [4]byte
@@ -261,6 +123,7 @@ func readMessage(r *bufio.Reader) ([]byte, error) {
 }
 
 // serve makes the link the client's, and returns when it has ended.
+
 func (l *link) serve() {
 	c := l.c
 	c.mu.Lock()
@@ -299,6 +162,7 @@ func (l *link) serve() {
 }
 
 // send has calls written, and their answers awaited. It is false when the link has ended.
+
 func (l *link) send(b *batch, calls []*Call) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -312,24 +176,25 @@ func (l *link) send(b *batch, calls []*Call) bool {
 		if l.xid <= 0 {
 			l.xid = 1
 		}
-		at := len(l.out)
 		e := encoder{l.out}
-		e.int(0)
-		e.int(l.xid)
-		e.int(call.op)
-		call.encode(&e)
-		binary.BigEndian.PutUint32(e.b[at:], uint32(len(e.b)-at-4))
+		e.message(l.xid, call.op, call.encode)
 		l.out = e.b
 		l.pending = append(l.pending, pending{l.xid, call, b, now})
 	}
+	l.poke()
+	return true
+}
+
+// poke has what is to be sent written.
+func (l *link) poke() {
 	select {
 	case l.wake <- struct{}{}:
 	default:
 	}
-	return true
 }
 
 // write writes what is to be sent, and pings.
+
 func (l *link) write() {
 	beat := time.NewTicker(max(l.beat, time.Millisecond))
 	defer beat.Stop()
@@ -370,9 +235,7 @@ func (l *link) ping() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	e := encoder{l.out}
-	e.int(8)
-	e.int(xidPing)
-	e.int(opPing)
+	e.message(xidPing, opPing, nil)
 	l.out = e.b
 	now := time.Now()
 	l.asks(now)
@@ -380,9 +243,11 @@ func (l *link) ping() {
 }
 
 // asked reports whether something has no answer yet. The caller holds mu.
+
 func (l *link) asked() bool { return len(l.pending)+len(l.pings) > 0 }
 
 // asks notes that something is about to be asked: from now on the server has to say something. The caller holds mu.
+
 func (l *link) asks(now time.Time) {
 	if !l.asked() {
 		_ = l.conn.SetReadDeadline(now.Add(l.c.bears.limit(l.idle))) // on an error the reader ends
@@ -390,6 +255,7 @@ func (l *link) asks(now time.Time) {
 }
 
 // attend sets until when the server has to say something.
+
 func (l *link) attend() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -401,6 +267,7 @@ func (l *link) attend() error {
 }
 
 // Read reads from the connection. Whatever comes shows that it lives, also a part of a long answer.
+
 func (l *link) Read(p []byte) (int, error) {
 	n, err := l.conn.Read(p)
 	switch {
@@ -414,6 +281,7 @@ func (l *link) Read(p []byte) (int, error) {
 }
 
 // read takes answers and events until the link ends. expired: because the session has.
+
 func (l *link) read() (expired bool) {
 	for {
 		if l.attend() != nil {
@@ -453,6 +321,7 @@ func (l *link) read() (expired bool) {
 }
 
 // saw notes the state of the store that an answer is of.
+
 func (c *Client) saw(zxid int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -473,6 +342,7 @@ func (l *link) pinged() {
 }
 
 // reply takes the answer to the oldest call. It is false when it is another's.
+
 func (l *link) reply(xid int32, code Code, d *decoder) bool {
 	l.mu.Lock()
 	if len(l.pending) == 0 || l.pending[0].xid != xid {
@@ -528,6 +398,7 @@ func (l *link) forget(w *Watch) {
 }
 
 // fail ends everything that waits for the link.
+
 func (l *link) fail() {
 	l.mu.Lock()
 	l.over = true
@@ -545,4 +416,56 @@ func (l *link) fail() {
 			w.Fire()
 		}
 	}
+}
+
+// patience is for how long a server may say nothing to what it was asked before the connection counts as dead. It is short, so
+// that a lease outlives a connection that is cut off in silence. A server that is slow gets more of it: after each silence twice as much,
+// and after an answer twice what that took, for a few answers.
+type patience struct {
+	mu   sync.Mutex
+	bear time.Duration // by the shortest lease
+	slow time.Duration // by the latest answers
+}
+
+const (
+	bearLeast = 500 * time.Millisecond
+	bearMost  = 2 * time.Second
+	// bearShare is the part of the shortest lease that a silence may take. A renewal begins when a third of it has passed.
+	bearShare = 6
+)
+
+// Bear says how long the shortest lease is that this client holds; 0: it holds none.
+func (c *Client) Bear(shortest time.Duration) {
+	c.bears.mu.Lock()
+	defer c.bears.mu.Unlock()
+	c.bears.bear = bearMost
+	if shortest > 0 {
+		c.bears.bear = min(max(shortest/bearShare, bearLeast), bearMost)
+	}
+}
+
+func (p *patience) limit(most time.Duration) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.now(most)
+}
+
+func (p *patience) now(most time.Duration) time.Duration {
+	if p.bear == 0 {
+		p.bear = bearMost
+	}
+	return min(max(p.bear, p.slow), most)
+}
+
+// silent notes that nothing came for as long as that.
+func (p *patience) silent(most time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.slow = 2 * p.now(most)
+}
+
+func (p *patience) answered(took time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.slow = max(p.slow-p.slow/4, 2*took)
 }

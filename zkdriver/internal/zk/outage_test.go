@@ -55,7 +55,7 @@ func deafens(p *faultproxy.Proxy) (deaf func()) {
 	return func() { upTo.Store(latest.Load()) }
 }
 
-// A server that is slow is given more time, and one that is quick again less.
+// A server that is slow is given more time, and a server that is quick again less.
 func TestPatienceFollowsTheServer(t *testing.T) {
 	t.Parallel()
 	c := New(Config{})
