@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
 	"github.com/hasplock/hasp/internal/faultproxy"
 	"github.com/hasplock/hasp/internal/history"
 )
@@ -124,4 +126,65 @@ func contendFor(ctx context.Context, t *testing.T, c *hasp.Client, key string, l
 	}
 	log.Released(hold)
 	_ = l.Release() // the link may be cut
+}
+
+// What owners have that never ask again is given up, whatever was lost on the way, although their session goes on.
+func TestNothingStaysAfterCutLinks(t *testing.T) {
+	t.Parallel()
+	for layout, name := range map[Layout]string{ReadWrite: "ReadWrite", Semaphore: "Semaphore"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			ctx, cancel := context.WithTimeout(w.ctx, 10*time.Second)
+			defer cancel()
+			var wg sync.WaitGroup
+			var links []*faultproxy.Proxy
+			for range 3 {
+				d, p := w.behind(time.Hour)
+				d = New(d.c, &Options{Root: w.root, Layout: layout})
+				links = append(links, p)
+				for range 3 {
+					wg.Go(func() {
+						for ctx.Err() == nil {
+							askAndLeave(ctx, d)
+						}
+					})
+				}
+			}
+			wg.Go(func() { cut(ctx, links) })
+			wg.Wait()
+			for _, p := range links {
+				p.Clear()
+				p.Reset()
+			}
+			d := New(w.admin, &Options{Root: w.root, Layout: layout})
+			w.eventually("nothing is left", func() bool {
+				for range d.List(w.ctx, "") {
+					return false
+				}
+				return true
+			})
+		})
+	}
+}
+
+// askAndLeave has an owner ask a few times for a key, and perhaps release it.
+func askAndLeave(ctx context.Context, d *Driver) {
+	r := queued(ask(string(rune('a' + rand.IntN(2)))))
+	r.TTL, r.Patience = time.Second, time.Second
+	if rand.IntN(2) == 0 {
+		r = reader(r)
+	}
+	for range 1 + rand.IntN(4) {
+		one, cancel := context.WithTimeout(ctx, time.Duration(200+rand.IntN(2)*9000)*time.Millisecond)
+		res, err := contend.Try(one, d, r)
+		cancel()
+		if err == nil && res.Granted && r.Mode == driver.Exclusive && rand.IntN(2) == 0 {
+			r.Convert, r.Mode = true, driver.Shared
+		}
+		time.Sleep(rand.N(20 * time.Millisecond))
+	}
+	if rand.IntN(3) == 0 {
+		_ = contend.Release(ctx, d, r)
+	}
 }

@@ -200,7 +200,6 @@ func (c *Conn) sessionEnded(s *zk.Session) {
 			continue
 		case e.End == recipe.Ending:
 			c.gaveUp(e, false)
-			continue
 		case e.State != recipe.Held:
 			c.hint(p)
 		}

@@ -35,6 +35,9 @@ const (
 	Semaphore
 )
 
+// The numbers are those of package recipe: else this does not compile.
+var _ = [1]bool{}[Semaphore-Layout(recipe.Semaphore)+Mutex-Layout(recipe.Mutex)]
+
 // Options set where a Driver keeps its locks. A nil *Options, like the zero value, means the defaults.
 type Options struct {
 	// Root is the path of the node below which each key has a directory; "" means [DefaultRoot]. It is made
@@ -173,11 +176,6 @@ func (d *Driver) can(r driver.TryRequest) error {
 	return nil
 }
 
-// recipe is the layout as its rules know it.
-func (l Layout) recipe() recipe.Layout {
-	return map[Layout]recipe.Layout{ReadWrite: recipe.ReadWrite, Mutex: recipe.Mutex, Semaphore: recipe.Semaphore}[l]
-}
-
 // dir is the path of a key's directory.
 func (d *Driver) dir(key string) string { return d.root + "/" + recipe.EncodeKey(key) }
 
@@ -192,7 +190,7 @@ func (d *Driver) tomb(c driver.Claim) string {
 }
 
 // folders are where the nodes of a key are, below its directory. The waiters are in the first.
-func (d *Driver) folders() []string { return d.layout.recipe().Folders() }
+func (d *Driver) folders() []string { return recipe.Layout(d.layout).Folders() }
 
 // lists asks for the nodes in a directory's folders.
 func lists(dir string, folders []string) (calls []*zk.Call) {

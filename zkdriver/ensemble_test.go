@@ -31,7 +31,7 @@ func ensemble(t testing.TB) (all []*testserver.Server, addrs []string) {
 	return all, addrs
 }
 
-// A lease and a place stand while the leader is killed, or the server that a client is at stands still, and nobody is told of a loss.
+// A lease and a place stand while the leader is killed, or the server that a client is at stands still, and no holder is told of a loss.
 func TestServersGo(t *testing.T) {
 	all, addrs := ensemble(t)
 	w := &world{TB: t, ctx: t.Context()}

@@ -155,11 +155,18 @@ func (c *Conn) clear(e *entry, told bool) {
 	if e.timer != nil {
 		e.timer.Stop()
 	}
-	fence := e.Fence
-	if e.Clear() && told && !c.closed && e.d != nil && e.d.lost != nil {
-		e.d.lost(e.id, fence)
+	if told && e.State == recipe.Held {
+		c.tell(e)
 	}
+	e.Record = recipe.Record{}
 	e.sess, e.timer, e.own = nil, nil, nil
+}
+
+// tell says that a lease is over. The caller holds mu.
+func (c *Conn) tell(e *entry) {
+	if !c.closed && e.d != nil && e.d.lost != nil {
+		e.d.lost(e.id, e.Fence)
+	}
 }
 
 // unwatch forgets the node that it waits for. The caller holds mu.
@@ -343,38 +350,34 @@ func (c *Conn) tidyOnce() (more bool) {
 	}
 	es := slices.Clone(c.ending[:min(len(c.ending), together)])
 	paths := slices.Clone(c.trash[:min(len(c.trash), together)])
-	var dels []*zk.Call
-	var unnamed []*entry
-	of := make(map[*entry][]*zk.Call) // what deletes an entry's nodes, or finds them
-	for _, e := range es {
-		if e.Name != "" {
-			of[e] = []*zk.Call{zk.Delete(e.path(e.Name))}
-			dels = append(dels, of[e]...)
-			continue
-		}
-		of[e] = lists(e.dir, e.folders)
-		unnamed, dels = append(unnamed, e), append(append(dels, barrier(e.dir)), of[e]...)
-	}
 	c.mu.Unlock()
+	var calls []*zk.Call
+	of := make(map[*entry][]*zk.Call) // what finds an entry's nodes, and then deletes them
 	for _, path := range paths {
-		dels = append(dels, zk.Delete(path))
+		calls = append(calls, zk.Delete(path))
 	}
-	if s.Do(c.life, dels...) != nil {
+	for _, e := range es {
+		of[e] = lists(e.dir, e.folders)
+		calls = append(append(calls, barrier(e.dir)), of[e]...)
+	}
+	if s.Do(c.life, calls...) != nil {
 		return true
 	}
-	var found []*zk.Call
-	for _, e := range unnamed {
+	calls = nil
+	for _, e := range es {
 		q, err := queueOf(e.folders, of[e])
-		if err == nil {
-			of[e] = nil
+		if err != nil {
+			continue // it stays
 		}
+		of[e] = nil
 		for _, n := range q {
 			if n.Mark == e.mark && n.Session == recipe.SessionName(s.ID()) {
-				found = append(found, zk.Delete(e.path(n.Name)))
+				of[e] = append(of[e], zk.Delete(e.path(n.Name)))
 			}
 		}
+		calls = append(calls, of[e]...)
 	}
-	if s.Do(c.life, found...) != nil {
+	if s.Do(c.life, calls...) != nil {
 		return true
 	}
 	c.mu.Lock()
@@ -393,13 +396,16 @@ func (c *Conn) gaveUp(e *entry, stays bool) {
 	if e.End != recipe.Ending {
 		return // its session has ended since
 	}
+	again := time.Now().Add(tombTime)
 	if stays {
-		e.End, e.Until = recipe.Stays, time.Now().Add(tombTime)
-		c.arm(e)
+		e.End, e.Until = recipe.Stays, again
 		c.attend(e)
-	} else {
+	} else if done, held := e.GiveUp(again); done {
 		c.clear(e, true)
+	} else if held {
+		c.tell(e)
 	}
+	c.arm(e)
 	<-e.busy
 	c.unref(e)
 }

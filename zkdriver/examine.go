@@ -141,7 +141,7 @@ func (c *Conn) ensemble(ctx context.Context) []driver.Finding {
 			say(driver.LevelWarn, "mode", "%s does not answer: %v", addr, errs[i])
 			continue
 		case strings.Contains(texts[i], "not currently serving"):
-			say(driver.LevelWarn, "mode", "%s serves nobody: it is cut off from the others, or too few of them run", addr)
+			say(driver.LevelWarn, "mode", "%s serves no client: it is cut off from the others, or too few of them run", addr)
 		case mode == "":
 			say(driver.LevelOK, "mode", "%s does not say its mode (srvr is not in its 4lw.commands.whitelist)", addr)
 		case mode == "read-only":
@@ -156,10 +156,10 @@ func (c *Conn) ensemble(ctx context.Context) []driver.Finding {
 	}
 	switch {
 	case modes["standalone"] > 0 && len(c.servers) > 1:
-		say(driver.LevelFail, "ensemble", "%d of the %d servers are standalone: they are no ensemble, and each grants a key, whoever holds it at another. Name one, or make "+
+		say(driver.LevelFail, "ensemble", "%d of the %d servers are standalone: they are no ensemble, and each grants a key without regard to the others. Name one, or make "+
 			"them one (server.N= in their configuration)", modes["standalone"], len(c.servers))
 	case modes["leader"] > 1:
-		say(driver.LevelFail, "ensemble", "%d of the servers are leaders: they belong to several ensembles, and each grants a key, whoever holds it in another. Name the servers "+
+		say(driver.LevelFail, "ensemble", "%d of the servers are leaders: they belong to several ensembles, and each grants a key without regard to the others. Name the servers "+
 			"of one. (While a leader changes, two may say so for a moment: look again)", modes["leader"])
 	case modes["standalone"] == 1:
 		say(driver.LevelOK, "ensemble", "it is one server: while that is down, nothing is granted or renewed")

@@ -9,6 +9,7 @@ import (
 	"iter"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/zkdriver/internal/recipe"
@@ -27,28 +28,99 @@ func (d *Driver) Inspect(ctx context.Context, key string) (driver.Info, error) {
 	}
 	dir := d.dir(key)
 	info := driver.Info{Key: key, ByHand: []string{"ls " + dir, "stat " + dir}}
-	q, err := d.read(ctx, s, dir)
+	dirs, err := d.directories(ctx, pace{s: s}, []string{key}, barrier(dir))
 	if err != nil {
 		return driver.Info{}, err
 	}
-	var left recipe.Queue
-	var read []*zk.Call
-	for some := range slices.Chunk(q, together) {
-		calls := gets(dir, some)
-		if err := s.Do(ctx, calls...); err != nil {
-			return driver.Info{}, err
+	describe(&info, dirs[0].queue, dirs[0].gets)
+	return info, nil
+}
+
+// directory is what was read of a key.
+type directory struct {
+	key   string
+	paths []string   // of the folders that its nodes are in; the last is its own
+	lists []*zk.Call // of these
+	queue recipe.Queue
+	gets  []*zk.Call // of the nodes
+}
+
+func (dir directory) path() string { return dir.paths[len(dir.paths)-1] }
+
+// directories reads those of keys, and the nodes in them, after some other calls.
+func (d *Driver) directories(ctx context.Context, p pace, keys []string, before ...*zk.Call) ([]directory, error) {
+	dirs, calls := make([]directory, len(keys)), before
+	for i, key := range keys {
+		dir := directory{key: key}
+		for _, folder := range d.folders() {
+			dir.paths = append(dir.paths, strings.TrimSuffix(d.dir(key)+"/"+folder, "/"))
 		}
-		for i, get := range calls {
-			if absent(get.Err) {
-				continue // it has ended since
-			} else if get.Err != nil {
-				return driver.Info{}, get.Err
-			}
-			left, read = append(left, some[i]), append(read, get)
+		if d.layout == Semaphore {
+			dir.paths = append(dir.paths, d.dir(key))
+		}
+		for _, path := range dir.paths {
+			dir.lists = append(dir.lists, zk.Children(path, nil))
+		}
+		dirs[i], calls = dir, append(calls, dir.lists...)
+	}
+	if err := p.do(ctx, calls...); err != nil {
+		return nil, err
+	}
+	calls = nil
+	for i := range dirs {
+		dir, err := &dirs[i], error(nil)
+		if dir.queue, err = queueOf(d.folders(), dir.lists[:len(d.folders())]); err != nil {
+			return nil, about(err, "read", dir.path())
+		}
+		dir.gets = gets(dir.path(), dir.queue)
+		calls = append(calls, dir.gets...)
+	}
+	if err := p.do(ctx, calls...); err != nil {
+		return nil, err
+	}
+	for i := range dirs {
+		if err := dirs[i].settle(); err != nil {
+			return nil, err
 		}
 	}
-	describe(&info, left, read)
-	return info, nil
+	return dirs, nil
+}
+
+// settle leaves out the nodes that have ended since.
+func (dir *directory) settle() error {
+	q, gets := dir.queue, dir.gets
+	dir.queue, dir.gets = nil, nil
+	for i, get := range gets {
+		if absent(get.Err) {
+			continue
+		} else if get.Err != nil {
+			return about(get.Err, "read", dir.path()+"/"+q[i].Name)
+		}
+		dir.queue, dir.gets = append(dir.queue, q[i]), append(dir.gets, get)
+	}
+	return nil
+}
+
+// pace is how fast the servers are asked for much: some calls at a time, with rests in between.
+type pace struct {
+	s     *zk.Session
+	pause time.Duration // the longest rest; 0: none
+}
+
+func (p pace) do(ctx context.Context, calls ...*zk.Call) error {
+	for some := range slices.Chunk(calls, together) {
+		begun := time.Now()
+		if err := p.s.Do(ctx, some...); err != nil {
+			return err
+		}
+		if p.pause == 0 {
+			continue
+		}
+		if err := driver.Rest(ctx, time.Since(begun), p.pause); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // describe fills in the holders of a key and the waiters.

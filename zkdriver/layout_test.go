@@ -84,7 +84,7 @@ func TestNewerLayout(t *testing.T) {
 			w.do(w.admin, zk.Create(d.dir(key)+"/"+recipe.Locks, nil, w.admin.acl, zk.Container))
 		}
 		base := d.dir(key) + "/" + folder + strings.TrimSuffix(recipe.Node{Kind: recipe.Write}.Prefix(recipe.Mark{Owner: someOwner, Label: recipe.Digest("l")}, 9), "__WRIT__") + name
-		w.do(w.admin, zk.Create(recipe.Numbered(base, 7), []byte("hasp/2 nobody knows"), w.admin.acl, zk.Persistent))
+		w.do(w.admin, zk.Create(recipe.Numbered(base, 7), []byte("hasp/2 unknown"), w.admin.acl, zk.Persistent))
 		for _, r := range []contend.Owner{ask(key), queued(ask(key))} {
 			_, err := contend.Try(w.ctx, d, r)
 			if err == nil || d.Classify(err) != driver.ClassMisconfigured || !strings.Contains(err.Error(), "upgrade this program") {
@@ -109,7 +109,7 @@ func TestNewerData(t *testing.T) {
 	r := ask("k")
 	w.stays(d, "k")
 	name := recipe.Numbered(recipe.Node{Kind: recipe.Write}.Prefix(recipe.MarkOf(r.Claim()), 9), 7)
-	w.do(w.admin, zk.Create(d.dir("k")+"/"+name, []byte("hasp/2 nobody knows"), w.admin.acl, zk.Persistent))
+	w.do(w.admin, zk.Create(d.dir("k")+"/"+name, []byte("hasp/2 unknown"), w.admin.acl, zk.Persistent))
 	if a := w.renew(d, r); d.Classify(a.Err) != driver.ClassMisconfigured {
 		t.Errorf("the renewal by an older hasp: %+v", a)
 	}

@@ -78,7 +78,7 @@ func ask2(w *world, d *Driver, key string) contend.Owner {
 	return r
 }
 
-// A node whose create had no answer, and that nobody asks for again, is given up after the TTL.
+// A node whose create had no answer, and which its owner does not ask for again, is given up after the TTL.
 func TestLostCreateIsGivenUp(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -97,7 +97,7 @@ func TestLostCreateIsGivenUp(t *testing.T) {
 	w.eventually("the node is gone", func() bool { return len(w.queue("k")) == 0 })
 }
 
-// A release whose answer was lost has released; the second one finds nothing, and touches nobody.
+// A release whose answer was lost has released; the second one finds nothing, and touches no other owner.
 func TestLostRelease(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -175,7 +175,7 @@ func TestNotSent(t *testing.T) {
 	r := ask("k")
 	_, err := contend.Try(w.ctx, d, r)
 	if !driver.IsNotSent(err) || d.Classify(err) != driver.ClassUnreachable {
-		t.Errorf("nobody could be reached: %v, of class %d", err, d.Classify(err))
+		t.Errorf("no server could be reached: %v, of class %d", err, d.Classify(err))
 	}
 	p.Clear()
 	w.eventually("the key is granted", func() bool { // an attempt to connect that was refused may still end

@@ -6,7 +6,6 @@ package zkdriver
 import (
 	"context"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/hasplock/hasp/driver"
@@ -14,16 +13,16 @@ import (
 	"github.com/hasplock/hasp/zkdriver/internal/zk"
 )
 
-// renewal is one request of a Renew, with what this session has of its owner.
+// renewal is one request of a Renew, with what this session has of its owner, and what was read of that.
 type renewal struct {
 	i    int
 	r    driver.RenewRequest
 	e    *entry
-	name string // of the node, "" when this session has none
-	kind recipe.Kind
-	data recipe.Content // to be written, when the TTL is larger than before
+	name string         // of the node, "" when this session has none
+	data recipe.Content // to be written, unless its TTL is 0
 
-	other bool // the owner has a place, and not the lease that this is about, or the other way round
+	node  *zk.Call
+	lists []*zk.Call
 }
 
 // Renew implements [driver.Driver]. One write proves that the session lives; what is read after it shows
@@ -35,46 +34,44 @@ func (d *Driver) Renew(ctx context.Context, rs []driver.RenewRequest, done func(
 		d.c.zk.Bear(d.c.shortest())
 		s, errSession = d.c.session(ctx)
 	}
-	var leases, places, others []renewal
+	var ours, others []renewal
 	for i, r := range rs {
-		err := errSession
+		n, err := renewal{i: i, r: r}, errSession
 		if err == nil {
 			err = d.valid(r.Check())
 		}
-		if err != nil {
-			done(i, driver.Renewal{Err: err})
-			continue
+		if err == nil {
+			err = d.c.sign(s, &n, d.place(r.Claim), start)
 		}
-		switch n := d.c.sign(s, renewal{i: i, r: r}, d.place(r.Claim), start); {
-		case n.other:
-			done(i, driver.Renewal{Err: driver.ErrNotHeld})
+		switch {
+		case err != nil:
+			done(i, driver.Renewal{Err: err})
 		case n.name == "":
 			others = append(others, n)
-		case r.Queue:
-			places = append(places, n)
 		default:
-			leases = append(leases, n)
+			ours = append(ours, n)
 		}
 	}
-	proven := false
-	for part := range slices.Chunk(leases, together) {
-		others = append(others, d.renewLeases(ctx, s, start, part, &proven, done)...)
+	if len(ours) > 0 && ours[0].data.TTL == 0 {
+		known := d.c.record(ours[0].e)
+		ours[0].data = recipe.Content{TTL: known.TTL, Fence: known.Fence, Label: ours[0].r.Label}
 	}
-	for part := range slices.Chunk(places, together) {
-		others = append(others, d.renewPlaces(ctx, s, part, &proven, done)...)
+	for part := range slices.Chunk(ours, together) {
+		others = append(others, d.renewSome(ctx, s, start, part, done)...)
 	}
 	for _, n := range others {
 		done(n.i, d.takeOver(ctx, s, start, n.r))
 	}
 }
 
-// sign puts off that a lease or a place of this session is given up, and returns what is known of it.
-func (c *Conn) sign(s *zk.Session, n renewal, p place, start time.Time) renewal {
+// sign puts off that a lease or a place of this session is given up, and adds what is known of it. ErrNotHeld: the owner has a place, and
+// not the lease that this is about, or the other way round.
+func (c *Conn) sign(s *zk.Session, n *renewal, p place, start time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e := c.entries[p]
 	if e == nil || e.Name == "" || e.sess != s {
-		return n
+		return nil
 	}
 	until := start.Add(n.r.TTL)
 	if n.r.Queue {
@@ -82,120 +79,78 @@ func (c *Conn) sign(s *zk.Session, n renewal, p place, start time.Time) renewal 
 	} else if n.r.TTL > e.TTL {
 		n.data = recipe.Content{TTL: n.r.TTL, Fence: e.Fence, Label: n.r.Label}
 	}
-	if n.other = !e.Sign(n.r.Queue, until); n.other {
-		return n
+	if !e.Sign(n.r.Queue, until) {
+		return driver.ErrNotHeld
 	}
 	c.arm(e)
-	n.e, n.name, n.kind = e, e.Name, e.Kind
-	return n
+	n.e, n.name = e, e.Name
+	return nil
 }
 
-// renewLeases renews leases of this session, and returns those that it does not have any more.
-func (d *Driver) renewLeases(ctx context.Context, s *zk.Session, start time.Time, ns []renewal, proven *bool, done func(int, driver.Renewal)) (gone []renewal) {
-	var nodes, dirs []*zk.Call
-	for _, n := range ns {
-		path := n.e.path(n.name)
-		call := zk.Exists(path)
-		if n.data.TTL > 0 {
-			call = zk.Set(path, n.data.Encode())
-			*proven = true
+// renewSome renews what this session has, and returns what it does not have any more. The first part of a Renew writes, and
+// what is read after that is as new.
+func (d *Driver) renewSome(ctx context.Context, s *zk.Session, start time.Time, ns []renewal, done func(int, driver.Renewal)) (gone []renewal) {
+	var sets, reads []*zk.Call
+	for i := range ns {
+		n := &ns[i]
+		n.lists = lists(n.e.dir, n.e.folders)
+		if path := n.e.path(n.name); n.data.TTL > 0 {
+			n.node = zk.Set(path, n.data.Encode())
+			sets = append(sets, n.node)
+		} else {
+			n.node = zk.Exists(path)
+			reads = append(reads, n.node)
 		}
-		nodes, dirs = append(nodes, call), append(dirs, zk.Exists(strings.TrimSuffix(n.e.path(d.folders()[0]), "/")))
+		reads = append(reads, n.lists...)
 	}
-	if !*proven {
-		known := d.c.record(ns[0].e)
-		data := recipe.Content{TTL: known.TTL, Fence: known.Fence, Label: ns[0].r.Label}
-		nodes[0] = zk.Set(ns[0].e.path(ns[0].name), data.Encode())
-		*proven = true
-	}
-	if err := s.Do(ctx, append(nodes, dirs...)...); err != nil {
+	if err := s.Do(ctx, append(sets, reads...)...); err != nil {
 		for _, n := range ns {
 			done(n.i, driver.Renewal{Err: err})
 		}
 		return nil
 	}
-	assured := s.Assured().Sub(start)
-	wanted := d.wanted(ctx, s, ns, dirs)
-	for i, n := range ns {
-		switch err := nodes[i].Err; {
-		case absent(err):
+	for _, n := range ns {
+		switch {
+		case absent(n.node.Err):
 			gone = append(gone, n)
-		case err != nil:
-			done(n.i, driver.Renewal{Err: err})
-		case nodes[i].Stat.EphemeralOwner != s.ID(): // it was made anew, and no session ends it
+		case n.node.Err != nil:
+			done(n.i, driver.Renewal{Err: n.node.Err})
+		case n.node.Stat.EphemeralOwner != s.ID(): // it was made anew, and no session ends it
 			d.c.unname(n.e)
 			gone = append(gone, n)
-		case assured <= 0 || s.Ended():
-			done(n.i, driver.Renewal{Err: zk.ErrEnded})
+		case n.r.Queue:
+			done(n.i, d.turn(ctx, s, n))
 		default:
-			d.c.note(n.e, func(r *recipe.Record) { r.Renewed(n.name, time.Now().Add(n.r.TTL), n.data.TTL) })
-			done(n.i, driver.Renewal{TTL: min(n.r.TTL, assured), Wanted: wanted[i]})
+			done(n.i, d.lease(s, start, n))
 		}
 	}
 	return gone
 }
 
-// wanted reports which keys have waiters. dirs says how many nodes are where waiters are; of a shared key it does not say
-// which of them hold it. What cannot be read is not wanted.
-func (d *Driver) wanted(ctx context.Context, s *zk.Session, ns []renewal, dirs []*zk.Call) map[int]bool {
-	wanted := make(map[int]bool)
-	var some []int
-	var calls []*zk.Call
-	for i, n := range ns {
-		more := dirs[i].Err == nil && (dirs[i].Stat.NumChildren > 1 || n.kind == recipe.Slot && dirs[i].Stat.NumChildren > 0)
-		if wanted[i] = more; more && n.kind == recipe.Read {
-			some, calls = append(some, i), append(calls, zk.Children(n.e.dir, nil))
-		}
+// lease is what the owner of a lease that stands learns. Where the waiters cannot be read, there are none.
+func (d *Driver) lease(s *zk.Session, start time.Time, n renewal) driver.Renewal {
+	assured := s.Assured().Sub(start)
+	if assured <= 0 || s.Ended() {
+		return driver.Renewal{Err: zk.ErrEnded}
 	}
-	err := s.Do(ctx, calls...)
-	for j, i := range some {
-		var q recipe.Queue
-		if err == nil {
-			q, _ = queueOf(ns[i].e.folders, calls[j:j+1])
-		}
-		wanted[i] = len(q) > q.Holders()
-	}
-	return wanted
+	d.c.note(n.e, func(r *recipe.Record) { r.Renewed(n.name, time.Now().Add(n.r.TTL), n.data.TTL) })
+	q, err := queueOf(n.e.folders, n.lists)
+	return driver.Renewal{TTL: min(n.r.TTL, assured), Wanted: err == nil && len(q) > q.Holders()}
 }
 
-// renewPlaces tells owners about their places, and returns those that this session does not have.
-func (d *Driver) renewPlaces(ctx context.Context, s *zk.Session, ns []renewal, proven *bool, done func(int, driver.Renewal)) (gone []renewal) {
-	var calls []*zk.Call
-	if !*proven {
-		calls, *proven = append(calls, barrier(ns[0].e.dir)), true
-	}
-	first, each := len(calls), len(d.folders())
-	for _, n := range ns {
-		calls = append(calls, lists(n.e.dir, d.folders())...)
-	}
-	err := s.Do(ctx, calls...)
-	for i, n := range ns {
-		var q recipe.Queue
-		if err == nil {
-			q, err = queueOf(d.folders(), calls[first+i*each:][:each])
-		}
-		if err != nil {
-			done(n.i, driver.Renewal{Err: err})
-			continue
-		}
-		if at := q.Named(n.name); at < 0 {
-			gone = append(gone, n)
-		} else {
-			done(n.i, d.turn(ctx, s, n.e.dir, q, at))
-		}
-	}
-	return gone
-}
-
-// turn is what the owner of the place at i learns: whether its turn has come, or when it may.
-func (d *Driver) turn(ctx context.Context, s *zk.Session, dir string, q recipe.Queue, i int) driver.Renewal {
+// turn is what the owner of a place that stands learns: whether its turn has come, or when it may.
+func (d *Driver) turn(ctx context.Context, s *zk.Session, n renewal) driver.Renewal {
+	q, err := queueOf(n.e.folders, n.lists)
+	i := q.Named(n.name)
 	switch {
-	case q.Turn(i):
+	case err != nil:
+		return driver.Renewal{Err: err}
+	case i < 0 || q.Turn(i):
 		return driver.Renewal{Err: driver.ErrNotHeld}
 	case q.Ahead(i) > 0:
 		return driver.Renewal{}
 	}
-	calls := gets(dir, q[:min(q.Holders(), looks)])
+	calls := gets(n.e.dir, q[:min(q.Holders(), looks)])
 	if err := s.Do(ctx, calls...); err != nil {
 		return driver.Renewal{Err: err}
 	}

@@ -66,7 +66,7 @@ func TestSemaphoreBesideJava(t *testing.T) {
 	}
 }
 
-// A node in the folder of leases that is no lease is in nobody's way, and does not keep a waiter from waiting.
+// A node in the folder of leases that is no lease is in no owner's way, and does not keep a waiter from waiting.
 func TestStrangerAmongLeases(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -121,7 +121,7 @@ func TestTraitsAreTheGrantedSessions(t *testing.T) {
 	}
 }
 
-// A lease whose node another deletes is told at once; one that another client takes over is not.
+// The loss of a lease whose node another client deletes is told at once; a take-over is no loss.
 func TestTellOfADeletedNode(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -184,7 +184,7 @@ func TestTellAfterADeniedLook(t *testing.T) {
 	}
 }
 
-// A lease stands over a restart of the server, with its session; who waits is woken afterwards.
+// A lease stands over a restart of the server, with its session; a waiter is woken afterwards.
 func TestServerRestart(t *testing.T) {
 	w := worldOf(t, testserver.ZooKeeper(t))
 	d, other := w.driver(), w.driver()
@@ -215,7 +215,7 @@ func TestServerRestart(t *testing.T) {
 	}
 }
 
-// What nobody renews is given up once there is a connection again, although its end came without one.
+// What its owner does not renew is given up once there is a connection again, although its end came without one.
 func TestGivenUpAfterAnOutage(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -239,7 +239,7 @@ func TestGivenUpAfterAnOutage(t *testing.T) {
 	comes(w, tells, "word of the end")
 }
 
-// A grant to a waiter that needs no write is proven by an earlier one, and one that waited for long by a new one.
+// A grant to a waiter that needs no write is proven by an earlier one, and a grant after a long wait by a new one.
 func TestGrantIsProven(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -326,13 +326,13 @@ func TestUser(t *testing.T) {
 	for _, d := range []*Driver{user("you", "secret"), user("me", "wrong"), w.driver()} {
 		_, err := contend.Try(w.ctx, d, ask("k"))
 		if err == nil || d.Classify(err) != driver.ClassDenied {
-			t.Errorf("somebody else: %v, of class %d", err, d.Classify(err))
+			t.Errorf("another user: %v, of class %d", err, d.Classify(err))
 		}
 		if a := w.renew(d, r); d.Classify(a.Err) != driver.ClassDenied {
-			t.Errorf("a renewal by somebody else: %v", a.Err)
+			t.Errorf("a renewal by another user: %v", a.Err)
 		}
 		if err := contend.Release(w.ctx, d, r); d.Classify(err) != driver.ClassDenied {
-			t.Errorf("a release by somebody else: %v", err)
+			t.Errorf("a release by another user: %v", err)
 		}
 	}
 	w.release(mine, r)

@@ -53,7 +53,7 @@ func TestSuite(t *testing.T) {
 }
 
 // persist puts a copy in the place of the node that holds a key, as a tool does that brings nodes back from a backup: of no session,
-// and named after one that is over. It reports whether there was such a node.
+// and named after a session that is over. It reports whether there was such a node.
 func persist(t testing.TB, d *Driver, key string) bool {
 	t.Helper()
 	s, err := d.c.session(t.Context())

@@ -44,16 +44,19 @@ func (d *Driver) ListLeftovers(ctx context.Context, prefix string, held func(dri
 			return
 		}
 		sw := &sweep{d: d, held: held, yield: func(l driver.Leftover) bool { return yield(l, nil) }, rest: rest}
-		if err := sw.walk(ctx, prefix); err != nil {
+		if err := sw.walk(ctx, prefix); err != nil && !errors.Is(err, errEnough) {
 			yield(driver.Leftover{}, err)
 		}
 	}
 }
 
+// errEnough ends a walk of which the caller has seen enough.
+var errEnough = errors.New("enough")
+
 // sweep is one walk over what the servers have.
 type sweep struct {
 	d     *Driver
-	s     *zk.Session
+	pace  pace
 	held  func(driver.Info)
 	yield func(driver.Leftover) bool
 	rest  time.Duration
@@ -70,33 +73,41 @@ type folder struct {
 	since int64
 }
 
-func (sw *sweep) walk(ctx context.Context, prefix string) (err error) {
-	if sw.s, err = sw.d.c.session(ctx); err != nil {
+func (sw *sweep) walk(ctx context.Context, prefix string) error {
+	s, err := sw.d.c.session(ctx)
+	if err != nil {
 		return err
 	}
-	keys, err := sw.d.keys(ctx, sw.s, prefix)
+	sw.pace = pace{s, sweepPause}
+	keys, err := sw.d.keys(ctx, s, prefix)
 	if err != nil {
 		return about(err, "read", sw.d.root)
 	}
 	if len(keys) > 0 {
-		if sw.now, err = sw.d.now(ctx, sw.s); err != nil {
+		if sw.now, err = sw.d.now(ctx, s); err != nil {
 			return err
 		}
 	}
 	for some := range slices.Chunk(keys, sweepKeys) {
-		if more, err := sw.some(ctx, some); err != nil || !more {
+		dirs, err := sw.d.directories(ctx, sw.pace, some)
+		if err != nil {
 			return err
+		}
+		for _, dir := range dirs {
+			if err := sw.look(dir); err != nil {
+				return err
+			}
 		}
 	}
 	for _, f := range sw.empty {
 		if f.since <= sw.old && !sw.yield(f.Leftover) {
-			return nil
+			return errEnough
 		}
 	}
 	if prefix != "" {
 		return nil
 	}
-	return sw.tombs(ctx)
+	return sw.marks(ctx)
 }
 
 // saw notes when two writes were.
@@ -106,109 +117,6 @@ func (sw *sweep) saw(s zk.Stat) {
 			sw.old = max(sw.old, zxid)
 		}
 	}
-}
-
-// do carries out calls, and rests.
-func (sw *sweep) do(ctx context.Context, calls ...*zk.Call) error {
-	for some := range slices.Chunk(calls, together) {
-		begun := time.Now()
-		if err := sw.s.Do(ctx, some...); err != nil {
-			return err
-		}
-		if err := driver.Rest(ctx, time.Since(begun), sweepPause); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// directory is what a key's directory has. Its path is the last of paths.
-type directory struct {
-	key   string
-	paths []string   // of the folders that its nodes are in, and of the directory
-	lists []*zk.Call // of these
-	queue recipe.Queue
-	gets  []*zk.Call // of the nodes
-}
-
-func (dir directory) path() string { return dir.paths[len(dir.paths)-1] }
-
-// some yields what is left over of some keys, and says whether to go on.
-func (sw *sweep) some(ctx context.Context, keys []string) (more bool, err error) {
-	dirs, err := sw.read(ctx, keys)
-	if err != nil {
-		return false, err
-	}
-	for _, dir := range dirs {
-		sw.look(dir)
-		if i := slices.IndexFunc(dir.gets, func(get *zk.Call) bool { return get.Stat.EphemeralOwner != 0 }); i >= 0 && dir.queue.Holds(i) && sw.held != nil {
-			n := dir.queue[i]
-			sw.held(driver.Info{Key: dir.key, Held: true, Holder: holder(n, dir.gets[i].Data), Fence: fenceIn(n, dir.gets[i])})
-		}
-		for _, l := range dir.nodes(sw.now) {
-			if !sw.yield(l) {
-				return false, nil
-			}
-		}
-	}
-	return true, nil
-}
-
-// read reads the directories of keys, and the nodes in them.
-func (sw *sweep) read(ctx context.Context, keys []string) (dirs []directory, err error) {
-	var calls []*zk.Call
-	folders := sw.d.folders()
-	for _, key := range keys {
-		dir := directory{key: key}
-		for _, folder := range folders {
-			if folder != "" {
-				dir.paths = append(dir.paths, sw.d.dir(key)+"/"+folder)
-			}
-		}
-		dir.paths = append(dir.paths, sw.d.dir(key))
-		for _, path := range dir.paths {
-			dir.lists = append(dir.lists, zk.Children(path, nil))
-		}
-		dirs, calls = append(dirs, dir), append(calls, dir.lists...)
-	}
-	if err := sw.do(ctx, calls...); err != nil {
-		return nil, err
-	}
-	calls = nil
-	for i := range dirs {
-		dir := &dirs[i]
-		if dir.queue, err = queueOf(folders, dir.lists[:len(folders)]); err != nil {
-			return nil, about(err, "read", dir.path())
-		}
-		for _, n := range dir.queue {
-			dir.gets = append(dir.gets, zk.Get(dir.path()+"/"+n.Name))
-		}
-		calls = append(calls, dir.gets...)
-	}
-	if err := sw.do(ctx, calls...); err != nil {
-		return nil, err
-	}
-	for i := range dirs {
-		if err := dirs[i].settle(); err != nil {
-			return nil, err
-		}
-	}
-	return dirs, nil
-}
-
-// settle leaves out the nodes that have ended since.
-func (dir *directory) settle() error {
-	q, gets := dir.queue, dir.gets
-	dir.queue, dir.gets = nil, nil
-	for i, get := range gets {
-		if absent(get.Err) {
-			continue
-		} else if get.Err != nil {
-			return about(get.Err, "read", dir.path()+"/"+q[i].Name)
-		}
-		dir.queue, dir.gets = append(dir.queue, q[i]), append(dir.gets, get)
-	}
-	return nil
 }
 
 // linger is how long a waiter has been gone before its place is left over.
@@ -235,10 +143,14 @@ func (dir directory) nodes(now time.Time) (all []driver.Leftover) {
 	return all
 }
 
-// look notes the folders of a directory that are empty.
-func (sw *sweep) look(dir directory) {
+// look yields what is left over of a key, and notes its folders that are empty.
+func (sw *sweep) look(dir directory) error {
 	for _, get := range dir.gets {
 		sw.saw(get.Stat)
+	}
+	if i := dir.holder(); i >= 0 && sw.held != nil {
+		n, get := dir.queue[i], dir.gets[i]
+		sw.held(driver.Info{Key: dir.key, Held: true, Holder: holder(n, get.Data), Fence: fenceIn(n, get)})
 	}
 	for i, list := range dir.lists {
 		if list.Err != nil {
@@ -249,36 +161,46 @@ func (sw *sweep) look(dir directory) {
 			sw.empty = append(sw.empty, folder{l, list.Stat.Pzxid})
 		}
 	}
+	for _, l := range dir.nodes(sw.now) {
+		if !sw.yield(l) {
+			return errEnough
+		}
+	}
+	return nil
 }
 
-// tombs yields the marks of released owners that no session ends.
-func (sw *sweep) tombs(ctx context.Context) error {
+// holder is the first node that a session has, if it holds the key; else -1.
+func (dir directory) holder() int {
+	i := slices.IndexFunc(dir.gets, func(get *zk.Call) bool { return get.Stat.EphemeralOwner != 0 })
+	if i < dir.queue.Holders() {
+		return i
+	}
+	return -1
+}
+
+// marks yields the marks of released owners that no session ends.
+func (sw *sweep) marks(ctx context.Context) error {
 	list := zk.Children(sw.d.released(), nil)
-	if err := sw.do(ctx, list); err != nil || absent(list.Err) {
+	if err := sw.pace.do(ctx, list); err != nil || absent(list.Err) {
 		return err
 	} else if list.Err != nil {
 		return about(list.Err, "read", sw.d.released())
 	}
-	var names []string
-	for _, name := range list.Children {
-		if driver.ValidOwner(name) { // a digest looks like one
-			names = append(names, sw.d.released()+"/"+name)
-		}
-	}
+	names := slices.DeleteFunc(list.Children, func(name string) bool { return !driver.ValidOwner(name) }) // a digest looks like one
 	for some := range slices.Chunk(names, together) {
 		var gets []*zk.Call
 		for _, name := range some {
-			gets = append(gets, zk.Get(name))
+			gets = append(gets, zk.Get(sw.d.released()+"/"+name))
 		}
-		if err := sw.do(ctx, gets...); err != nil {
+		if err := sw.pace.do(ctx, gets...); err != nil {
 			return err
 		}
 		for i, get := range gets {
 			if get.Err != nil || get.Stat.EphemeralOwner != 0 || recipe.Decode(get.Data).Newer > 0 {
 				continue
 			}
-			if !sw.yield(driver.Leftover{Kind: driver.LeftSidecar, Name: some[i], State: state(get)}) {
-				return nil
+			if !sw.yield(driver.Leftover{Kind: driver.LeftSidecar, Name: sw.d.released() + "/" + some[i], State: state(get)}) {
+				return errEnough
 			}
 		}
 	}
@@ -344,11 +266,9 @@ func (d *Driver) RemoveLeftover(ctx context.Context, l driver.Leftover) (stays t
 		return 0, driver.ErrNotHeld
 	}
 	if l.Kind != driver.LeftSidecar && !n.Foreign() {
-		now, err := d.now(ctx, s)
-		switch {
-		case err != nil:
+		if now, err := d.now(ctx, s); err != nil {
 			return 0, err
-		case !quiet(get, now):
+		} else if !quiet(get, now) {
 			return 0, driver.ErrNotHeld
 		}
 	}

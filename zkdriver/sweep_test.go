@@ -234,7 +234,7 @@ func TestRemovalOvertaken(t *testing.T) {
 	}
 }
 
-// A folder that somebody uses at this moment stays.
+// A folder that a client uses at this moment stays.
 func TestRemovalOfAFolderOvertaken(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -359,7 +359,7 @@ func TestPlacesLeftOver(t *testing.T) {
 	if all := w.leftovers(d, ""); len(all) != 0 {
 		t.Errorf("left over are %+v", all)
 	}
-	dirs, err := (&sweep{d: d, s: s}).read(w.ctx, []string{"k"})
+	dirs, err := d.directories(w.ctx, pace{s: s}, []string{"k"})
 	must(t, err)
 	written := time.UnixMilli(dirs[0].gets[1].Stat.Mtime)
 	if all := dirs[0].nodes(written.Add(dead.TTL + linger)); len(all) != 0 {
@@ -407,7 +407,7 @@ func TestEmptyFolders(t *testing.T) {
 	w.do(w.admin, zk.Create(d.dir("a")+"/x", nil, w.admin.acl, zk.Persistent))
 	w.leaves(d, all[d.dir("a")])
 	w.do(w.admin, zk.Delete(d.dir("a")+"/x"))
-	w.leaves(d, all[d.dir("a")]) // somebody has used it since
+	w.leaves(d, all[d.dir("a")]) // a client has used it since
 	w.removes(d, all[d.dir("b")])
 	w.leaves(d, all[d.dir("b")])
 	if again := list(d, 0); len(again) != 0 { // nothing that was read was written after that

@@ -298,7 +298,7 @@ func (a *Attempt) enter(i int) Step {
 	return a.next(s)
 }
 
-// downgrade makes the hold at i, which excludes all others, one that is shared.
+// downgrade makes an exclusive hold at i a shared hold.
 func (a *Attempt) downgrade(i int) Step {
 	if a.r.Fence > a.known.Fence {
 		return a.end(Refuse, i)

@@ -222,15 +222,24 @@ func TestRecord(t *testing.T) {
 	if r.End = Ending; r.Sign(false, at(9)) {
 		t.Error("what is being given up was renewed")
 	}
-	if r.Release(at(20)) || r.State != Made || r.Until != at(20) || r.End != Stays {
-		t.Errorf("released without a name: %+v", r)
+	if done, held := r.GiveUp(at(20)); done || !held || r.State != Late || r.Until != at(20) || r.End != Stays || !r.Live() {
+		t.Errorf("given up without a name: %v, %v, %+v", done, held, r)
 	}
-	if r.Clear() || r.Live() {
-		t.Errorf("a lease ended, though it was released: %+v", r)
+	if done, held := r.GiveUp(at(30)); !done || held {
+		t.Errorf("looked for once more: %v, %v", done, held)
 	}
-	if r.Begin(at(1)); r.Grant(at(2), true) || !r.Clear() {
+	r.Find(own(Write, 1, 1), Content{})
+	if r.State != Made || !r.Release(at(40)) {
+		t.Errorf("its owner asked again, and released it: %+v", r)
+	}
+	r = Record{}
+	if r.Begin(at(1)); r.Grant(at(2), true) || r.State != Held {
 		t.Errorf("a lease that stood: %+v", r)
 	}
+	if r.Unname(); r.Release(at(10)) || r.State != Late {
+		t.Errorf("released without a name: %+v", r)
+	}
+	r = Record{}
 	if r.Grant(at(9), false) || r.Live() {
 		t.Errorf("nothing was granted: %+v", r)
 	}

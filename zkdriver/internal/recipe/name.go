@@ -34,10 +34,12 @@ const (
 // Folders are where the nodes of a key are, below its directory. The waiters are in the first.
 func (l Layout) Folders() []string {
 	if l == Semaphore {
-		return []string{Locks, Leases}
+		return both
 	}
-	return []string{""}
+	return flat
 }
+
+var both, flat = []string{Locks, Leases}, []string{""}
 
 // Kind is what a node asks for, in the order of two with one number.
 type Kind uint8

@@ -114,7 +114,7 @@ func (c *client) do(t *testing.T, s *store, l Layout, lost bool) bool {
 		}
 		if !s.change(l, c, step) {
 			if step.Node.Name != was.Name {
-				c.Clear()
+				c.Record = Record{}
 			}
 			break
 		}
@@ -132,10 +132,10 @@ func (c *client) do(t *testing.T, s *store, l Layout, lost bool) bool {
 		if lost {
 			return false
 		}
-		c.Clear()
+		c.Record = Record{}
 		next = a.Undone()
 	case Gone:
-		c.Clear()
+		c.Record = Record{}
 	case Keep:
 		c.Record.Keep(time.Time{})
 		return false
@@ -290,7 +290,7 @@ func (s *store) release(l Layout, c *client, clients []*client) {
 		}
 	}
 	if c.a == nil {
-		c.Clear()
+		c.Record = Record{}
 	}
 }
 
@@ -299,7 +299,7 @@ func (s *store) giveUp(c *client) {
 	if !c.Live() {
 		return
 	}
-	c.Clear()
+	c.Record = Record{}
 	maps.DeleteFunc(s.nodes, func(name string, _ stored) bool {
 		n, _ := Parse(name)
 		return n.Mark == c.owner.mark && n.Session == SessionName(c.session)

@@ -14,6 +14,7 @@ const (
 	Made          // a node may have been made, and is not known to be more
 	Place         // a waiter's, which stays although a Try was refused
 	Held          // a lease that was granted here
+	Late          // given up, or released: a request of which the answer was lost may still make a node, so it is to be looked for once more
 )
 
 // End is how far a node is from its end.
@@ -57,6 +58,9 @@ func (r *Record) Prolong(until time.Time) bool {
 
 // Find notes the node, with its data.
 func (r *Record) Find(n Node, data Content) {
+	if r.State == Late {
+		r.State = Made
+	}
 	r.Name, r.Kind, r.Fence, r.TTL = n.Name, n.Kind, data.Fence, data.TTL
 	r.Unsure, r.End = false, Stays
 }
@@ -96,7 +100,7 @@ func (r *Record) Release(again time.Time) (done bool) {
 	if r.Name != "" || !r.Unsure {
 		return true
 	}
-	r.State, r.End, r.Until = Made, Stays, again
+	r.State, r.End, r.Until = Late, Stays, again
 	return false
 }
 
@@ -109,11 +113,10 @@ func (r *Record) Due(now time.Time) (due bool, left time.Duration) {
 	return left == 0, left
 }
 
-// Clear forgets the node, and reports whether that ends a lease.
-func (r *Record) Clear() (held bool) {
+// GiveUp notes that what was to be found of it was deleted, and reports whether that is all, as Release does, and whether it ends a lease.
+func (r *Record) GiveUp(again time.Time) (done, held bool) {
 	held = r.State == Held
-	*r = Record{}
-	return held
+	return r.State == Late || r.Release(again), held
 }
 
 // Sign is a sign of life from the owner of a lease, or (place) of a place. It puts off when that is given up; ok is false when
