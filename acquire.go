@@ -9,17 +9,33 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/admission"
+	"github.com/hasplock/hasp/internal/backoff"
 	"github.com/hasplock/hasp/internal/clock"
+	"github.com/hasplock/hasp/internal/keepalive"
 	"github.com/hasplock/hasp/internal/lifetime"
 	"github.com/hasplock/hasp/internal/wait"
 )
 
-// target is what the calls of a lock ask for. It never changes.
-type target struct {
+const (
+	// watchLimit bounds how long a waiter stays out of the queue for the sake of
+	// its subscription. Then it joins, and polls until one is confirmed.
+	watchLimit = time.Second
+	// After a Watch that failed the next one comes after so long, and twice as
+	// long after each more, up to the other.
+	watchPause    = 500 * time.Millisecond
+	maxWatchPause = 10 * time.Second
+	// watchFirst is how long a Lock of a busy key waits for a Watch before it asks for the first time: it is
+	// answered at once where the subscription stands.
+	watchFirst = 5 * time.Millisecond
+)
+
+// subject is what the calls of a lock ask for. It never changes.
+type subject struct {
 	c      *core
 	key    string
 	opts   *settings // its own, and never changed: a handle may be overwritten while its leases live
@@ -28,9 +44,9 @@ type target struct {
 	enters bool // a waiter enters on a handover
 }
 
-// call is one call of Lock or TryLock.
-type call struct {
-	*target
+// lockCall is one call of Lock or TryLock.
+type lockCall struct {
+	*subject
 	ctx    context.Context // bounds the wait: the caller's, ended also by Close
 	op     string
 	waits  bool // it is a Lock
@@ -39,13 +55,13 @@ type call struct {
 
 // source is where the leases of a lock come from: the store, unless its options say that calls take turns on a lease.
 type source interface {
-	lease(call) (*Lease, error)
+	lease(lockCall) (*Lease, error)
 }
 
-// store is the source that asks the store for each call.
-type store struct{}
+// direct is the source that asks the store for each call.
+type direct struct{}
 
-func (store) lease(cl call) (*Lease, error) {
+func (direct) lease(cl lockCall) (*Lease, error) {
 	cl.c.shelf.clear(cl.ctx, cl.key)
 	a := cl.attempt()
 	return a.tell(a.alone())
@@ -54,7 +70,7 @@ func (store) lease(cl call) (*Lease, error) {
 // attempt is one acquisition, from the first Try to a lease or to the last
 // trace of it in the store. How it goes on is decided by its wait.Wait; attempt does it.
 type attempt struct {
-	call
+	lockCall
 	began   clock.Instant
 	sent    bool          // what the store grants counts from the request, not from began
 	noted   bool          // the first Try was answered
@@ -64,8 +80,8 @@ type attempt struct {
 }
 
 // attempt returns what a call that asks the store begins with.
-func (cl call) attempt() *attempt {
-	return &attempt{call: cl, began: cl.c.now(), waiter: waiter{wait: wait.New(&cl.opts.waits, cl.enters), req: driver.TryRequest{
+func (cl lockCall) attempt() *attempt {
+	return &attempt{lockCall: cl, began: cl.c.now(), waiter: waiter{wait: wait.New(&cl.opts.waits, cl.enters), req: driver.TryRequest{
 		Claim:    driver.Claim{Key: cl.key, Owner: rand.Text(), Label: cl.c.labels.label(cl.opts.Reason), Mode: cl.mode, Limit: cl.limit},
 		TTL:      cl.opts.TTL,
 		Patience: cl.opts.waits.Patience,
@@ -142,10 +158,10 @@ func (a *attempt) tryLock() (*Lease, error) {
 	return nil, a.fail(err)
 }
 
-// keeperTime is what a keeper needs beside the store: see attempt.keeper.
+// keeperTime is what a keeper needs beside the store: see attempt.keeperLimit.
 const keeperTime = 5 * time.Millisecond
 
-// askKeeper joins, which tells the keeper, and waits until it has given the key back, for keeper at most. Whatever goes wrong
+// askKeeper joins, which tells the keeper, and waits until it has given the key back, for keeperLimit at most. Whatever goes wrong
 // is as if it was not asked: neither a lease nor an error.
 func (a *attempt) askKeeper() (lease *Lease, err error) {
 	why := a.wait.Why()
@@ -155,7 +171,7 @@ func (a *attempt) askKeeper() (lease *Lease, err error) {
 			err = nil
 		}
 	}()
-	timer := time.NewTimer(a.keeper())
+	timer := time.NewTimer(a.keeperLimit())
 	defer timer.Stop()
 	if err := a.subscribe(timer.C); a.sub.hints == nil {
 		return nil, err
@@ -163,7 +179,7 @@ func (a *attempt) askKeeper() (lease *Lease, err error) {
 	a.wait.Join()
 	lease, err = a.ask()
 	for joined := a.c.now(); lease == nil && err == nil; lease, err = a.ask() {
-		timer.Reset(a.keeper() - a.c.now().Sub(joined))
+		timer.Reset(a.keeperLimit() - a.c.now().Sub(joined))
 		select {
 		case h := <-a.sub.hints:
 			a.wait.Hinted(h)
@@ -184,9 +200,9 @@ func (a *attempt) askKeeper() (lease *Lease, err error) {
 	return lease, err
 }
 
-// keeper is how long a keeper may need: for the message to it, its release, and the message of that. With thousands of keys at
+// keeperLimit is how long a keeper may need: for the message to it, its release, and the message of that. With thousands of keys at
 // once all requests take longer, ours and the keeper's.
-func (a *attempt) keeper() time.Duration { return min(3*a.wait.Slowest()+keeperTime, tryLimit) }
+func (a *attempt) keeperLimit() time.Duration { return min(3*a.wait.Slowest()+keeperTime, tryLimit) }
 
 // try is ask with errors that the Wait bears. The observer is told of a refusal to a waiter.
 func (a *attempt) try() (*Lease, error) {
@@ -422,4 +438,224 @@ func (a *attempt) ended() error {
 		return ErrClosed // the caller's context has not ended
 	}
 	return nil
+}
+
+// waiter is what the store has of an attempt, and what the attempt knows of the
+// store. In a cohort it goes from one leader to the next.
+type waiter struct {
+	req   driver.TryRequest // but for what changes from one Try to the next
+	wait  wait.Wait
+	place *place        // in the queue, once joined
+	sub   *subscription // once it was to join
+}
+
+// joined puts the place in the queue under the renewer's care, after a Try that joins was answered.
+func (w *waiter) joined(c *core) {
+	now := c.now()
+	if w.place != nil {
+		w.place.seen(now)
+		return
+	}
+	r := driver.RenewRequest{Claim: w.req.Claim, TTL: w.req.TTL, Queue: true, Patience: w.req.Patience}
+	w.place = &place{req: r, now: c.now, wake: make(chan wait.News, 1)}
+	w.place.seen(now)
+	c.renewer.Add(w.place, now)
+}
+
+// leaveQueue ends what only a waiter needs.
+func (w *waiter) leaveQueue(c *core) {
+	if w.place != nil {
+		c.renewer.Remove(w.place)
+	}
+	if w.sub != nil {
+		w.sub.end()
+	}
+}
+
+// cleanUp ends an attempt without a lease: it leaves nothing in the store, in
+// the background when the store is slow or away.
+func (w *waiter) cleanUp(c *core) {
+	w.leaveQueue(c)
+	if something, lost := w.wait.Left(); something {
+		r := driver.ReleaseRequest{Claim: w.req.Claim, TTL: w.req.TTL, End: driver.Unused, Settled: w.wait.Settled()}
+		c.cleanUp(r, lost, w.wait.Failing())
+	}
+}
+
+// news returns what may end a sleep: hints, the answers to Watch, and what the renewer learns of the place.
+func (w *waiter) news() (hints <-chan driver.Hint, results <-chan watched, wake <-chan wait.News) {
+	if w.sub != nil {
+		hints, results = w.sub.hints, w.sub.results
+	}
+	if w.place != nil {
+		wake = w.place.wake
+	}
+	return hints, results, wake
+}
+
+// place is a waiter's entry in the queue: the renewer gives its signs of life,
+// one batch for all waiters of a client.
+type place struct {
+	keepalive.Entry
+	req  driver.RenewRequest
+	now  clock.Clock
+	wake chan wait.News // room for one
+
+	mu     sync.Mutex
+	signAt time.Duration // when the next sign of life is due
+}
+
+// seen notes that the store just answered a Try, which is a sign of life.
+func (p *place) seen(now clock.Instant) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.signAt = now.Mono + p.req.Patience/3
+}
+
+// NextLook is when the next sign of life is due.
+func (p *place) NextLook(clock.Instant) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.signAt
+}
+
+// Due says whether that is now. A place is never over by itself.
+func (p *place) Due(now clock.Instant, hurry bool) (renew, over bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if hurry || now.Mono+min(keepalive.Tick, p.req.Patience/12) >= p.signAt {
+		renew, p.signAt = true, now.Mono+p.req.Patience/3
+	}
+	return renew, false
+}
+
+// Expire is never called.
+func (p *place) Expire() func() { return nil }
+
+// Request is the sign of life.
+func (p *place) Request() (driver.RenewRequest, bool) { return p.req, true }
+
+// Renewed passes on what the store said. An error makes the waiter ask for
+// itself, which finds out whether to go on waiting.
+func (p *place) Renewed(start clock.Instant, r driver.Renewal) {
+	switch {
+	case errors.Is(r.Err, ErrNotHeld):
+		p.learned(wait.News{Asked: start.Mono, At: p.now().Mono, Gone: true})
+	case r.Err != nil:
+		p.learned(wait.News{Asked: start.Mono, At: p.now().Mono + backoff.Jitter(50*time.Millisecond)})
+	case r.RetryIn > 0:
+		p.learned(wait.News{Asked: start.Mono, At: p.now().Mono + r.RetryIn})
+	}
+}
+
+// learned tells the waiter to try then, or earlier where earlier news, which it has not seen, said so.
+func (p *place) learned(n wait.News) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	select {
+	case before := <-p.wake:
+		n.At, n.Gone = min(n.At, before.At), n.Gone || before.Gone
+	default:
+	}
+	p.wake <- n
+}
+
+// subscription delivers hints to an owner in the queue. It goes with the place from one
+// leader of a cohort to the next, and so does not depend on a caller's context.
+type subscription struct {
+	hints   <-chan driver.Hint // nil: none come, ask at intervals
+	results chan watched       // unbuffered: the answers to Watch
+	end     context.CancelFunc
+}
+
+// watched is the answer to a Watch.
+type watched struct {
+	hints <-chan driver.Hint
+	err   error
+}
+
+// listen watches in the background until end is called, again and again where
+// that fails.
+func (c *core) listen(claim driver.Claim) *subscription {
+	ctx, cancel := context.WithCancel(c.calls.Open)
+	s := &subscription{results: make(chan watched), end: cancel}
+	c.calls.EnterLate()
+	go func() {
+		defer c.calls.Leave()
+		limit := watchLimit
+		pause := backoff.Backoff{Least: watchPause, Most: maxWatchPause}
+		for {
+			h := c.watch(ctx, limit, claim)
+			select {
+			case s.results <- h:
+			case <-ctx.Done():
+				return
+			}
+			if h.err == nil {
+				return
+			}
+			if limit = tryLimit; !pause.Wait(ctx.Done()) {
+				return
+			}
+		}
+	}()
+	return s
+}
+
+var errUnconfirmed = errors.New("the store did not confirm the subscription")
+
+// watch asks once. Its context outlives it, for the hints.
+func (c *core) watch(ctx context.Context, limit time.Duration, claim driver.Claim) (h watched) {
+	ctx, cancel := context.WithCancel(ctx)
+	timer := time.AfterFunc(limit, cancel)
+	h.hints, h.err = c.drv.Watch(ctx, claim)
+	if !timer.Stop() {
+		h.err = errUnconfirmed
+	}
+	if h.err != nil {
+		cancel()
+	}
+	return h
+}
+
+// subscribe asks for the hints for this owner, and waits until that is
+// confirmed or has failed once, or until over. An error ends the wait; a store that answers
+// Try and not Watch does not.
+func (a *attempt) subscribe(over <-chan time.Time) error {
+	if a.sub == nil {
+		a.sub = a.c.listen(a.req.Claim)
+	}
+	select {
+	case w := <-a.sub.results:
+		a.subscribed(w)
+		return nil
+	case <-over:
+		a.wait.Unwatched()
+		return nil
+	case <-a.ctx.Done():
+	case <-a.c.calls.Open.Done():
+	}
+	return a.ended()
+}
+
+// watchBriefly subscribes, if a Watch is answered at once, as where the subscription stands.
+func (a *attempt) watchBriefly() error {
+	timer := time.NewTimer(watchFirst)
+	defer timer.Stop()
+	a.sent = true // what the store grants counts from the Try
+	return a.subscribe(timer.C)
+}
+
+// subscribed notes the answer to a Watch. wakes: it ends a sleep.
+func (a *attempt) subscribed(w watched) (wakes bool) {
+	a.c.busy.deaf.Store(w.err != nil)
+	a.sub.hints = w.hints
+	if w.err != nil {
+		a.sub.hints = nil
+		a.emit(EventTrouble, func(e *Event) {
+			e.Sent = time.Time{} // that is a Try's
+			e.Err = a.c.fail(a.op, a.req.Key, fmt.Errorf("the store sends no hints when the key is free, so this polls: %w", w.err))
+		})
+	}
+	return a.wait.Watched(a.sub.hints != nil)
 }

@@ -8,6 +8,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"os/user"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,6 +21,8 @@ import (
 	"github.com/hasplock/hasp/internal/gate"
 	"github.com/hasplock/hasp/internal/keepalive"
 	"github.com/hasplock/hasp/internal/lifetime"
+	"github.com/hasplock/hasp/internal/process"
+	"github.com/hasplock/hasp/internal/wait"
 )
 
 // Client creates locks in one store. It is safe for use by many goroutines; a
@@ -111,6 +116,13 @@ func (c *core) close() error {
 		err = errors.Join(err, h.leftover())
 	}
 	return errors.Join(err, c.fail("close", "", c.drv.Close()))
+}
+
+// mustHave panics without a context.
+func mustHave(ctx context.Context) {
+	if ctx == nil {
+		panic("hasp: the context is nil")
+	}
 }
 
 // core is what all parts of a client share: its store, and what is under way.
@@ -207,4 +219,301 @@ func (e *ended) declare() {
 			h.lose(fmt.Errorf("%w: it ended the lease", ErrNotHeld))
 		}
 	}
+}
+
+// fail wraps an error once. nil stays nil.
+func (c *core) fail(op, key string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if _, ok := err.(*Error); ok { //nolint:errorlint // one deeper in a cause is of another operation
+		return err
+	}
+	return &Error{Op: op, Key: key, Engine: c.traits.Engine, Class: c.classify(err), Err: err}
+}
+
+func (c *core) classify(err error) Class {
+	switch {
+	case errors.As(err, new(*silentError)), errors.Is(err, driver.ErrNotVoting):
+		return ClassUnreachable
+	case errors.As(err, new(*tooLongError)), errors.Is(err, ErrUnsupported):
+		return ClassImpossible
+	}
+	return c.drv.Classify(err)
+}
+
+// troubles is the one rule for errors, by class; docs/command.md has it in words. A store that gave this client
+// a good answer before is not misconfigured: it fails over, its password is rotated, or an operator
+// mends it. Before that, what a person must mend ends a wait at once, and the rest may pass by itself.
+var troubles = map[Class]struct{ first, then wait.Trouble }{
+	ClassUnknown:       {wait.Unclear, wait.Unclear},
+	ClassUnreachable:   {wait.Away, wait.Away},
+	ClassReadOnly:      {wait.Refuses, wait.Away},
+	ClassFull:          {wait.Refuses, wait.Away},
+	ClassLogin:         {wait.Refuses, wait.Refuses},
+	ClassDenied:        {wait.Permanent, wait.Refuses},
+	ClassMisconfigured: {wait.Permanent, wait.Refuses},
+	ClassImpossible:    {wait.Permanent, wait.Permanent},
+}
+
+func (c *core) trouble(err error) wait.Trouble {
+	t := troubles[c.classify(err)]
+	if c.heard.Load() {
+		return t.then
+	}
+	return t.first
+}
+
+// hears notes what came of a request: nil and ErrNotHeld are good answers.
+func (c *core) hears(err error) {
+	if (err == nil || errors.Is(err, ErrNotHeld)) && !c.heard.Load() {
+		c.heard.Store(true)
+	}
+}
+
+// answered says whether an error is the store's answer, if only a refusal.
+func (c *core) answered(err error) bool {
+	t := troubles[c.classify(err)].first
+	return t == wait.Permanent || t == wait.Refuses
+}
+
+// settled says whether what came of a release is the store's answer for good. A store that never gave a good answer, and
+// refused all that it was asked, has nothing of ours; lost: it may have, since a Try had no answer.
+func (c *core) settled(err error, lost bool) bool {
+	c.hears(err)
+	switch {
+	case err == nil || errors.Is(err, ErrNotHeld):
+		return true
+	case lost || c.heard.Load():
+		return troubles[c.classify(err)].then == wait.Permanent
+	}
+	return c.answered(err)
+}
+
+// request is the context of one request to the store: it ends with the caller's, at the
+// deadline, when the client begins to close, and with done. Most requests are answered
+// before a goroutine waits for its end, and a timer and a channel cost as much as all else that
+// a lock does here: they are made when Done asks for them.
+type request struct {
+	context.Context                 // the caller's
+	open            context.Context // ends when the client begins to close; nil: that does not end it
+	deadline        time.Time       // its own; zero: the caller's is earlier
+
+	mu    sync.Mutex
+	over  error           // once it is known to have ended
+	inner context.Context // what Done asked for
+	stop  func()          // ends inner
+}
+
+// newRequest returns a context that ends limit from now.
+func newRequest(ctx, open context.Context, limit time.Duration) *request {
+	r := &request{Context: ctx, open: open, deadline: time.Now().Add(limit)}
+	if by, ok := ctx.Deadline(); ok && !r.deadline.Before(by) {
+		r.deadline = time.Time{}
+	}
+	return r
+}
+
+// done ends it: its answer is no longer needed.
+func (r *request) done() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.over = cmp.Or(r.over, context.Canceled)
+	if r.inner != nil {
+		r.stop()
+	}
+}
+
+// Deadline implements [context.Context].
+func (r *request) Deadline() (time.Time, bool) {
+	if r.deadline.IsZero() {
+		return r.Context.Deadline()
+	}
+	return r.deadline, true
+}
+
+// Err implements [context.Context].
+func (r *request) Err() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case r.over != nil:
+	case r.inner != nil:
+		r.over = r.inner.Err()
+	case r.Context.Err() != nil:
+		r.over = r.Context.Err()
+	case r.open != nil && r.open.Err() != nil:
+		r.over = context.Canceled
+	case !r.deadline.IsZero() && !time.Now().Before(r.deadline):
+		r.over = context.DeadlineExceeded
+	}
+	return r.over
+}
+
+// Done implements [context.Context].
+func (r *request) Done() <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.inner == nil {
+		var cancel context.CancelFunc
+		if r.deadline.IsZero() {
+			r.inner, cancel = context.WithCancel(r.Context)
+		} else {
+			r.inner, cancel = context.WithDeadline(r.Context, r.deadline)
+		}
+		r.stop = cancel
+		if r.over != nil {
+			cancel()
+		} else if r.open != nil {
+			forget := context.AfterFunc(r.open, cancel)
+			r.stop = func() { forget(); cancel() }
+		}
+	}
+	return r.inner.Done()
+}
+
+// Value implements [context.Context]. Contexts made from this one find in it what Done
+// made, and need no goroutine each to follow it.
+func (r *request) Value(key any) any {
+	r.mu.Lock()
+	inner := r.inner
+	r.mu.Unlock()
+	if inner != nil {
+		return inner.Value(key)
+	}
+	return r.Context.Value(key)
+}
+
+// ask is one Try, and a second when the first was refused by a store that has been admitted
+// since. refusal is set when the store, not the key, was the reason.
+func (c *core) ask(ctx context.Context, r driver.TryRequest) (res driver.Result, refusal, err error) {
+	for range 2 {
+		unsettled := res.Unsettled
+		res, err = c.drv.Try(ctx, r)
+		res.Unsettled = res.Unsettled || unsettled
+		if c.hears(err); err != nil {
+			return res, nil, err
+		}
+		var admitted bool
+		if admitted, refusal = c.refusedToVote(ctx, res, r.TTL); !admitted {
+			break
+		}
+	}
+	return res, refusal, nil
+}
+
+// refusedToVote is the error of a refusal that is about the store; nil for any
+// other. A store that is held back is admitted when its wait is over.
+func (c *core) refusedToVote(ctx context.Context, res driver.Result, ttl time.Duration) (admitted bool, err error) {
+	switch res.Why {
+	case driver.NotVoting:
+		n, ok := c.drv.(driver.Recorded)
+		if !ok {
+			return false, &admission.HeldBack{Left: res.Left}
+		}
+		rec, err := n.Record(ctx)
+		if err == nil {
+			err = c.waits.Admit(ctx, n, rec, c.traits.MaxTTL, max(c.traits.MaxTTL, rec.MaxTTL))
+		}
+		return err == nil, cmp.Or[error](err, &admission.HeldBack{})
+	case driver.TTLTooLong:
+		return false, &tooLongError{ttl, res.TTL}
+	}
+	return false, nil
+}
+
+// unshared returns why the engine cannot share a key, or not by number.
+func (c *core) unshared(limit int) error {
+	switch tr := c.traits; {
+	case !tr.Shared:
+		return fmt.Errorf("%w: %s gives a key to one holder at a time", ErrUnsupported, tr.Engine)
+	case limit > 0 && !tr.Slots:
+		return fmt.Errorf("%w: %s has no slots: counting votes would admit more than %d", ErrUnsupported, tr.Engine, limit)
+	}
+	return nil
+}
+
+// heldBack returns how long a store is still held back, as far as an error says.
+func heldBack(err error) time.Duration {
+	if held := (*admission.HeldBack)(nil); errors.As(err, &held) {
+		return max(held.Left, 0)
+	}
+	return 0
+}
+
+// maxBusy bounds the keys of a client that are remembered.
+const maxBusy = 1 << 14
+
+// busy are the keys of which a client's latest Lock was refused at first: the next one is likely to
+// wait, too, and watches and joins with its first Try, which saves a round trip.
+type busy struct {
+	deaf atomic.Bool // the latest Watch failed: waiting for one would keep a Lock from a key that is free
+	n    atomic.Int64
+	mu   sync.Mutex
+	keys map[string]struct{}
+}
+
+// is says whether the key is one.
+func (b *busy) is(key string) bool {
+	if b.n.Load() == 0 || b.deaf.Load() {
+		return false
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	_, ok := b.keys[key]
+	return ok
+}
+
+// note notes how the first Try of a Lock ended.
+func (b *busy) note(key string, refused bool) {
+	if !refused && b.n.Load() == 0 {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case !refused:
+		delete(b.keys, key)
+	case b.keys == nil || len(b.keys) >= maxBusy:
+		b.keys = map[string]struct{}{key: {}}
+	default:
+		b.keys[key] = struct{}{}
+	}
+	b.n.Store(int64(len(b.keys)))
+}
+
+// self is what labels say about this process.
+var self = sync.OnceValue(func() driver.Label {
+	l := driver.Label{PID: os.Getpid(), Process: process.Self()}
+	l.Host, _ = os.Hostname() // a label without a host is still a label
+	if u, err := user.Current(); err == nil {
+		l.User = u.Username
+	}
+	return l
+})
+
+// labels makes the labels of a client's acquisitions.
+type labels struct{ latest atomic.Pointer[labelText] }
+
+// labelText is Label.Encode for one reason, but for the time.
+type labelText struct{ reason, before, after string }
+
+const labelTime = "2006-01-02T15:04:05.000Z"
+
+// label describes an acquisition that begins now.
+func (ls *labels) label(reason string) string {
+	l := ls.latest.Load()
+	if l == nil || l.reason != reason {
+		ref := time.Date(2006, 1, 2, 15, 4, 5, int(time.Millisecond), time.UTC)
+		who := self()
+		who.Reason, who.Since = reason, ref
+		l = &labelText{reason: reason}
+		text := who.Encode()
+		at := strings.LastIndex(text, ref.Format(labelTime)) // since comes last
+		l.before, l.after = text[:at], text[at+len(labelTime):]
+		ls.latest.Store(l)
+	}
+	b := make([]byte, 0, driver.MaxLabel) // of a fixed size, it stays on the stack
+	b = time.Now().UTC().AppendFormat(append(b, l.before...), labelTime)
+	return string(append(b, l.after...))
 }

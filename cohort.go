@@ -30,26 +30,27 @@ type cohorts struct {
 	keeping atomic.Int64 // how many keepers there are
 }
 
-// stand stands in front of the store for the calls of a Mutex, if its options ask for that.
-func (cs *cohorts) stand(l *lock) {
+// source returns what stands in front of the store for the calls of a Mutex; nil: its options do not ask for that.
+func (cs *cohorts) source(o *settings) source {
 	switch {
-	case l.opts.Keep > 0:
-		l.from, l.enters = keeping{cs}, false // a handover has no fences for turns
-	case l.opts.Cohort > 0:
-		l.from, l.enters = turning{cs}, false
+	case o.Keep > 0:
+		return keeping{cs}
+	case o.Cohort > 0:
+		return turning{cs}
 	}
+	return nil
 }
 
 // turning is the source of a Mutex whose calls of Lock take turns (LockOptions.Cohort).
 type turning struct{ *cohorts }
 
-func (cs turning) lease(cl call) (*Lease, error) {
+func (cs turning) lease(cl lockCall) (*Lease, error) {
 	if !cl.waits {
-		return store{}.lease(cl)
+		return direct{}.lease(cl)
 	}
 	cs.clear(cl.ctx, cl.key)
 	a := cl.attempt()
-	return a.tell(cs.lock(a))
+	return a.tell(cs.takeTurn(a))
 }
 
 // cohortID is what calls must share.
@@ -62,14 +63,14 @@ type cohortID struct {
 type cohort struct {
 	all   *cohorts
 	id    cohortID
-	queue []*caller
+	queue []*queuedCall
 	why   error // what keeps the leader waiting, or the holder: *HeldError
 	keeper
 }
 
-// caller is a call that waits for earlier calls of the same client. It is given
+// queuedCall is a call that waits for earlier calls of the same client. It is given
 // its turn once; the giver does not block.
-type caller struct{ given chan gift }
+type queuedCall struct{ given chan gift }
 
 // gift is the lease of a turn. Without a lease it is the lead, with all that a
 // leader that gave up has in the store and knows of it, or nil.
@@ -79,14 +80,14 @@ type gift struct {
 }
 
 // join returns a turn behind the others, or nil to the first call, which leads.
-func (cs *cohorts) join(id cohortID) (*cohort, *caller) {
+func (cs *cohorts) join(id cohortID) (*cohort, *queuedCall) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	co := cs.byID[id]
 	if co == nil {
 		return cs.found(id), nil
 	}
-	t := &caller{given: make(chan gift, 1)}
+	t := &queuedCall{given: make(chan gift, 1)}
 	if co.kept != nil { // it was released since we looked
 		if lease := co.take(false, cs.c.now()); lease != nil {
 			t.given <- gift{lease: lease}
@@ -121,7 +122,7 @@ func (cs *cohorts) found(id cohortID) *cohort {
 }
 
 // leave takes a turn back; false when it was given meanwhile.
-func (co *cohort) leave(t *caller) bool {
+func (co *cohort) leave(t *queuedCall) bool {
 	co.all.mu.Lock()
 	defer co.all.mu.Unlock()
 	i := slices.Index(co.queue, t)
@@ -198,7 +199,7 @@ func (co *cohort) over() {
 }
 
 // waits returns what a turn waits for.
-func (co *cohort) waits(t *caller) error {
+func (co *cohort) waits(t *queuedCall) error {
 	co.all.mu.Lock()
 	defer co.all.mu.Unlock()
 	held, ok := co.why.(*HeldError) //nolint:errorlint // as it was noted
@@ -213,8 +214,8 @@ func (co *cohort) waits(t *caller) error {
 	return &e
 }
 
-// lock has one call of many lead, or take its turn.
-func (cs *cohorts) lock(a *attempt) (lease *Lease, err error) {
+// takeTurn has one call of many lead, or take its turn.
+func (cs *cohorts) takeTurn(a *attempt) (lease *Lease, err error) {
 	id := cohortID{a.key, a.opts.LockOptions}
 	co, t := cs.join(id)
 	for t != nil {
@@ -274,7 +275,7 @@ func (a *attempt) inherit(from *waiter) error {
 }
 
 // await returns what a is given, or why it gave up.
-func (co *cohort) await(a *attempt, t *caller) (g gift, err error) {
+func (co *cohort) await(a *attempt, t *queuedCall) (g gift, err error) {
 	given := false
 	defer func() {
 		if !given {
@@ -305,7 +306,7 @@ func (co *cohort) await(a *attempt, t *caller) (g gift, err error) {
 }
 
 // quit takes a turn back, or passes on what it was given meanwhile.
-func (co *cohort) quit(t *caller) {
+func (co *cohort) quit(t *queuedCall) {
 	c := co.all.c
 	if co.leave(t) {
 		return

@@ -71,8 +71,8 @@ func TestNothingIsPassedDuringClose(t *testing.T) {
 	for _, closing := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			c := innerClient(t, memdriver.New(), nil)
-			next := &caller{given: make(chan gift, 1)}
-			co := &cohort{all: &c.cohorts, queue: []*caller{next}}
+			next := &queuedCall{given: make(chan gift, 1)}
+			co := &cohort{all: &c.cohorts, queue: []*queuedCall{next}}
 			h := passingTurn(c, co, LockOptions{Cohort: 10 * time.Second})
 			c.core.renewer.Add(h, c.core.now())
 			if closing {
@@ -90,8 +90,8 @@ func TestNothingIsPassedDuringClose(t *testing.T) {
 // one it knows its place behind the leader.
 func TestWhatATurnWaitsFor(t *testing.T) {
 	all := &cohorts{}
-	first, second := &caller{}, &caller{}
-	co := &cohort{all: all, queue: []*caller{first, second}}
+	first, second := &queuedCall{}, &queuedCall{}
+	co := &cohort{all: all, queue: []*queuedCall{first, second}}
 	for _, c := range []struct {
 		why   error
 		ahead int // of the second

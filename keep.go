@@ -184,13 +184,13 @@ func (co *cohort) take(use bool, now clock.Instant) *Lease {
 // keeping is the source of a Mutex whose key stays here after its Release (LockOptions.Keep).
 type keeping struct{ *cohorts }
 
-func (cs keeping) lease(cl call) (*Lease, error) {
+func (cs keeping) lease(cl lockCall) (*Lease, error) {
 	if lease := cs.kept(cl); lease != nil {
 		return lease, nil
 	}
 	a := cl.attempt()
 	if cl.waits {
-		return a.tell(cs.lock(a))
+		return a.tell(cs.takeTurn(a))
 	}
 	return a.tell(cs.tryLock(a))
 }
@@ -232,7 +232,7 @@ func (cs *cohorts) giveBack(ctx context.Context, t *turn) {
 }
 
 // kept returns a lease of what this client keeps of the key; nil: ask the store.
-func (cs *cohorts) kept(cl call) *Lease {
+func (cs *cohorts) kept(cl lockCall) *Lease {
 	if cs.keeping.Load() == 0 {
 		return nil
 	}
