@@ -166,7 +166,7 @@ func (l *topLocks) Hopeless(err error) bool {
 func (l *topLocks) Inspect(ctx context.Context, key string) (hasp.Info, error) {
 	ctx, cancel := context.WithTimeout(ctx, base.AskLimit)
 	defer cancel()
-	info, err := l.Inspect(ctx, key)
+	info, err := l.Locks.Inspect(ctx, key)
 	if end := (*base.Exit)(nil); errors.As(err, &end) {
 		err = said{end}
 	}
