@@ -4,6 +4,7 @@
 package cli
 
 import (
+	_ "embed"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -65,15 +66,16 @@ func page(root, cmd *cobra.Command) string {
 	if cmd.Example != "" {
 		fmt.Fprintf(&b, ".SH EXAMPLES\n.nf\n%s\n.fi\n", roff(cmd.Example))
 	}
-	for _, s := range manual {
-		section(&b, s.title, s.text)
+	for _, s := range strings.Split("\n"+manual, "\n# ")[1:] {
+		title, text, _ := strings.Cut(s, "\n\n")
+		section(&b, title, text)
 	}
 	section(&b, "SEE ALSO", "hasp(1), hasp-run(1), hasp-elect(1), hasp-acquire(1), hasp-held(1), hasp-release(1), hasp-ls(1), hasp-top(1), hasp-show(1), hasp-break(1), hasp-leaks(1), hasp-doctor(1), hasp-serve(1), hasp-verify(1), flock(1), timeout(1)")
 	return b.String()
 }
 
 func section(b *strings.Builder, title, text string) {
-	if text == "" {
+	if text = strings.TrimSpace(text); text == "" {
 		return
 	}
 	fmt.Fprintf(b, ".SH %s\n", title)
@@ -110,49 +112,7 @@ func roff(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// manual are the sections that every manual page ends with.
-var manual = []struct{ title, text string }{
-	{"EXIT STATUS", `hasp run and hasp elect exit with the status of the command; 128 + n when signal n ended it. Its own codes are these, and the same for every other hasp command, where 0 is success. New ones may be added: treat an unknown one as a failure.
-
-1: hasp leaks found something that it did not remove; hasp verify saw a rule broken; hasp held, hasp release: the shell does not hold the key.
-
-75: busy: the key was not acquired with -n or within -w (run has -E for another code); or what was to be broken is held by another.
-
-124: the lock was lost, or --max-hold was reached, and the command was ended.
-
-125: hasp itself failed.
-
-126, 127: the command cannot be executed; was not found.
-
-64: the command line is wrong.
-
-69: the store cannot be reached, or does not answer, or too few of its servers vote. run and elect wait for it, unless -n or -w says otherwise.
-
-77: the store does not allow it.
-
-78: the configuration is wrong: the store's URL; a store that is full, read-only or cannot carry locks.
-
-129, 130, 131, 143: ended by a signal (HUP, INT, QUIT, TERM) while waiting, or before a hasp verify was over.
-
-As the command's own status may be any of these, hasp says on standard error, in its last line, what happened, unless the command succeeded or -q is given; with -o json that line is an object with the fields code and verdict.`},
-	{"ENVIRONMENT", `HASP_STORE: the URL of the store.
-
-HASP_STORE_FILE: a file that holds the URL, for URLs with a password, which do not belong on a command line that ps shows.
-
-HASP_AUDIT: a file, or the word syslog: where --audit records who broke a key or removed a leak, and which were lost.
-
-NO_COLOR: when it is not empty, hasp top uses no colours.
-
-HASP_SERVE_TOKENS: the tokens of hasp serve, a line each, when there is no --tokens.
-
-XDG_STATE_HOME: where the default store is (~/.local/state when unset).
-
-HASP_KEY, HASP_FENCE, HASP_OWNER, HASP_SLOT, HASP_STORE_KIND, HASP_ABANDONED: set for the command of hasp run and of hasp elect; with _1, _2 and so on at the end, for each key.
-
-HASP_HELD: set for the command, too: the owners of the leases under which it runs, its own and those of each hasp around it.`},
-	{"FILES", `~/.local/state/hasp/locks.db: the default store.
-
-~/.local/state/hasp/shells/: how hasp held and hasp release find what hasp acquire holds.
-
-~/.local/state/hasp/waits/: how long servers that are held back have been waited for.`},
-}
+// manual are the sections that every manual page ends with, each after its title.
+//
+//go:embed manual.txt
+var manual string
