@@ -193,7 +193,8 @@ func (d *Driver) tomb(c driver.Claim) string {
 func (d *Driver) folders() []string { return recipe.Layout(d.layout).Folders() }
 
 // lists asks for the nodes in a directory's folders.
-func lists(dir string, folders []string) (calls []*zk.Call) {
+func lists(dir string, folders []string) []*zk.Call {
+	calls := make([]*zk.Call, 0, len(folders))
 	for _, folder := range folders {
 		calls = append(calls, zk.Children(strings.TrimSuffix(dir+"/"+folder, "/"), nil))
 	}

@@ -63,7 +63,7 @@ func (d *Driver) attempt(ctx context.Context, s *zk.Session, r driver.TryRequest
 	if err != nil {
 		return nil, err
 	}
-	m := recipe.NewAttempt(recipe.Layout(d.layout), s.ID(), r, renews)
+	m := recipe.NewAttempt(recipe.Layout(d.layout), e.mark, s.ID(), r, renews)
 	return &attempt{Attempt: m, d: d, ctx: ctx, s: s, e: e, r: r, start: start}, nil
 }
 

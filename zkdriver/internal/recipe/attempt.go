@@ -96,9 +96,9 @@ type Attempt struct {
 	stood bool // the owner's node was there before this
 }
 
-// NewAttempt returns an attempt of a session. renews: it is a renewal, which never makes a node.
-func NewAttempt(l Layout, session int64, r driver.TryRequest, renews bool) *Attempt {
-	return &Attempt{layout: l, mark: MarkOf(r.Claim), session: session, r: r, renews: renews}
+// NewAttempt returns an attempt of a session for an owner with a mark. renews: it is a renewal, which never makes a node.
+func NewAttempt(l Layout, m Mark, session int64, r driver.TryRequest, renews bool) *Attempt {
+	return &Attempt{layout: l, mark: m, session: session, r: r, renews: renews}
 }
 
 // Stood reports whether the owner's node was there before the attempt: the grant is not a first one.

@@ -50,7 +50,7 @@ func TestBegin(t *testing.T) {
 		if c.change != nil {
 			c.change(&r)
 		}
-		if got := NewAttempt(c.layout, 1, r, c.renews).Begin(c.known); got.Do != c.want || got.Sure != c.sure {
+		if got := NewAttempt(c.layout, MarkOf(of(0, false).Claim), 1, r, c.renews).Begin(c.known); got.Do != c.want || got.Sure != c.sure {
 			t.Errorf("%d: it does %d (sure %v), want %d (%v)", i, got.Do, got.Sure, c.want, c.sure)
 		}
 	}
@@ -104,7 +104,7 @@ func TestSaw(t *testing.T) {
 			view: View{Queue: Queue{own(Wait, 1, 1)}, Released: true}, want: []Do{Undo},
 		},
 	} {
-		a := NewAttempt(c.layout, 1, c.r, c.renews)
+		a := NewAttempt(c.layout, MarkOf(of(0, false).Claim), 1, c.r, c.renews)
 		a.Begin(c.known)
 		for i, want := range c.want {
 			if got := a.Saw(c.view); got.Do != want {
@@ -132,7 +132,7 @@ func TestJoined(t *testing.T) {
 		"it was broken":           {want: Gone},
 		"another layout is there": {view: View{Queue: Queue{{Name: "lock-0000000001", Kind: Lock, Seq: 1}, n}}, want: Undo, then: Stranger},
 	} {
-		a := NewAttempt(ReadWrite, 1, of(driver.Exclusive, c.queue), false)
+		a := NewAttempt(ReadWrite, MarkOf(of(0, false).Claim), 1, of(driver.Exclusive, c.queue), false)
 		a.join()
 		if got := a.Joined(n, c.view); got.Do != c.want {
 			t.Errorf("%s: it does %d, want %d", what, got.Do, c.want)
@@ -152,7 +152,7 @@ func TestDowngrade(t *testing.T) {
 	for _, fence := range []uint64{0, 7, 8} {
 		r := of(driver.Shared, false)
 		r.Convert, r.Fence = true, fence
-		a := NewAttempt(ReadWrite, 1, r, false)
+		a := NewAttempt(ReadWrite, MarkOf(of(0, false).Claim), 1, r, false)
 		a.Begin(Known{Name: n.Name, Kind: Write, Fence: 7, State: Held})
 		got := a.Saw(View{Queue: Queue{n, other(Write, 2)}})
 		if refused := got.Do == Refuse; refused != (fence > 7) {
@@ -163,7 +163,7 @@ func TestDowngrade(t *testing.T) {
 				t.Errorf("it becomes %+v with %+v, then %d", got.To, got.Data, end.Do)
 			}
 		}
-		a = NewAttempt(ReadWrite, 1, r, false)
+		a = NewAttempt(ReadWrite, MarkOf(of(0, false).Claim), 1, r, false)
 		a.Begin(Known{})
 		a.Saw(View{Queue: Queue{own(Write, 1, 5)}})
 		if got := a.Read(Content{Fence: 7}, 5, 1); (got.Do == Refuse) != (fence > 7) {
@@ -175,7 +175,7 @@ func TestDowngrade(t *testing.T) {
 // A key's folders come and go while a node is made.
 func TestUnmade(t *testing.T) {
 	t.Parallel()
-	a := NewAttempt(Semaphore, 1, of(driver.Exclusive, true), false)
+	a := NewAttempt(Semaphore, MarkOf(of(0, false).Claim), 1, of(driver.Exclusive, true), false)
 	for i, c := range []struct {
 		absent bool
 		do     Do

@@ -111,11 +111,15 @@ var base = base32.StdEncoding.WithPadding(base32.NoPadding)
 
 // Digest is 130 bits of a text, in 26 characters, like an owner.
 func Digest(texts ...string) string {
-	h := sha256.New()
+	var all []byte
 	for _, s := range texts {
-		fmt.Fprintf(h, "%d:%s", len(s), s)
+		all = append(strconv.AppendInt(all, int64(len(s)), 10), ':')
+		all = append(all, s...)
 	}
-	return base.EncodeToString(h.Sum(nil))[:driver.OwnerLen]
+	sum := sha256.Sum256(all)
+	var text [(sha256.Size*8 + 4) / 5]byte
+	base.Encode(text[:], sum[:])
+	return string(text[:driver.OwnerLen])
 }
 
 // protected begins the names of Curator's nodes, and ours: after it comes the node's maker, so that the node is
@@ -134,7 +138,7 @@ func (n Node) Prefix(m Mark, session int64) string {
 	if f.folder != "" {
 		f.folder += "/"
 	}
-	return fmt.Sprintf("%s%s%s-%s-%s-%s%s", f.folder, protected, m.Owner, m.Label, SessionName(session), n.field(), f.marker)
+	return fmt.Sprintf("%s%s%s-%s-%016x-%s%s", f.folder, protected, m.Owner, m.Label, uint64(session), n.field(), f.marker)
 }
 
 // Numbered is the name of a node with a number, as servers write it.

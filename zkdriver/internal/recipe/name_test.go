@@ -116,7 +116,8 @@ func TestLayout1(t *testing.T) {
 	for want, got := range map[string]string{
 		"_c_ABCDEFGHIJKLMNOPQRSTUVWXYZ-" + Digest("a label") + "-0000000000000007-__WRIT__": Node{Kind: Write}.Prefix(m, 7),
 		"_c_ABCDEFGHIJKLMNOPQRSTUVWXYZ-" + Digest("a label") + "-0000000000000007-s3-lock-": Node{Kind: Wait, Limit: 3}.Prefix(m, 7)[len(Locks)+1:],
-		"hasp/1 ttl=30000000000 fence=127\na label":                                         string(Content{TTL: 30 * time.Second, Fence: 127, Label: "a label"}.Encode()),
+		"2N4KCN72IDARPD6Q4GUYBNO5IA":                Digest("l"),
+		"hasp/1 ttl=30000000000 fence=127\na label": string(Content{TTL: 30 * time.Second, Fence: 127, Label: "a label"}.Encode()),
 	} {
 		if got != want {
 			t.Errorf("%q is written, want %q", got, want)

@@ -277,7 +277,7 @@ func (c *client) ask(l Layout, rng *rand.Rand) {
 		r.Convert, r.Mode, r.Fence = true, driver.Shared, c.owner.fence
 		c.owner.claim.Mode = driver.Shared
 	}
-	c.a, c.step = NewAttempt(l, c.session, r, renews), Step{}
+	c.a, c.step = NewAttempt(l, MarkOf(r.Claim), c.session, r, renews), Step{}
 }
 
 // release ends what an owner has, and what its clients know: as a release of which every request is answered.
@@ -359,7 +359,7 @@ func (s *store) serve(t *testing.T, l Layout, clients []*client) {
 			}
 			waiting = true
 			r := driver.TryRequest{Claim: c.owner.claim, TTL: time.Minute, Queue: true, Patience: time.Minute}
-			c.a, c.step = NewAttempt(l, c.session, r, false), Step{}
+			c.a, c.step = NewAttempt(l, MarkOf(r.Claim), c.session, r, false), Step{}
 			for c.do(t, s, l, false) {
 				continue
 			}
