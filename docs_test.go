@@ -127,14 +127,44 @@ func TestWalkIsThere(t *testing.T) {
 	named := regexp.MustCompile("`(\\w+)` in\\s+\\[[^]]+\\]\\(([^)#]+)\\)").FindAllStringSubmatch(readDoc(t, "CONTRIBUTING.md"), -1)
 	stopIf(t, len(named) < 10, "CONTRIBUTING.md names only %d places", len(named))
 	for _, m := range named {
-		b, err := os.ReadFile(m[2])
-		if err != nil {
-			t.Error(err)
+		checkDeclared(t, m[1], m[2])
+	}
+}
+
+// Each question of CONTRIBUTING's table is answered by two files at most, and what an answer names is in the file that it names next.
+func TestTwoOpeningsAnswer(t *testing.T) {
+	rows := regexp.MustCompile(`(?m)^\| ([A-Z][^|]*\?) \| (.*) \|$`).FindAllStringSubmatch(readDoc(t, "CONTRIBUTING.md"), -1)
+	for _, question := range []string{
+		"Where is a lost reply handled?", "Where is a loss declared?", "Where is the fence chosen?", "Where is a waiter woken?",
+		"Which Lua runs for a free lock?", "How do I add an engine?", "How do I add a command?", "Where does a free lock go?",
+		"Where is a password used?", "Where does the command die with its lock?", "What happens at a failover?", "Where is a test of X?",
+	} {
+		i := slices.IndexFunc(rows, func(row []string) bool { return row[1] == question })
+		if i < 0 {
+			t.Errorf("CONTRIBUTING.md has no answer to %q", question)
 			continue
 		}
-		declared := regexp.MustCompile(`(?m)^(local )?(func|function|type)\b[^={]*\b` + m[1] + `\b`)
-		if !declared.Match(b) {
-			t.Errorf("CONTRIBUTING.md looks for %s in %s, which declares no such thing", m[1], m[2])
+		files, named := map[string]bool{}, 0
+		for _, part := range regexp.MustCompile(`(.*?)\[[^]]+\]\(([^)#]+)\)`).FindAllStringSubmatch(rows[i][2], -1) {
+			files[part[2]] = true
+			for _, name := range regexp.MustCompile("`(\\w+)`").FindAllStringSubmatch(part[1], -1) {
+				named++
+				checkDeclared(t, name[1], part[2])
+			}
 		}
+		failIf(t, len(files) == 0 || len(files) > 2 || named == 0, "%q takes %d files and names %d places, want one or two, and what to look for", question, len(files), named)
+	}
+}
+
+// checkDeclared checks that a file declares a function or a type.
+func checkDeclared(t *testing.T, name, file string) {
+	t.Helper()
+	b, err := os.ReadFile(file)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	if !regexp.MustCompile(`(?m)^(local )?(func|function|type)\b[^={]*\b` + name + `\b`).Match(b) {
+		t.Errorf("CONTRIBUTING.md looks for %s in %s, which declares no such thing", name, file)
 	}
 }
