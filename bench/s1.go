@@ -15,7 +15,7 @@ import (
 var s1 = scenario{
 	name:  "s1",
 	title: "uncontended: lock and release, a key for each goroutine",
-	about: "Goroutines of one process share one client. Each locks and releases a key of its own, over and over; nobody waits. " +
+	about: "Goroutines of one process share one client. Each locks and releases a key of its own, over and over, and none waits. " +
 		"A pair is one lock and one release; its time is that of both. Allocations and the client's CPU are the process's, " +
 		"the server's CPU and commands (those within scripts included) are those of all servers that the peer uses. " +
 		"Before it is measured, each goroutine makes two pairs, which open connections and load scripts.",

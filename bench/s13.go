@@ -13,7 +13,7 @@ import (
 var s13 = scenario{
 	name:  "s13",
 	title: "two clients that take turns on a key, one after the other",
-	about: "Two clients with connections of their own lock and release one key, always the one and then the other; nobody waits, unless " +
+	about: "Two clients with connections of their own lock and release one key, always the one and then the other; none waits, unless " +
 		"the other client keeps the key (LockOptions.Keep), which it then has to give back. A pair is one lock and one release.",
 	metrics: []metric{
 		{name: "pairs", head: "pairs/s", better: higher, main: true},

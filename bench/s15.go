@@ -18,7 +18,7 @@ import (
 var s15 = scenario{
 	name:  "s15",
 	title: "a holder hears that somebody waits, with a millisecond of network each way",
-	about: "One client holds a key and has asked to be told who waits (Lease.Wanted); another one locks the key, by the relay of S14. The time is from when it sent the " +
+	about: "One client holds a key and has asked to be told of waiters (Lease.Wanted); another one locks the key, by the relay of S14. The time is from when it sent the " +
 		"request that joins the queue until the holder's channel is closed.",
 	metrics: []metric{
 		{name: "p50", head: "p50", unit: seconds, better: lower},

@@ -198,7 +198,7 @@ func connect(ctx context.Context, l locker) error {
 }
 
 // hold waits for a TTL, of hasp for three, and measures what that used.
-func (p *pile) hold(ctx context.Context, e *env, who *peer, f figures) error {
+func (p *pile) hold(ctx context.Context, e *env, on *peer, f figures) error {
 	lasts := func(d time.Duration) error {
 		select {
 		case <-time.After(d):
@@ -208,10 +208,10 @@ func (p *pile) hold(ctx context.Context, e *env, who *peer, f figures) error {
 		}
 	}
 	span := p.ttl
-	if who.name == baseline {
+	if on.name == baseline {
 		span *= 3
 	}
-	server, err := e.serverLoad(ctx, who)
+	server, err := e.serverLoad(ctx, on)
 	if err != nil {
 		return err
 	}
@@ -221,7 +221,7 @@ func (p *pile) hold(ctx context.Context, e *env, who *peer, f figures) error {
 	}
 	took := time.Since(start).Seconds()
 	f["client_cpu"] = 100 * (processCPU() - client).Seconds() / took
-	used, err := e.serverLoad(ctx, who)
+	used, err := e.serverLoad(ctx, on)
 	if err != nil {
 		return err
 	}

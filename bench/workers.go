@@ -167,7 +167,7 @@ func (c *workers) work(ctx context.Context, lasts time.Duration, atEnd func() er
 	case err := <-ended:
 		return time.Since(start), err
 	case <-time.After(patience):
-		err = fmt.Errorf("nobody got the key in %v", time.Since(start))
+		err = fmt.Errorf("no worker got the key in %v", time.Since(start))
 	}
 	if atEnd != nil {
 		err = errors.Join(err, atEnd())

@@ -133,8 +133,8 @@ func (s *server) apiBreak(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), breakLimit)
 	defer cancel()
-	rec := Record{ID: rand.Text()[:16], Actor: who(r).Name, Action: "break", Key: key, Owner: body.Owner, Reason: body.Reason}
-	if !who(r).Break {
+	rec := Record{ID: rand.Text()[:16], Actor: sender(r).Name, Action: "break", Key: key, Owner: body.Owner, Reason: body.Reason}
+	if !sender(r).Break {
 		_ = s.record(rec, "denied") // nothing is done either way
 		refuse(w, r, http.StatusForbidden, errors.New("you may look, but not break locks"))
 		return

@@ -28,8 +28,8 @@ const (
 
 type whoKey struct{}
 
-// who returns the sender of a request, as guard found out.
-func who(r *http.Request) Identity {
+// sender returns the sender of a request, as guard found out.
+func sender(r *http.Request) Identity {
 	id, _ := r.Context().Value(whoKey{}).(Identity)
 	return id
 }
@@ -78,7 +78,7 @@ func (s *server) guard(next http.Handler) http.Handler {
 
 func challenge(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("WWW-Authenticate", `Basic realm="hasp: the password is a token", charset="UTF-8"`)
-	refuse(w, r, http.StatusUnauthorized, errors.New("who are you? Send a token, as the password of basic authentication or as a bearer; or a client certificate, if this server asks for one"))
+	refuse(w, r, http.StatusUnauthorized, errors.New("this request names no sender. Send a token, as the password of basic authentication or as a bearer; or a client certificate, if this server asks for one"))
 }
 
 // checkHost refuses names that are not ours: a page of another site may have pointed its own
@@ -100,7 +100,7 @@ func (s *server) checkHost(host string) error {
 	return errors.New("this server does not go by that name: it has to be told its names (hasp serve --host NAME, Options.Hosts)")
 }
 
-var errForeign = errors.New("a page of another site sent this request, or this address is not the one that the page came from")
+var errForeign = errors.New("a page of another site sent this request, or the page came from another address than this")
 
 // fromHere refuses what a page of another site asks for in the background. A person may
 // follow a link from there to a page of ours.

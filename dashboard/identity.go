@@ -64,14 +64,14 @@ func Tokens(tokens ...Token) (func(*http.Request) Identity, error) {
 		case len(t.Secret) < leastSecret:
 			return nil, fmt.Errorf("the token %q is too short: at least %d bytes, for example of openssl rand -hex 32", t.Name, leastSecret)
 		case slices.ContainsFunc(all, func(k known) bool { return k.hash == hash }):
-			return nil, fmt.Errorf("the token %q is the same as another: nobody could tell who is who", t.Name)
+			return nil, fmt.Errorf("the token %q is the same as another: their senders could not be told apart", t.Name)
 		}
 		all = append(all, known{hash, Identity{Name: t.Name, Read: true, Break: t.Break}})
 	}
 	if len(all) == 0 {
 		return nil, errors.New("there are no tokens")
 	}
-	return func(r *http.Request) (who Identity) {
+	return func(r *http.Request) (sender Identity) {
 		secret, ok := secretOf(r)
 		if !ok {
 			return Identity{}
@@ -79,10 +79,10 @@ func Tokens(tokens ...Token) (func(*http.Request) Identity, error) {
 		hash := sha256.Sum256([]byte(secret))
 		for _, k := range all { // all of them: the time says nothing
 			if subtle.ConstantTimeCompare(hash[:], k.hash[:]) == 1 {
-				who = k.Identity
+				sender = k.Identity
 			}
 		}
-		return who
+		return sender
 	}, nil
 }
 
@@ -103,11 +103,11 @@ func Certificates(breakers ...string) func(*http.Request) Identity {
 			return Identity{}
 		}
 		subject := r.TLS.VerifiedChains[0][0].Subject
-		who := Identity{Name: subject.String(), Read: true}
+		sender := Identity{Name: subject.String(), Read: true}
 		for _, b := range breakers {
-			who.Break = who.Break || b != "" && (b == subject.CommonName || b == who.Name)
+			sender.Break = sender.Break || b != "" && (b == subject.CommonName || b == sender.Name)
 		}
-		return who
+		return sender
 	}
 }
 
@@ -115,8 +115,8 @@ func Certificates(breakers ...string) func(*http.Request) Identity {
 func FirstOf(ways ...func(*http.Request) Identity) func(*http.Request) Identity {
 	return func(r *http.Request) Identity {
 		for _, way := range ways {
-			if who := way(r); who.Read {
-				return who
+			if sender := way(r); sender.Read {
+				return sender
 			}
 		}
 		return Identity{}

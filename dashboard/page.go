@@ -91,7 +91,7 @@ type frame struct {
 
 func (s *server) frame(r *http.Request, page string) frame {
 	now := time.Now()
-	return frame{Title: shown(s.Title), Prefix: shown(s.Prefix), Page: page, Who: who(r), Doctor: s.doctor != nil, Leaks: s.leaks != nil, Now: now, NowMS: now.UnixMilli()}
+	return frame{Title: shown(s.Title), Prefix: shown(s.Prefix), Page: page, Who: sender(r), Doctor: s.doctor != nil, Leaks: s.leaks != nil, Now: now, NowMS: now.UnixMilli()}
 }
 
 func (s *server) render(w http.ResponseWriter, r *http.Request, code int, name string, data any) {
@@ -192,7 +192,7 @@ func (s *server) find(w http.ResponseWriter, r *http.Request) {
 
 // signIn lets a reader sign in anew, as a user that may break: the browser asks.
 func (s *server) signIn(w http.ResponseWriter, r *http.Request) {
-	if !who(r).Break {
+	if !sender(r).Break {
 		challenge(w, r)
 		return
 	}

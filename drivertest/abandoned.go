@@ -27,17 +27,17 @@ var abandonedCases = []Case{
 		play: `grant z; release z unfinished; grant a marked; grant a queued marked; renew a; grant a marked; grant a queued marked;
 			renew a; release a; grant b unmarked; grant b unmarked`},
 	{Name: "UnusedPutsTheMarkBack", Needs: marks,
-		Rule: "A holder of an abandoned key that releases it Unused leaves it abandoned; so does one that vanished or released it Unfinished; one that finished does not.",
+		Rule: "A holder of an abandoned key that releases it Unused leaves it abandoned; so does a holder that vanished or released it Unfinished; after one finished it is not.",
 		play: `grant z; release z unfinished; grant a marked; release a unused; grant b marked; release b unused; grant c marked;
 			release c unfinished; grant d brief marked; expires; grant e marked; release e; grant f unmarked; release f`},
 	{Name: "UnclaimedKeyStaysAbandoned", Needs: marksQueue, timely: true,
-		Rule: "An abandoned key that was handed to a waiter which never claimed it, or gave it up, is abandoned for the next; one that was not abandoned is not.",
+		Rule: "An abandoned key that was handed to a waiter which never claimed it, or gave it up, is abandoned for the next; another key is not.",
 		play: `grant a; join u; join d brief; join b; release a unfinished; release u unused; turn b in=3ttl marked;
 			release d unused perhaps; release b; grant c unmarked; release c;
 			grant a fresh; join u fresh; join d fresh brief; join b fresh; release a; release u unused; turn b in=3ttl clean;
 			release d unused perhaps; release b; grant c fresh unmarked; release c`},
 	{Name: "ReadersLeaveTheMark", Needs: marksShared,
-		Rule: "Each reader of an abandoned key sees the mark, however it ends, and so does the writer after them, but nobody after that.",
+		Rule: "Each reader of an abandoned key sees the mark, however it ends, and so does the writer after them, but no later holder.",
 		play: `grant z; release z unfinished; grant r1 r2 r1 marked; release r1; grant r2 marked; release r2; grant r3 r4 r3 marked;
 			release r3 unused; grant r4 marked; release r4 unused; grant r5 r6 r5 marked; release r5 unfinished; grant r6 marked;
 			release r6 unfinished; grant a marked; release a; grant b unmarked; release b; grant r7 unmarked`},
@@ -50,7 +50,7 @@ var abandonedCases = []Case{
 		play: `grant r1; release r1 unfinished; grant a unmarked; release a; grant r2; grant r3 brief; until holds=1;
 			grant r4 brief unmarked; release r2; expires; grant b unmarked; release b`},
 	{Name: "ConvertFinishes", Needs: marksShared,
-		Rule: "A holder of an abandoned key that converts has finished: nobody after it sees the mark, and its own end, as a reader, leaves none.",
+		Rule: "A holder of an abandoned key that converts has finished: no holder after it sees the mark, and its own end, as a reader, leaves none.",
 		play: `grant z; release z unfinished; grant a marked; convert a; grant r1 unmarked; release a exclusive unfinished; release r1;
 			grant b unmarked; release b; grant c; convert c; release c exclusive unused; grant d unmarked; release d; slots? grant y;
 			slots? release y unfinished; slots? grant e marked; slots? convert e limit=2; slots? release e exclusive unused;

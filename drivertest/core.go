@@ -33,7 +33,7 @@ var coreCases = []Case{
 		play: `lock a short; begin b short; begin c short; stands a b c; unlock a; comes b in=ttl later=a; stands b c; unlock b;
 			comes c in=ttl later=b; unlock c; gone`},
 	{Name: "CancelledLockLeavesNothing", // promises 4 and 6, failure cases 11 and 18
-		Rule: "A Lock whose context ends returns its error and the holder, leaves no place, and makes nobody behind it wait.",
+		Rule: "A Lock whose context ends returns its error and the holder, leaves no place, and makes no waiter behind it wait.",
 		play: `lock a; begin b; begin c on=b; cancel b by=a; queue? until waiters=1 soon; unlock a; comes c; unlock c; free`},
 	{Name: "CancelAtAnyMoment", // promise 6, failure case 11
 		Rule: "Whenever the context of a Lock ends, either it returns a lease or the store soon has nothing of it.",
@@ -69,7 +69,7 @@ var coreCases = []Case{
 		play: "lock b0 twice; begin b1 twice asking; unlock b0; comes b1 later=b0;" +
 			each([]string{"1", "2", "3", "4"}, "begin b#+1 on=b#-1; unlock b#; comes b#+1 later=b#") + "unlock b5; free"},
 	{Name: "BreakEndsExactlyOneOwner",
-		Rule:   "Break takes the key from the named owner, whose lease is lost, and from nobody else.",
+		Rule:   "Break takes the key from the named owner, whose lease is lost, and from no other.",
 		timely: true, run: breakOwner},
 	{Name: "AdoptedLeaseGoesOn", timely: true,
 		Rule: "A lease that another client adopts keeps its fence and is renewed there.",
@@ -105,7 +105,7 @@ var coreCases = []Case{
 		play: `lock w1 lossy; downgrade w1; trylock r1; shares w1 same; unlock w1 r1; free;
 			lock w2 twice; downgrade w2; trylock r2; shares w2 same; unlock w2 r2; free`},
 	{Name: "SemaphoreNumbersItsSlots", Needs: slotsQueue,
-		Rule: "The leases of a semaphore have different slots below n, and a waiter is granted the one that was released.",
+		Rule: "The leases of a semaphore have different slots below n, and a waiter is granted the slot that was released.",
 		play: `trylock s0/3 slot=0; trylock s1/3 slot=1; trylock s2/3 on=s0/3 slot=2; busy s3/3 on=s0/3;
 			begin s4/3 on=s1/3; unlock s1/3; comes s4/3 slot=1; begin s5/3 on=s0/3; unlock s0/3; comes s5/3 slot=0;
 			begin s6/3 on=s0/3; unlock s2/3; comes s6/3 slot=2; begin s7/3 on=s1/3; unlock s4/3; comes s7/3 slot=1;
@@ -439,7 +439,7 @@ func breakOwner(e *env) {
 	w := e.begin(e.client(nil), e.lasting())
 	op := e.client(nil)
 	if err := op.Operator().Break(e.ctx, "k", e.ask("k").Owner); !errors.Is(err, hasp.ErrNotHeld) {
-		e.Errorf("Break of nobody: %v, want ErrNotHeld", err)
+		e.Errorf("Break of an owner without the key: %v, want ErrNotHeld", err)
 	}
 	if err := op.Operator().Break(e.ctx, "k", holder.Owner()); err != nil {
 		e.Fatalf("Break: %v", err)

@@ -34,7 +34,7 @@ var fenceCases = []Case{
 		play: `grant n; release n; refuse a at=1 why=low least=n; free; refuse b at=n-1 why=low least=n; free;
 			refuse c at=n why=low least=n; free; refuse d at=n why=low least=n names=x; grant e at=x+1`},
 	{Name: "ProposalFarAheadIsRefused", Needs: proposable,
-		Rule: "A proposed fence far above the node's clock is refused with FenceTooLow, also of a holder and with Restore, and the fence after the one that the refusal names is granted.",
+		Rule: "A proposed fence far above the node's clock is refused with FenceTooLow, also of a holder and with Restore, and the fence after that of the refusal is granted.",
 		play: "grant n; release n;" + each([]string{"3600000000", "36000000000000000"}, // an hour, and ten million
 			`refuse f fresh at=n+# why=low least=n below=n+# names=x; refuse f at=n+# restore why=low least=n; free;
 			exact a fresh settled at=x+1; refuse a settled at=a+# raise why=low least=a; exact a settled at=x+1;
@@ -48,7 +48,7 @@ var fenceCases = []Case{
 			queue? join b fresh; queue? release a; queue? turn b rises; queue? release b; noqueue? release a;
 			grant m fresh rises; release m; refuse c fresh at=m why=low least=m`)},
 	{Name: "ProposedFencesInARow", Needs: proposable,
-		Rule: "A proposal of several fences is granted those up to the proposed one that are above every fence of the key; asking again returns only the last.",
+		Rule: "A proposal of several fences is granted those up to the proposal that are above every fence of the key; asking again returns only the last.",
 		play: `grant n; release n; exact a at=n+1000 fences=5 got=5; exact a at=n+1000 fences=5 once; release a;
 			exact b at=n+1002 fences=5 row=5/a; release b; refuse c at=b fences=5 why=low least=b`},
 	{Name: "HeldRefusalNamesTheFence", Needs: proposable,
@@ -66,7 +66,7 @@ var fenceCases = []Case{
 			has a same shown; refuse a at=x raise why=low least=x+9; exact a at=x+10 raise; release a;
 			refuse c at=x+10 why=low least=x+10; grant d above=x+10`},
 	{Name: "ClaimTakesTheProposal", Needs: []Need{needNode, needHandoff}, claims: true,
-		Rule: "A claim of a handed-off key with a proposal is granted exactly that fence; one that is too low is refused, and the key remains handed off.",
+		Rule: "A claim of a handed-off key with a proposal is granted exactly that fence; too low a proposal is refused, and the key remains handed off.",
 		play: `grant n; release n; exact a at=n+1000; join b at=a; release a; held b; refuse b at=a why=low least=a names=x; held b;
 			exact b at=x+1000; exact b at=x+2000 is=b`},
 	{Name: "RestoreGivesALeaseBack", Needs: proposable,
@@ -116,13 +116,13 @@ var fenceCases = []Case{
 		play: `grant n; release n; exact r1 at=n+1000; exact r2 at=n+500; refuse w at=n+600 why=held least=n+1000; release r1 r2;
 			refuse w at=n+600 why=low least=n+1000; free; refuse w at=n+1000 why=low least=n+1000; free; exact w at=n+1001`},
 	{Name: "SharerKeepsItsFence", Needs: sharedNode,
-		Rule: "A proposal by a sharing holder is answered with the fence it has; with Raise it gets the proposed one, and one that is smaller, or far above the clock, is refused with FenceTooLow and the fence it has.",
+		Rule: "A proposal by a sharing holder is answered with the fence it has; with Raise it gets the proposed one, and a smaller one, or one far above the clock, is refused with FenceTooLow and the fence it has.",
 		play: "grant n; release n; exact r1 at=n+2000; exact r2 at=n+1000;" +
 			each([]string{"1", "n+990", "n+1000", "n+1010"}, "exact r2 at=# is=n+1000") + `exact r2 at=n+1100 raise;
 			refuse r2 at=n+1000 raise why=low least=n+1099; refuse r2 at=n+1099511627776 raise why=low least=n+1100;
 			exact r2 at=n+1000 is=n+1100; exact r1 at=n+2000`},
 	{Name: "SharedClaimTakesTheProposal", Needs: []Need{needShared, needNode, needHandoff}, claims: true,
-		Rule: "A reader that was handed the key claims it with exactly the fence that it proposes, though one that was handed it at the same time has a larger one; a fence below the previous writer's is refused.",
+		Rule: "A reader that was handed the key claims it with exactly the fence that it proposes, though another reader that was handed it at the same time has a larger one; a fence below the previous writer's is refused.",
 		play: `grant n; release n; exact w at=n+1000; join r1 at=w+500; join r2 at=w+200; release w; refuse r2 at=w why=low least=w;
 			shared r1 r2; renew r2 at=w+200 gone; exact r1 at=w+500; exact r2 at=w+200; exact r2 at=w+1500 is=w+200`},
 	{Name: "RestoreOfASharedLease", Needs: sharedNode,
@@ -147,7 +147,7 @@ var fenceCases = []Case{
 			each(ends, "release r1 # upto=n+1000 gone; shared r1 r2; exact r1 at=n+1001") +
 			"release r1 settled upto=n+1000 gone; shared r1 r2"},
 	{Name: "HeldBackNodeSharesNothing", Needs: shared,
-		Rule: "A store whose process was replaced grants nobody a shared key, converts nothing and hands nothing off until it is admitted.",
+		Rule: "A store whose process was replaced grants no owner a shared key, converts nothing and hands nothing off until it is admitted.",
 		play: `node; grant w@converted; grant r1@shared; grant r2@waited; queue? join n@waited; queue? join r3@converted; reload;
 			heldback r4@shared; shared r1@shared; refuse w@converted converting why=notvoting; held w@converted; release r2@waited;
 			unheld r2@waited; admit; convert w@converted; grant r5@shared; queue? turn n@waited`},

@@ -19,7 +19,7 @@ var leaseCases = []Case{
 		Rule: "Traits always returns the same value, and names the engine and the smallest TTL.",
 		run:  traitsAreConstant},
 	{Name: "TryGrantsAFreeKey",
-		Rule: "A key that nobody holds is granted, and the store shows the holder to every client.",
+		Rule: "A key without a holder is granted, and the store shows the holder to every client.",
 		play: "free; grant a clean rises; held a; has a left same"},
 	{Name: "OneHolder",
 		Rule: "While one owner holds a key every other is refused, and the answer names the holder and how long its lease lasts.",
@@ -41,7 +41,7 @@ var leaseCases = []Case{
 		Rule: "A refused request without Queue leaves nothing in the store.",
 		play: "grant a; refuse b; refuse b; refuse b; held a; waits; release a; free; grant c"},
 	{Name: "LeaseEnds", // failure case 14
-		Rule: "A lease that nobody renews ends after the TTL of its Try: not before, and not much later.",
+		Rule: "A lease without renewals ends after the TTL of its Try: not before, and not much later.",
 		play: "grant a brief; inherit b in=a after=a; renew a gone; release a gone; held b"},
 	{Name: "TTLMustBePositive", // failure case 4
 		Rule: "A TTL of 0 or less is an error, and nothing is held.",
@@ -62,7 +62,7 @@ var leaseCases = []Case{
 		Rule: "After a Try whose context ended meanwhile, a Release leaves nothing of it, whether or not the request was carried out.",
 		run:  cancelledTry},
 	{Name: "ReleaseFreesTheKey",
-		Rule: "After Release the key is free at once, and its next holder learns that nobody abandoned it.",
+		Rule: "After Release the key is free at once, and its next holder learns that it was not abandoned.",
 		play: "grant a; release a; free; grant b elsewhere clean; held b"},
 	{Name: "ReleaseIsTheOwnersAlone", // failure case 33
 		Rule: "A Release by anybody but the holder is ErrNotHeld and changes nothing.",
@@ -95,7 +95,7 @@ var leaseCases = []Case{
 			queue? join d; queue? release d; queue? refuse d elsewhere why=released; waits;
 			queue? refuse d elsewhere queued why=released; held c; waits; release c; release b gone=once; free`},
 	{Name: "TryLongAfterReleaseIsRefused",
-		Rule: "So is one that arrives when the TTL that its owner asked for is over: it may be under way for ten seconds.",
+		Rule: "So is a Try that arrives when the TTL that its owner asked for is over: it may be under way for ten seconds.",
 		run:  tryLongAfterRelease},
 	{Name: "RenewProlongs", timely: true,
 		Rule: "Renew sets the expiry to now + TTL, so that a renewed lease outlasts its TTL.",
@@ -104,14 +104,14 @@ var leaseCases = []Case{
 		Rule: "Renew never sets the expiry to an earlier moment.",
 		play: "grant a; renew a brief; outlasts a"},
 	{Name: "RenewNeverGrants",
-		Rule: "Renew of a key that nobody holds is ErrNotHeld, and grants nothing.",
+		Rule: "Renew of a key without a holder is ErrNotHeld, and grants nothing.",
 		play: "renew a gone; free; renew b queued gone; free; grant c; release c; renew c gone; free"},
 	{Name: "RenewNeverRevives", // failure case 2
 		Rule: "A lease that ended never comes back: Renew is ErrNotHeld after its expiry, and does not affect a later grant.",
 		play: `grant a brief; expires; renew a brief gone; free; inherit b; renew a longer gone; held b; has b usual; release b;
 			renew a longer gone; free`},
 	{Name: "RenewReportsEach",
-		Rule: "Renew reports each request separately: one that is not held does not affect the others.",
+		Rule: "Renew reports each request separately: one of a key not held does not affect the others.",
 		run:  renewReportsEach},
 	{Name: "RenewNamesItsLeases", timely: true, // an etcd lease or a ZooKeeper session for all of a client
 		Rule: "A Renew prolongs the leases that it names, and no other lease or place of the same client.",

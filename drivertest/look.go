@@ -22,7 +22,7 @@ import (
 
 var lookCases = []Case{
 	{Name: "InspectOfAFreeKey",
-		Rule: "Inspect of a key that nobody holds is not an error, and leaves nothing.",
+		Rule: "Inspect of a key without a holder is not an error, and leaves nothing.",
 		play: "free; listed"},
 	{Name: "InspectSaysWhoAndHowLong",
 		Rule:   "Inspect names the holder with its unchanged label and since when it holds the key; what is left of its lease decreases with time.",
@@ -321,7 +321,7 @@ func (e *env) deserted(r contend.Owner) (contend.Owner, driver.Leftover) {
 	e.Helper()
 	a, _ := e.persisted(e.brief(r))
 	var l driver.Leftover
-	e.eventually(a.TTL, "a lease without an expiry that nobody renews is listed", func() bool {
+	e.eventually(a.TTL, "a lease without an expiry and without renewals is listed", func() bool {
 		left, _ := e.leftovers("")
 		l = left[r.Key]
 		return l.Key == r.Key && !l.Live

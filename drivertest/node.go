@@ -50,7 +50,7 @@ var nodeCases = []Case{
 			node? refuse q at=p why=low least=p; node? refuse q@unseen at=p why=low least=p; node? refuse q at=1 names=x;
 			node? exact n fresh at=x+1; passes n; forget; admit; grant z rises`},
 	{Name: "TTLAboveTheRecord",
-		Rule: "A TTL above the one that the store was admitted for is refused with TTLTooLong and that one; a renewal with it is an error and prolongs nothing.",
+		Rule: "A TTL above that of the store's admission is refused with TTLTooLong and that TTL; a renewal with it is an error and prolongs nothing.",
 		play: `node; forget; admit for=half; refuse b why=toolong most=half; free; refuse b queued why=toolong most=half; free;
 			grant a quarter; refuse b queued why=toolong; waits; renew a unsure; refuse a why=toolong; held a; has a left=quarter;
 			renew a half; release a`},
@@ -184,7 +184,7 @@ func (p *player) noted(s step, name string) {
 	rec := p.record(p.node())
 	_, waits := s.says["waits"]
 	if again := p.record(recorded(p.ctx, p.open())); again != rec || waits && (rec.Voting || rec.Text == "" || rec.Node == "") {
-		p.Fatalf("the record is %+v, and %+v to another client, want one that waits: %v", rec, again, waits)
+		p.Fatalf("the record is %+v, and %+v to another client, want waits: %v", rec, again, waits)
 	}
 	if _, fresh := s.says["new"]; fresh && p.seen[rec.Text] {
 		p.Fatalf("the store waits with the earlier record %q", rec.Text)

@@ -26,7 +26,7 @@ var queueCases = []Case{
 		Rule: "Asking again with the same owner keeps its place, and adds no second one.",
 		play: "grant a; join b c; join b elsewhere; join c; join b elsewhere; join c; held a; waits b c"},
 	{Name: "NobodyOvertakesALivePlace", Needs: queueing,
-		Rule: "Nobody is granted the key past a live place of another, with or without Queue, and each refusal says how many are ahead.",
+		Rule: "No owner is granted the key past a live place of another, with or without Queue, and each refusal says how many are ahead.",
 		play: `grant a; join b; refuse c elsewhere ahead=1; release a; refuse c; refuse c queued ahead=waiting; refuse d elsewhere=c; turn b;
 			release b; turn c`},
 	{Name: "DeadPlaceIsSkipped", Needs: queueing, timely: true,
@@ -59,7 +59,7 @@ var queueCases = []Case{
 		Rule:  "A sign of life of the first in the queue says that its turn has come, by ErrNotHeld or a RetryIn, so that asking then, without any hint, is enough.",
 		Needs: queueing, claims: true, run: signOfLifeTellsTheTurn},
 	{Name: "QueueIsIgnored", Needs: []Need{needNoQueue},
-		Rule: "An engine without a queue ignores Queue: a refused request leaves no place, and nobody waits for its turn.",
+		Rule: "An engine without a queue ignores Queue: a refused request leaves no place, and no owner waits for its turn.",
 		play: `grant a; refuse b queued ahead=0; refuse b queued ahead=0; refuse c elsewhere queued ahead=0; held a; waits;
 			renew a unwanted; renew b queued gone; release b gone; release a; free; grant c here queued; release c here; free`},
 	{Name: "ReleasedBeforeWatch", Needs: queueing, // failure case 15
@@ -87,7 +87,7 @@ var queueCases = []Case{
 		Rule: "When a waiter that was handed the key does not claim it, the next in the queue gets a hint once the claim time has passed, so that asking only then is enough.",
 		play: "grant a; join d mortal; await w elsewhere; release a; held d; enter w in=long; held w"},
 	{Name: "ExpiryAfterAHandoffWakesTheFirst", Needs: queueing, timely: true,
-		Rule: "A waiter that became the first in the queue by a handoff gets a hint when the lease of the one that claimed the key expires, so that asking only then is enough.",
+		Rule: "A waiter that became the first in the queue by a handoff gets a hint when the lease that was claimed expires, so that asking only then is enough.",
 		play: "grant a; join d mortal; await w elsewhere; release a; turn d mortal; enter w in=ttl; held w"},
 	{Name: "ExpiryAfterAnExpiryWakesTheFirst", Needs: queueing, timely: true,
 		Rule: "A waiter that became the first in the queue because the one before it was granted a key that expired gets a hint when that lease expires, so that asking only then is enough.",
@@ -96,13 +96,13 @@ var queueCases = []Case{
 		Rule:  "However many waiters before it do not claim the key, a waiter whose sign of life finds the key free gets a hint, and another after each claim time, also if it asks again meanwhile.",
 		Needs: handoff, timely: true, run: stoppedWaiters},
 	{Name: "DeadHolderHandsOn", Needs: queueing, timely: true,
-		Rule: "A lease that expires goes to the first in the queue, and to nobody else, as if it had been released.",
+		Rule: "A lease that expires goes to the first in the queue, and to no other owner, as if it had been released.",
 		play: "grant a brief; join b; join c elsewhere; inherit b queued over=c; held b"},
 	{Name: "HintReachesTheNext", Needs: hinted,
 		Rule: "A Release gives a hint to the next in the queue, if its Watch was confirmed before.",
 		play: "20 times; grant a; hear b elsewhere; join b; release a; hinted b; grant b queued; release b"},
 	{Name: "HintWakesNobodyElse", Needs: hinted,
-		Rule: "A Release gives a hint to the next in the queue and to nobody behind it.",
+		Rule: "A Release gives a hint to the next in the queue and to no waiter behind it.",
 		play: "grant a;" + each(rounds(5), "hear w#; join w#") + `release a; hinted w0; grant w0 queued; silent w2..w4; release w0;
 			hinted w1; grant w1 queued; silent w3 w4; release w1; hinted w2; grant w2 queued; silent w4; release w2;
 			hinted w3; grant w3 queued; release w3; hinted w4; grant w4 queued; release w4`},
@@ -298,7 +298,7 @@ func (e *env) enterIn(limit time.Duration, ws ...*listener) {
 			return
 		}
 		if waited := time.Since(start) - asking; waited > limit+e.slack+e.lost() {
-			e.TB.Fatalf("after %v: %d who wait got no hint, or are not granted the key", waited.Round(time.Millisecond), len(ws))
+			e.TB.Fatalf("after %v: %d waiters got no hint, or are not granted the key", waited.Round(time.Millisecond), len(ws))
 		}
 		e.pause()
 	}

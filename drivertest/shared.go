@@ -16,7 +16,7 @@ var shared = []Need{needShared}
 
 var sharedCases = []Case{
 	{Name: "SharersHoldTogether", Needs: shared,
-		Rule: "Any number of owners that ask Shared hold a key together, and one that asks Exclusive is refused until the last of them is gone.",
+		Rule: "Any number of owners that ask Shared hold a key together, and an owner that asks Exclusive is refused until the last of them is gone.",
 		play: `grant r1..r5 spread; shared r1..r5; refuse a why=held left by=r1,r2,r3,r4,r5; release r3 elsewhere;
 			shared r1 r2 r4 r5; refuse b why=held left by=r1,r2,r4,r5; release r1 elsewhere; shared r2 r4 r5;
 			refuse c why=held left by=r2,r4,r5; release r5 elsewhere; shared r2 r4; refuse d why=held left by=r2,r4;
@@ -82,7 +82,7 @@ var sharedCases = []Case{
 		Rule: "The engine does not remember a settled Release of a reader: the same owner may ask again.",
 		play: "grant r2;" + each(rounds(3), "grant r1 settled; shared r1 r2; release r1 settled; release r1 settled gone") + "shared r2"},
 	{Name: "EachSharerHasItsOwnExpiry", Needs: shared,
-		Rule: "A Try or a Renew by a reader sets the expiry of its own lease to a later moment, never to an earlier one, and changes nobody else's.",
+		Rule: "A Try or a Renew by a reader sets the expiry of its own lease to a later moment, never to an earlier one, and changes no other's.",
 		play: `grant r2 r3; grant r2 brief; renew r3 brief; outlasts r2 r3; grant r1 brief; renew r2; grant r3; has r1 perhaps left=ttl;
 			grant r1 longer; has r1 longer; renew r2 longer; has r2 longer; has r3 usual`},
 	{Name: "SharedLeaseEnds", Needs: shared,
@@ -98,7 +98,7 @@ var sharedCases = []Case{
 		play: `grant r1; join w; refuse r2 elsewhere ahead=1; shared r1; waits w; join r2; refuse r3 elsewhere=r2; shared r1;
 			release r1; turn w; refuse r2 queued; release w; turn r2`},
 	{Name: "NeighboursEnterTogether", Needs: sharedQueue,
-		Rule: "Consecutive readers at the front of the queue hold the key together once it is released, and nobody behind the next writer does.",
+		Rule: "Consecutive readers at the front of the queue hold the key together once it is released, and no reader behind the next writer does.",
 		play: `grant a; await r1; await r2 elsewhere; await w elsewhere=r2; await r3; refuse r2 queued; release a; enter r2 r1;
 			quiet r3; refuse w queued; shared r1 r2; waits w r3; release r1 elsewhere=r2; refuse w queued; release r2; enter w;
 			held w; release w here; enter r3; shared r3`},
@@ -122,7 +122,7 @@ var sharedCases = []Case{
 		Rule: "A vanished reader makes a writer wait until its lease ends, and no longer.",
 		play: "grant r1; grant r2 brief; join w; join r3; release r1; inherit w queued over=r3; held w"},
 	{Name: "DeadWriterHandsOnToReaders", Needs: sharedQueue, timely: true,
-		Rule: "When a writer's lease expires all the readers at the front of the queue are granted the key, and nobody behind them.",
+		Rule: "When a writer's lease expires all the readers at the front of the queue are granted the key, and no waiter behind them.",
 		play: "grant d brief; join r1; join r2 elsewhere; join w; inherit r1 queued; turn r2; refuse w queued; shared r1 r2"},
 	{Name: "DeadWriterLetsAllReadersIn", Needs: sharedQueue, timely: true,
 		Rule: "When a writer's lease expires all the readers at the front of the queue are granted the key once the first of them asks, and get hints, so that asking only then is enough for all.",
@@ -168,7 +168,7 @@ var sharedCases = []Case{
 		play: `grant a; refuse r1; convert a elsewhere; shared a; waits; has a same; beside r1; beside r2 elsewhere; refuse b;
 			shared a r1 r2; renew a; release a; shared r1 r2; release r1 r2 here; free`},
 	{Name: "ConvertLetsReadersIn", Needs: sharedQueue,
-		Rule: "A Convert grants the key to the readers at the front of the queue beside the holder and gives them hints, but to nobody behind the next writer.",
+		Rule: "A Convert grants the key to the readers at the front of the queue beside the holder and gives them hints, but to no reader behind the next writer.",
 		play: `grant a; await r1; await r2 elsewhere; await w elsewhere=r2; await r3; convert a; enter r2 r1; quiet r3;
 			refuse w queued; shared a r1 r2; waits w r3; release a r1 r2 here; enter w`},
 	{Name: "ConvertTwice", Needs: shared, // a lost reply
@@ -185,7 +185,7 @@ var sharedCases = []Case{
 		play: `grant a brief; expires; refuse a converting; free; grant b; refuse a converting; held b; release b;
 			refuse b converting; free; grant r1 r2 spread; refuse b converting queued; shared r1 r2; waits`},
 	{Name: "LateTryAfterConvert", Needs: shared,
-		Rule: "A Try Exclusive by a holder that converted is refused, joins no queue and takes the key from nobody.",
+		Rule: "A Try Exclusive by a holder that converted is refused, joins no queue and takes the key from no holder.",
 		play: `grant a; convert a; refuse a exclusive elsewhere; shared a; waits; refuse a exclusive queued elsewhere; shared a;
 			waits; beside r1; refuse a exclusive elsewhere; shared a r1; waits; refuse a exclusive queued elsewhere; shared a r1;
 			waits; convert a`},
@@ -201,7 +201,7 @@ var sharedCases = []Case{
 		play: `grant a; convert a; beside r1; await w elsewhere; refuse w queued; release a exclusive; refuse w queued; release r1; enter w;
 			held w; grant w rises`},
 	{Name: "ConvertRacesWithJoin", Needs: sharedQueue,
-		Rule: "A Shared request during a Convert is granted, or gets a hint to ask again, and nobody is ever granted the key Exclusive.",
+		Rule: "A Shared request during a Convert is granted, or gets a hint to ask again, and no owner is ever granted the key Exclusive.",
 		play: `50 times; grant a; listen r1 elsewhere=1; convert a & ask r1 queued & refuse w elsewhere=2; come r1; shared a r1;
 			release a r1 here; free`},
 	{Name: "ConvertComparesTheFence", Needs: []Need{needShared, needNode},
@@ -224,7 +224,7 @@ var sharedCases = []Case{
 		Rule: "Of many simultaneous requests with a Limit exactly Limit are granted, with different slots.",
 		play: "5 times; ask s1..s8/5 spread=5 & ask s9..s16/5 spread=5; won s1..s16/5; release s1..s16/5 here won; free"},
 	{Name: "SmallestLimitCounts", Needs: slots,
-		Rule: "If the holders of a key and the request have different limits, nobody is granted the key beyond the smallest of them; a reader without a Limit counts as one holder.",
+		Rule: "If the holders of a key and the request have different limits, no owner is granted the key beyond the smallest of them; a reader without a Limit counts as one holder.",
 		play: `grant s1/3; refuse s2/1; grant s3/5; refuse s4/2; grant r1; refuse s5/3 s6/5 r2; release s1/3; grant s7/5;
 			refuse s8/3; grant r3 s9/5; refuse s10/5 r4`},
 	{Name: "SlotIsTheSmallestThatIsFree", Needs: slots,
@@ -240,7 +240,7 @@ var sharedCases = []Case{
 		Rule: "The slot of a vanished holder is free once its lease has ended.",
 		play: "grant s1/2 slot=0; grant s2/2 brief slot=1; inherit s3/2 slot=1; renew s2/2 gone; release s2/2 gone"},
 	{Name: "ReaderHasNoSlot", Needs: slots,
-		Rule: "A reader without a Limit has slot 0 and takes it from nobody; Inspect shows each holder's Limit and Slot.",
+		Rule: "A reader without a Limit has slot 0 and takes it from no holder; Inspect shows each holder's Limit and Slot.",
 		play: `grant r1 slot=0; grant s1/5 slot=0; grant r2 slot=0; grant s2/6 slot=1; queue? join s3/4; shared r1 s1/5 r2 s2/6;
 			has r1 r2 limit=0 slot=0; has s1/5 limit=5 slot=0; has s2/6 limit=6 slot=1; queue? waits s3/4`},
 	{Name: "LimitedQueueIsInOrder", Needs: slotsQueue, claims: true,

@@ -26,24 +26,24 @@ var tellCases = []Case{
 		play: each([]string{"k", "odd"}, `grant a@#; asks a@#; join b@# elsewhere; told a@#; release b@#; join c@# elsewhere=b@#; told a@#;
 			release a@#; turn c@# in=ttl; asks c@#; join d@#; told c@#; release c@#; turn d@# in=ttl; release d@#`)},
 	{Name: "JoinIsToldOnce", Needs: []Need{needTellsWanted, needHandoff},
-		Rule: "Who asks again, gives a sign of life, or is refused without Queue is not told of: only a new place is.",
+		Rule: "An owner that asks again, gives a sign of life, or is refused without Queue is not told of: only a new place is.",
 		play: `grant a elsewhere; asks a; grant m@marker elsewhere=a; asks m@marker; refuse b; join w; told a; join w; renew w queued;
 			refuse c; join p@marker; told m@marker; single a`},
 	{Name: "JoinIsToldToSharers", Needs: []Need{needTellsWanted, needShared},
-		Rule: "Each of those who share the key and asked is told when somebody joins, as is one that converted since it asked.",
+		Rule: "Each reader that asked is told when a waiter joins, as is a holder that converted since it asked.",
 		play: `grant a; asks a; convert a; beside r1; beside r2 elsewhere; asks r2; beside r3; asks r3; join w elsewhere; told a r2 r3;
 			release w here; release r2; join b elsewhere; told a r3`},
 	{Name: "JoinIsToldToSlots", Needs: []Need{needTellsWanted, needSlots},
-		Rule: "Each of those who hold a slot and asked is told when somebody joins.",
+		Rule: "Each holder of a slot that asked is told when a waiter joins.",
 		play: `grant s0/3 slot=0; asks s0/3; grant s1/3 elsewhere slot=1; asks s1/3; grant s2/3 slot=2; asks s2/3;
 			join s3/3 elsewhere; told s0..s2/3`},
 	{Name: "JoinIsToldToWhoAsks", Needs: []Need{needTellsWanted},
-		Rule: "Nobody is told of a join who released the key, who renewed without Wanted since, or who holds another key.",
+		Rule: "A holder is not told of a join if it released the key, renewed without Wanted since, or holds another key.",
 		play: `grant a elsewhere; grant c@c elsewhere=a; grant o@other elsewhere=a; asks a c@c o@other; release a;
 			grant b elsewhere=a; renew c@c; grant m@marker elsewhere=a; asks m@marker; join d; join e@c; join p@marker; told m@marker;
 			untold a c@c o@other`},
 	{Name: "KeeperIsNamed", Needs: []Need{needTellsWanted, needEnters},
-		Rule: "A refusal says Keeps while a holder stands that asked with Keeps last; who joins is told to it as to others.",
+		Rule: "A refusal says Keeps while a holder stands that asked with Keeps last; it is told of waiters that join as others are.",
 		play: `grant a; refuse b elsewhere unkept; asks a; refuse c elsewhere unkept; release a; grant d; asks d keeping;
 			refuse e elsewhere keeps; join f elsewhere; told d; release d; turn f in=long; refuse g elsewhere unkept; release f`},
 	{Name: "JoinRacesWithAsking", Needs: []Need{needTellsWanted},
@@ -68,11 +68,11 @@ var tellCases = []Case{
 		Rule:  "A lease that was handed over can be released without a claim: the next has the key, and learns whether it was abandoned.",
 		Needs: []Need{needEnters}, claims: true, play: released("") + released("renew b;")},
 	{Name: "EnteredLeaseConverts", Needs: []Need{needEnters, needShared}, claims: true,
-		Rule: "A lease that was handed over can be converted by who knows its fence.",
+		Rule: "A lease that was handed over can be converted by an owner that knows its fence.",
 		play: `grant a; hand b elsewhere from=a; convert b at=b; beside r1; release b; release r1;
 			grant a fresh; hand b fresh elsewhere from=a; refuse b converting; release b`},
 	{Name: "EnteredLeaseAbandons", Needs: []Need{needEnters, needMarks}, timely: true,
-		Rule: "Who may have entered, and neither claimed the key nor released it, leaves it abandoned, and its Release after the end finds nothing.",
+		Rule: "A waiter that may have entered, and neither claimed the key nor released it, leaves it abandoned, and its Release after the end finds nothing.",
 		play: "grant a; hand b elsewhere from=a; join c; dally b; turn c in=long marked; release b gone; release c; free"},
 }
 
@@ -127,10 +127,10 @@ func (e *env) asks(d driver.Driver, r contend.Owner) *news {
 	told := newNews()
 	r.Wanted = told.tell
 	if e.renewed(d, r).Wanted {
-		e.Errorf("Renew of %q: Wanted, but nobody waits", r.Key)
+		e.Errorf("Renew of %q: Wanted, but no owner waits", r.Key)
 	}
 	if told.n.Load() > 0 {
-		e.Errorf("the holder of %q was told, but nobody waits", r.Key)
+		e.Errorf("the holder of %q was told, but no owner waits", r.Key)
 	}
 	return told
 }

@@ -87,7 +87,7 @@ func compare(side *os.File, name string, fence uint64, alone bool) error {
 	digits, whole := strings.CutSuffix(string(text), "\n")
 	newest, err := strconv.ParseUint(digits, 10, 64)
 	if err != nil || !whole || len(digits) != width {
-		return fmt.Errorf("fence: %q holds no fence: was it changed by hand? Write one that is larger than any lease's, in %d digits and a line feed", side.Name(), width)
+		return fmt.Errorf("fence: %q holds no fence: was it changed by hand? Write a larger one than any lease's, in %d digits and a line feed", side.Name(), width)
 	}
 	return Check(name, fence, newest)
 }

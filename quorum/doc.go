@@ -29,7 +29,7 @@
 //
 // # Restarted nodes
 //
-// A node with another process, or memory, than the one that was admitted grants nothing:
+// A node with another process, or memory, than those that were admitted grants nothing:
 // see [driver.Recorded]. This package times its wait and admits it, and gives running
 // leases their vote back. A new deployment waits, too, unless an operator declares that
 // no locks are active: [Driver.Admit].

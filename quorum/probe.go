@@ -31,7 +31,7 @@ var probePause = backoff.Backoff{Least: 15 * time.Millisecond, Most: 300 * time.
 
 var (
 	errSilent  = errors.New("it does not answer")
-	errRefuses = errors.New("it refuses a key that nobody else has")
+	errRefuses = errors.New("it refuses a key that no other owner has")
 )
 
 // probeLimit bounds one probe: a probe that was lost on the way is sent again.

@@ -56,7 +56,7 @@ func CheckIdle(holds []Hold, waits []Wait, limit func(key string, from, to time.
 		for _, g := range s.gaps() {
 			if most := limit(key, g.from, g.to); g.to.Sub(g.from) > most {
 				errs = note(errs, fmt.Errorf("%q stood open from %s to %s, for %v and not at most %v, while %s was in the queue",
-					key, clock(g.from), clock(g.to), g.to.Sub(g.from), most, g.who.Owner))
+					key, clock(g.from), clock(g.to), g.to.Sub(g.from), most, g.waiter.Owner))
 			}
 		}
 	}
@@ -73,7 +73,7 @@ type keyHistory struct {
 // gap is a time in which a key was open to a waiter in the queue.
 type gap struct {
 	from, to time.Time
-	who      *Wait
+	waiter   *Wait
 }
 
 func (s *keyHistory) gaps() (found []gap) {
@@ -96,14 +96,14 @@ func (s *keyHistory) gaps() (found []gap) {
 		}
 		held = slices.DeleteFunc(held, func(h *Hold) bool { return !h.To.After(from) })
 		line = slices.DeleteFunc(line, func(w *Wait) bool { return !w.To.After(from) })
-		who := open(held, line, from)
+		first := open(held, line, from)
 		last := len(found) - 1
 		switch {
-		case who == nil:
+		case first == nil:
 		case last >= 0 && found[last].to.Equal(from) && !granted:
 			found[last].to = to
 		default:
-			found = append(found, gap{from, to, who})
+			found = append(found, gap{from, to, first})
 		}
 	}
 	return found

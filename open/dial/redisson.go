@@ -24,7 +24,7 @@ func (r *redisKeys) takeLayout(values url.Values) error {
 	case !values.Has("layout"):
 		return nil
 	case values.Get("layout") != "redisson":
-		return errors.New("layout= in the store's URL is not one that hasp has for Redis: it is redisson, for the locks of Redisson (Java); " +
+		return errors.New("layout= in the store's URL is none of hasp's for Redis: it is redisson, for the locks of Redisson (Java); " +
 			"without it they are hasp's own, the string of SET key value NX PX")
 	case values.Has("max-ttl"):
 		return errors.New("the store's URL has max-ttl= and layout=redisson: a server grants nothing after a restart only if every client compares " +

@@ -38,7 +38,7 @@ func parseSQLite(_, rest string) (*URL, error) {
 	case path == "":
 		return nil, errors.New("the path of the SQLite file is missing")
 	case path == ":memory:":
-		return nil, errors.New("a lock in memory keeps nobody else away: name a file")
+		return nil, errors.New("a lock in memory keeps no other process away: name a file")
 	case strings.ContainsRune(path, 0):
 		return nil, errors.New("the path of the SQLite file has a NUL in it")
 	}

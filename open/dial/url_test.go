@@ -93,7 +93,7 @@ func TestParseRefuses(t *testing.T) {
 		"hunter2@h:1":              "a scheme that hasp does not know",
 		"user:hunter2@h:1":         "a scheme that hasp does not know",
 		"sqlite:":                  "is missing",
-		"sqlite::memory:":          "keeps nobody else away",
+		"sqlite::memory:":          "keeps no other process away",
 		"sqlite:a%zz":              "%25",
 		"sqlite:a%00b":             "NUL",
 		"sqlite://host/a":          "a path",

@@ -30,7 +30,7 @@ const (
 	LoseReplies   Kind = "replies lost, requests not"
 	Delay         Kind = "slow link"
 	Duplicate     Kind = "requests delivered twice, the second time late"
-	Late          Kind = "requests delivered late, nobody waits for the reply"
+	Late          Kind = "requests delivered late, when no client waits for the reply"
 	ResetLinks    Kind = "connections reset"
 	ClientStop    Kind = "client stopped beyond its deadline"
 	ClientKill    Kind = "client killed (kill -9)"

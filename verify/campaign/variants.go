@@ -41,7 +41,7 @@ var loneVariants = []*variant{
 	},
 	{name: "leases without drift", whole: broken.NoDrift, oracle: TimelyEnd},
 	{
-		name: "who enters counts from when the message came", whole: broken.LateEnter, oracle: TimelyEnd,
+		name: "a waiter that enters counts from when the message came", whole: broken.LateEnter, oracle: TimelyEnd,
 		plan: Schedule{Actions: linkFault(Delay, 6*time.Second, 50*time.Millisecond)},
 	},
 	{name: "renewals without an answer count", whole: broken.AssumeRenewed, oracle: TimelyEnd, plan: cutOff},

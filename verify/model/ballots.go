@@ -227,7 +227,7 @@ func (m ballots) next(s ballotsState, emit func(Step, ballotsState)) {
 
 // decide emits what an owner's client does by itself.
 func (m ballots) decide(s ballotsState, j int, emit func(Step, ballotsState)) {
-	o, who := &s.o[j], owner(j)
+	o, actor := &s.o[j], owner(j)
 	switch {
 	case o.spent:
 		return
@@ -245,7 +245,7 @@ func (m ballots) decide(s ballotsState, j int, emit func(Step, ballotsState)) {
 		step := b.Ask(m.request(j), m.view(&s, j))
 		m.carry(&n, j, step)
 		p.ballot = m.id(b)
-		emit(Step{who, Propose, -1, int(step.Ask.Proposal)}, n)
+		emit(Step{actor, Propose, -1, int(step.Ask.Proposal)}, n)
 	case o.step == asking:
 		m.decideRound(s, j, emit)
 	}
@@ -257,7 +257,7 @@ func (m ballots) decide(s ballotsState, j int, emit func(Step, ballotsState)) {
 		p, b := &n.o[j], m.all[o.ballot]
 		m.send(&n, j, b.Vanished(b.Tries()))
 		p.ballot, p.step = m.id(b), done
-		emit(Step{who, Vanished, -1, 0}, n)
+		emit(Step{actor, Vanished, -1, 0}, n)
 	}
 }
 
@@ -287,7 +287,7 @@ func (m ballots) decideRound(s ballotsState, j int, emit func(Step, ballotsState
 			p.step, p.fence = holding, int8(step.Result.Fence)
 			act = Step{owner(j), Hold, -1, int(p.fence)}
 			if p.fence <= p.floor {
-				n.wrong = says("a fence is not above one that was granted before it was asked for")
+				n.wrong = says("a fence is not above those that were granted before it was asked for")
 			}
 			n.granted[0] = max(n.granted[0], p.fence)
 			if !m.reads(j) {

@@ -125,7 +125,7 @@ func fencesCases() []Case {
 		of(Refuted, "fences/row below the floor", "a row of fences may begin below the floor", Fences{Owners: 2, Top: 4, Block: 2, RowUnder: true}),
 		of(Refuted, "fences/blind restore", "a Restore is not compared with the fences of the key", Fences{Owners: 2, Top: 2, Restores: true, BlindBack: true, Revive: true}),
 		of(Refuted, "fences/old answers", "answers of a round before the latest are counted", Fences{Owners: 2, Top: 3, Raises: true, OldRounds: true, Revive: true}),
-		of(Limit, "fences/late restore", "a Restore arrives after a node forgot the key, in a restart or by time, and the lease is confirmed by one who does not know its deadline",
+		of(Limit, "fences/late restore", "a Restore arrives after a node forgot the key, in a restart or by time, and the lease is confirmed by an owner that does not know its deadline",
 			Fences{Owners: 2, Top: 2, Restores: true, Forget: true, Revive: true}),
 	}
 }
@@ -136,8 +136,8 @@ func floorCases() []Case {
 		of(Safe, "floor/a stepped clock", "the clock is stepped by up to 2 min either way, and fences are forgotten only when a proposal comes", Floor{Steps: 12}),
 		of(Refuted, "floor/forgotten early", "fences of a key are forgotten after 30 s", Floor{Short: true}),
 		of(Refuted, "floor/two numbers", "a rotation takes the newest number for the floor", Floor{Once: true}),
-		of(Refuted, "floor/no double turn", "one rotation only, however long nobody proposed", Floor{Never: true}),
-		of(Limit, "floor/a clock that goes and comes back", "the store itself expires what is remembered per key, while its clock is a minute ahead and nobody proposes",
+		of(Refuted, "floor/no double turn", "one rotation only, however long no owner proposed", Floor{Never: true}),
+		of(Limit, "floor/a clock that goes and comes back", "the store itself expires what is remembered per key, while its clock is a minute ahead and no owner proposes",
 			Floor{Steps: 6, Eager: true}),
 	}
 }
@@ -200,7 +200,7 @@ func ballotsCases() []Case {
 		of(Safe, "ballots/twice", "a message arrives twice", Ballots{Modes: "wr", Tries: once, Rounds: 1, Clocks: fences, Duplicates: 1}),
 		of(Safe, "ballots/late, two rounds", "and there is a second round", Ballots{Modes: "wr", Tries: once, Rounds: 2, Clocks: fences, Late: 1}).long(),
 		of(Safe, "ballots/twice, two rounds", "and there is a second round", Ballots{Modes: "wr", Tries: once, Rounds: 2, Clocks: fences, Duplicates: 1}).long(),
-		of(Safe, "ballots/lost", "a request or an answer is lost, or arrives when nobody waits for it", Ballots{Modes: "wr", Tries: once, Rounds: 1, Clocks: fences, Lost: 1}).long(),
+		of(Safe, "ballots/lost", "a request or an answer is lost, or arrives when no owner waits for it", Ballots{Modes: "wr", Tries: once, Rounds: 1, Clocks: fences, Lost: 1}).long(),
 		of(Safe, "ballots/leaving", "an owner leaves in the middle of a Try", Ballots{Modes: "wr", Tries: once, Rounds: 1, Clocks: fences, Leaves: true}).long(),
 		of(Safe, "ballots/asking again", "an owner asks again after it was refused", Ballots{Modes: "wr", Tries: twice, Rounds: 2, Clocks: fences}).long(),
 		of(Safe, "ballots/asking again, clock behind", "whose clock is behind", Ballots{Modes: "ww", Tries: twice, Rounds: 2, Clocks: [3]int8{1, 9, 1}}).long(),
@@ -249,13 +249,13 @@ func handoverCases() []Case {
 
 		with(Refuted, "from the receipt", "the lease counts from when the message came", Handover{Tries: once, Receipt: true}),
 		with(Refuted, "any fence", "the fence of the refusal is not compared, and the store's clock is set back", Handover{Tries: twice, End: 2, Backs: 1, AnyFence: true}),
-		with(Refuted, "given back", "a copy of the message finds nobody waiting, and gives back what its owner entered on", Handover{Tries: once, Copies: 1, Unread: true}),
-		with(Refuted, "given back at the end", "the same, and it overtakes the release of one that did not finish", Handover{Tries: once, Copies: 1, Fails: true, Drops: true}),
+		with(Refuted, "given back", "a copy of the message finds no waiter, and gives back what its owner entered on", Handover{Tries: once, Copies: 1, Unread: true}),
+		with(Refuted, "given back at the end", "the same, and it overtakes the release of a holder that did not finish", Handover{Tries: once, Copies: 1, Fails: true, Drops: true}),
 		with(Refuted, "no answer, entered", "an owner enters although a Try of its own had no answer, which says then that it did not", Handover{Tries: twice, End: 2, Silent: 1, Unsure: true}),
 		with(Refuted, "entering again", "a place that came back may enter again: the release of what it had before takes away the mark of another",
 			Handover{Owners: 3, Tries: once, End: 2, Again: true}).long(),
 		with(Refuted, "no mark", "a handover that expires leaves no mark", Handover{Tries: once, NoMark: true}),
-		with(Limit, "a Try twice", "a Try of one that entered arrives a second time, and says that it did not", Handover{Tries: once, Twins: 1}),
+		with(Limit, "a Try twice", "a Try of an owner that entered arrives a second time, and says that it did not", Handover{Tries: once, Twins: 1}),
 		with(Limit, "clock forward", "the store's clock is set forward", Handover{Tries: once, Jumps: 1}),
 	}
 }
@@ -287,7 +287,7 @@ func handoverProgress() []Case {
 func progressCases() []Case {
 	early := func(s votesState) bool { return s.o[1].phase == holding && s.o[0].phase == done && s.now < 2 }
 	after := func(s votesState) bool {
-		return s.used[0] == 1 && s.o[0].phase == holding && s.n[0].owner == 0 && s.n[1].owner == 0 && s.n[2].owner == nobody
+		return s.used[0] == 1 && s.o[0].phase == holding && s.n[0].owner == 0 && s.n[1].owner == 0 && s.n[2].owner == noOwner
 	}
 	rolled := func(s votesState) bool {
 		for _, n := range s.n {

@@ -115,13 +115,13 @@ func (m Fences) next(s fencesState, emit func(Step, fencesState)) {
 
 // ofOwner emits what owner j may do, and what its messages may do.
 func (m Fences) ofOwner(s fencesState, j int, emit func(Step, fencesState)) {
-	o, who := &s.o[j], owner(j)
+	o, actor := &s.o[j], owner(j)
 	if o.h[0] == 0 {
 		for h := int8(1); h <= m.Top; h++ {
 			n := s
 			n.o[j].h[0] = h
 			n.o[j].after = s.holders()
-			emit(Step{who, Propose, -1, int(h)}, n)
+			emit(Step{actor, Propose, -1, int(h)}, n)
 		}
 		return
 	}
@@ -135,7 +135,7 @@ func (m Fences) ofOwner(s fencesState, j int, emit func(Step, fencesState)) {
 					v.got[0], v.row[0] = 0, 0
 				}
 			}
-			emit(Step{who, Raise, -1, int(h)}, n)
+			emit(Step{actor, Raise, -1, int(h)}, n)
 		}
 	}
 	for r := range o.h {
@@ -157,7 +157,7 @@ func (m Fences) ofOwner(s fencesState, j int, emit func(Step, fencesState)) {
 				v.got[r], v.row[r] = fence, row
 				m.judgeVote(&n, i, j, fence)
 			}
-			emit(Step{who, act, i, r + 1}, n)
+			emit(Step{actor, act, i, r + 1}, n)
 		}
 	}
 	for i, x := range s.n {
@@ -169,7 +169,7 @@ func (m Fences) ofOwner(s fencesState, j int, emit func(Step, fencesState)) {
 		if y.of[j].back = false; x.owner == int8(j) && (m.AnyFence || x.fence <= o.h[0]) {
 			y.owner, y.fence = -1, 0
 		}
-		emit(Step{who, Released, i, 1}, n)
+		emit(Step{actor, Released, i, 1}, n)
 	}
 	if o.held == 0 {
 		m.count(s, j, emit)
@@ -184,7 +184,7 @@ func (m Fences) ofOwner(s fencesState, j int, emit func(Step, fencesState)) {
 			n := s
 			n.n[i].of[j].gave = true
 			m.restore(&n.n[i], int8(j), o.held)
-			emit(Step{who, Restore, i, 0}, n)
+			emit(Step{actor, Restore, i, 0}, n)
 		}
 		if m.Revive && s.interrupted(j) && !x.of[j].renew && x.owner == int8(j) {
 			n := s
@@ -192,7 +192,7 @@ func (m Fences) ofOwner(s fencesState, j int, emit func(Step, fencesState)) {
 			if renewed+1 >= need {
 				n.wrong = says("a lease stands again although another held the key in between")
 			}
-			emit(Step{who, Renew, i, 0}, n)
+			emit(Step{actor, Renew, i, 0}, n)
 		}
 	}
 }

@@ -151,7 +151,7 @@ func (m Handover) next(s handoverState, emit func(Step, handoverState)) {
 	}
 	if s.lease.owner == outside {
 		n := s
-		n.lease = handoverLease{owner: nobody}
+		n.lease = handoverLease{owner: noOwner}
 		m.handOn(&n)
 		emit(Step{"", Vanish, 0, 0}, n)
 	} else if n := s; m.settle(&n) {
@@ -168,12 +168,12 @@ func (m Handover) next(s handoverState, emit func(Step, handoverState)) {
 
 // decide emits what an owner's client does by itself.
 func (m Handover) decide(s handoverState, j int, emit func(Step, handoverState)) {
-	o, who := &s.o[j], owner(j)
+	o, actor := &s.o[j], owner(j)
 	if (o.phase == idle || o.phase == asking && o.sent < 0) && o.tries < m.Tries[j] {
 		n := s
 		n.o[j].phase, n.o[j].sent = asking, s.now
 		n.o[j].tries++
-		emit(Step{who, Send, 0, int(o.tries) + 1}, n)
+		emit(Step{actor, Send, 0, int(o.tries) + 1}, n)
 	}
 	switch o.phase {
 	case asking:
@@ -183,7 +183,7 @@ func (m Handover) decide(s handoverState, j int, emit func(Step, handoverState))
 			n := s
 			n.o[j].entered = true
 			m.begin(&n, j, until, o.told.fence, o.told.mark)
-			emit(Step{who, Enter, -1, int(until)}, n)
+			emit(Step{actor, Enter, -1, int(until)}, n)
 		}
 		m.ends(s, j, unused, emit)
 	case holding:
@@ -199,14 +199,14 @@ func (m Handover) decide(s handoverState, j int, emit func(Step, handoverState))
 
 // answered emits what becomes of the Try that an owner waits for.
 func (m Handover) answered(s handoverState, j int, emit func(Step, handoverState)) {
-	o, who := &s.o[j], owner(j)
+	o, actor := &s.o[j], owner(j)
 	if s.used[4] < m.Silent {
 		n := s
 		n.used[4]++
 		p := &n.o[j]
 		p.sent, p.answer, p.unsure = -1, handoverAnswer{}, true
 		p.late += int8(bit(o.answer.is == 0))
-		emit(Step{who, Silent, 0, int(o.tries)}, n)
+		emit(Step{actor, Silent, 0, int(o.tries)}, n)
 	}
 	if o.answer.is == 0 {
 		return
@@ -216,16 +216,16 @@ func (m Handover) answered(s handoverState, j int, emit func(Step, handoverState
 	p.sent, p.answer = -1, handoverAnswer{}
 	if o.answer.is == saidHeld {
 		p.start, p.seen = o.sent, o.answer
-		emit(Step{who, Refused, -1, 0}, n)
+		emit(Step{actor, Refused, -1, 0}, n)
 		return
 	}
 	until := o.sent + m.TTL
 	if s.now >= until { // it asks again, or gives up
-		emit(Step{who, Overdue, 0, int(o.tries)}, n)
+		emit(Step{actor, Overdue, 0, int(o.tries)}, n)
 		return
 	}
 	m.begin(&n, j, until, o.answer.fence, o.answer.mark)
-	emit(Step{who, Hold, -1, int(until)}, n)
+	emit(Step{actor, Hold, -1, int(until)}, n)
 }
 
 // enters returns until when an owner may rely on the handover that it was told of; 0: it must ask.
@@ -279,7 +279,7 @@ func (m Handover) relies(s *handoverState, j int) {
 
 // renewal emits what a holder does to keep its lease.
 func (m Handover) renewal(s handoverState, j int, emit func(Step, handoverState)) {
-	o, who := &s.o[j], owner(j)
+	o, actor := &s.o[j], owner(j)
 	if s.now >= o.deadline {
 		return // an answer that comes later does not count
 	}
@@ -288,7 +288,7 @@ func (m Handover) renewal(s handoverState, j int, emit func(Step, handoverState)
 		p := &n.o[j]
 		p.renewals++
 		p.renew, p.begun = renewSent, s.now
-		emit(Step{who, Renewing, -1, 0}, n)
+		emit(Step{actor, Renewing, -1, 0}, n)
 	}
 	if o.begun < 0 || o.renew < renewCarried {
 		return
@@ -298,12 +298,12 @@ func (m Handover) renewal(s handoverState, j int, emit func(Step, handoverState)
 	p.begun, p.renew = -1, 0
 	if o.renew == renewRefused {
 		p.phase, p.deadline = lapsed, 0
-		emit(Step{who, Refused, -1, 0}, n)
+		emit(Step{actor, Refused, -1, 0}, n)
 		return
 	}
 	p.deadline = max(o.deadline, o.begun+m.TTL)
 	m.relies(&n, j)
-	emit(Step{who, Renewed, -1, int(p.deadline)}, n)
+	emit(Step{actor, Renewed, -1, int(p.deadline)}, n)
 }
 
 // ends emits the end of an attempt, or of a lease.
@@ -327,23 +327,23 @@ func (m Handover) ends(s handoverState, j int, how int8, emit func(Step, handove
 
 // messages emits what an owner's messages do, at the store and at its client.
 func (m Handover) messages(s handoverState, j int, emit func(Step, handoverState)) {
-	o, who := &s.o[j], owner(j)
+	o, actor := &s.o[j], owner(j)
 	if o.sent >= 0 && o.answer.is == 0 {
 		n := s
 		n.o[j].answer = m.try(&n, j)
-		emit(Step{who, Try, 0, int(o.tries)}, n)
+		emit(Step{actor, Try, 0, int(o.tries)}, n)
 	}
 	if o.late > 0 {
 		n := s
 		n.o[j].late--
 		m.try(&n, j)
-		emit(Step{who, TryLate, 0, 0}, n)
+		emit(Step{actor, TryLate, 0, 0}, n)
 	}
 	if o.tries > 0 && s.used[3] < m.Twins && (o.sent < 0 || o.answer.is != 0 || o.tries > 1) {
 		n := s
 		n.used[3]++
 		m.try(&n, j)
-		emit(Step{who, TryAgain, 0, 1}, n)
+		emit(Step{actor, TryAgain, 0, 1}, n)
 	}
 	if o.renew == renewSent {
 		n := s
@@ -356,19 +356,19 @@ func (m Handover) messages(s handoverState, j int, emit func(Step, handoverState
 		if o.phase == done {
 			n.o[j].renew = 0
 		}
-		emit(Step{who, Renew, 0, 0}, n)
+		emit(Step{actor, Renew, 0, 0}, n)
 	}
 	if o.release != 0 {
 		n := s
 		n.o[j].release = 0
 		m.leave(&n, j, o.release)
-		emit(Step{who, Released, 0, 0}, n)
+		emit(Step{actor, Released, 0, 0}, n)
 	}
 	if o.back {
 		n := s
 		n.o[j].back = false
 		m.leave(&n, j, unclaimed)
-		emit(Step{who, GiveBack, 0, 0}, n)
+		emit(Step{actor, GiveBack, 0, 0}, n)
 	}
 	if !m.Mute {
 		m.deliver(s, j, emit)
@@ -409,11 +409,11 @@ func (m Handover) deliver(s handoverState, j int, emit func(Step, handoverState)
 // place back, once, and the next owner has the key instead.
 func (m Handover) settle(s *handoverState) bool {
 	l := s.lease
-	if l.owner == nobody || l.until > s.clock {
+	if l.owner == noOwner || l.until > s.clock {
 		return false
 	}
 	s.mark = s.mark || m.leaves(&l, unfinished)
-	s.lease = handoverLease{owner: nobody}
+	s.lease = handoverLease{owner: noOwner}
 	m.handOn(s)
 	if !l.claimed && !s.missed[l.owner] {
 		copy(s.queue[1:], s.queue[:])
@@ -434,7 +434,7 @@ func (m Handover) leaves(l *handoverLease, how int8) bool {
 
 // handOn hands a free key to the first in the queue.
 func (m Handover) handOn(s *handoverState) {
-	if s.lease.owner != nobody || s.queue[0] == 0 {
+	if s.lease.owner != noOwner || s.queue[0] == 0 {
 		return
 	}
 	j := s.queue[0] - 1
@@ -465,7 +465,7 @@ func (m Handover) try(s *handoverState, j int) handoverAnswer {
 	}
 	m.settle(s)
 	l := &s.lease
-	if l.owner == nobody { // and no owner waits
+	if l.owner == noOwner { // and no owner waits
 		*l = handoverLease{owner: me, mark: s.mark}
 		s.mark = false
 	}
@@ -496,7 +496,7 @@ func (m Handover) leave(s *handoverState, j int, how int8) {
 		return
 	case l.owner == me:
 		s.mark = m.leaves(&l, how)
-		s.lease = handoverLease{owner: nobody}
+		s.lease = handoverLease{owner: noOwner}
 	default:
 		s.unqueue(me)
 	}

@@ -8,37 +8,37 @@ import (
 	"strings"
 )
 
-// Act is what happens in a step, as a sentence: WHO is its actor.
+// Act is what happens in a step, as a sentence: ACTOR is its actor.
 type Act string
 
 // The acts.
 const (
 	// Of owners.
-	Propose     Act = "WHO begins and proposes fence VALUE"
-	Raise       Act = "WHO proposes fence VALUE in another round, with Raise"
-	Try         Act = "node NODE carries out WHO's Try of round VALUE"
-	TryAgain    Act = "node NODE gets WHO's Try of round VALUE a second time"
-	Hold        Act = "WHO HOLDS (VALUE)" // by a majority: with the fence VALUE, or until the time VALUE
-	Restore     Act = "node NODE carries out WHO's Restore"
-	SendRestore Act = "WHO sends node NODE a Restore"
-	Renewing    Act = "WHO begins to renew"
-	Renew       Act = "node NODE carries out WHO's Renew"
-	Renewed     Act = "WHO's lease is RENEWED (VALUE)" // by a majority, until the time VALUE
-	Release     Act = "WHO is done and sends Release"
-	Released    Act = "node NODE carries out WHO's Release"
-	Look        Act = "WHO sees the record of node NODE" // and times it from here on
-	Admit       Act = "WHO admits node NODE"
-	Answer      Act = "WHO has the answer of node NODE to its request VALUE"
-	Silent      Act = "WHO has no answer of node NODE to its request VALUE"
-	Overdue     Act = "WHO waits no longer for node NODE to answer its request VALUE"
-	Refused     Act = "WHO is refused"
-	Vanished    Act = "WHO does not come back" // was refused, and neither asks again nor releases: its votes are withdrawn
-	Send        Act = "WHO sends node NODE its Try number VALUE"
-	TryLate     Act = "node NODE carries out a Try of WHO, which waits for no answer"
-	Message     Act = "WHO gets the message that it was handed the key with fence VALUE"
-	MessageCopy Act = "WHO gets the message that it was handed the key with fence VALUE, which will come again"
-	Enter       Act = "WHO ENTERS (VALUE)" // acts on the message: it holds the key, until the time VALUE
-	GiveBack    Act = "node NODE carries out what gives back the handover to WHO"
+	Propose     Act = "ACTOR begins and proposes fence VALUE"
+	Raise       Act = "ACTOR proposes fence VALUE in another round, with Raise"
+	Try         Act = "node NODE carries out ACTOR's Try of round VALUE"
+	TryAgain    Act = "node NODE gets ACTOR's Try of round VALUE a second time"
+	Hold        Act = "ACTOR HOLDS (VALUE)" // by a majority: with the fence VALUE, or until the time VALUE
+	Restore     Act = "node NODE carries out ACTOR's Restore"
+	SendRestore Act = "ACTOR sends node NODE a Restore"
+	Renewing    Act = "ACTOR begins to renew"
+	Renew       Act = "node NODE carries out ACTOR's Renew"
+	Renewed     Act = "ACTOR's lease is RENEWED (VALUE)" // by a majority, until the time VALUE
+	Release     Act = "ACTOR is done and sends Release"
+	Released    Act = "node NODE carries out ACTOR's Release"
+	Look        Act = "ACTOR sees the record of node NODE" // and times it from here on
+	Admit       Act = "ACTOR admits node NODE"
+	Answer      Act = "ACTOR has the answer of node NODE to its request VALUE"
+	Silent      Act = "ACTOR has no answer of node NODE to its request VALUE"
+	Overdue     Act = "ACTOR waits no longer for node NODE to answer its request VALUE"
+	Refused     Act = "ACTOR is refused"
+	Vanished    Act = "ACTOR does not come back" // was refused, and neither asks again nor releases: its votes are withdrawn
+	Send        Act = "ACTOR sends node NODE its Try number VALUE"
+	TryLate     Act = "node NODE carries out a Try of ACTOR, which waits for no answer"
+	Message     Act = "ACTOR gets the message that it was handed the key with fence VALUE"
+	MessageCopy Act = "ACTOR gets the message that it was handed the key with fence VALUE, which will come again"
+	Enter       Act = "ACTOR ENTERS (VALUE)" // acts on the message: it holds the key, until the time VALUE
+	GiveBack    Act = "node NODE carries out what gives back the handover to ACTOR"
 
 	// Of no owner.
 	Tick     Act = "time VALUE"
@@ -67,7 +67,7 @@ type Step struct {
 }
 
 func (s Step) String() string {
-	return strings.NewReplacer("WHO", s.Actor, "NODE", strconv.Itoa(s.Node), "VALUE", strconv.Itoa(s.Value)).Replace(string(s.Act))
+	return strings.NewReplacer("ACTOR", s.Actor, "NODE", strconv.Itoa(s.Node), "VALUE", strconv.Itoa(s.Value)).Replace(string(s.Act))
 }
 
 // owner returns the name of the j-th owner.

@@ -47,7 +47,7 @@ const (
 	Always               // all nodes
 )
 
-const nobody = -1
+const noOwner = -1
 
 type votesNode struct {
 	owner  int8 // 0 is A; -1: none
@@ -125,7 +125,7 @@ func (m Votes) system() system[votesState] {
 	}
 	var s votesState
 	for i := range s.n {
-		s.n[i].owner, s.n[i].up = nobody, -m.Wait[0]
+		s.n[i].owner, s.n[i].up = noOwner, -m.Wait[0]
 		for j := range s.o {
 			s.o[j].begun = -1
 			s.n[i].of[j].nonce = -1
@@ -170,8 +170,8 @@ func (m Votes) next(s votesState, emit func(Step, votesState)) {
 }
 
 func (n *votesNode) expire(now int8) {
-	if n.owner != nobody && n.until <= now {
-		n.owner, n.until = nobody, 0
+	if n.owner != noOwner && n.until <= now {
+		n.owner, n.until = noOwner, 0
 	}
 }
 
@@ -189,12 +189,12 @@ func (m Votes) votes(s *votesState, i int) bool {
 
 // decide emits what an owner's client does by itself.
 func (m Votes) decide(s votesState, j int, emit func(Step, votesState)) {
-	o, who := &s.o[j], owner(j)
+	o, actor := &s.o[j], owner(j)
 	switch o.phase {
 	case idle:
 		n := s
 		n.o[j].phase, n.o[j].sent, n.o[j].fence = asking, s.now, max(s.o[0].fence, s.o[1].fence)+1
-		emit(Step{who, Propose, -1, int(n.o[j].fence)}, n)
+		emit(Step{actor, Propose, -1, int(n.o[j].fence)}, n)
 	case asking:
 		granted := 0
 		for i := range s.n {
@@ -217,7 +217,7 @@ func (m Votes) decide(s votesState, j int, emit func(Step, votesState)) {
 			for i := range n.n {
 				n.n[i].of[j].granted = false
 			}
-			emit(Step{who, Hold, -1, int(deadline)}, n)
+			emit(Step{actor, Hold, -1, int(deadline)}, n)
 		}
 	case holding:
 		m.renewal(s, j, emit)
@@ -225,7 +225,7 @@ func (m Votes) decide(s votesState, j int, emit func(Step, votesState)) {
 	if m.Releases && o.phase != idle && o.phase != done {
 		n := s
 		n.stop(j, done)
-		emit(Step{who, Release, -1, 0}, n)
+		emit(Step{actor, Release, -1, 0}, n)
 	}
 }
 
@@ -247,21 +247,21 @@ func (s *votesState) renewing(j int) {
 
 // renewal emits what a holder does with its lease.
 func (m Votes) renewal(s votesState, j int, emit func(Step, votesState)) {
-	o, who := &s.o[j], owner(j)
+	o, actor := &s.o[j], owner(j)
 	if o.rounds < m.Rounds[j] && s.now < o.deadline {
 		n := s
 		p := &n.o[j]
 		p.begun = s.now
 		p.rounds++
 		n.renewing(j)
-		emit(Step{who, Renewing, -1, 0}, n)
+		emit(Step{actor, Renewing, -1, 0}, n)
 	}
 	if m.Restores && m.Rounds[j] > 0 && (s.now < o.deadline || m.Late && o.begun >= 0 && s.now < o.begun+m.TTL[j]) {
 		for i, x := range s.n {
 			if x.owner != int8(j) && m.votes(&s, i) && x.of[j].giving == 0 {
 				n := s
 				n.n[i].of[j].giving = 1 + int8(bit(o.begun >= 0))
-				emit(Step{who, SendRestore, i, 0}, n)
+				emit(Step{actor, SendRestore, i, 0}, n)
 			}
 		}
 	}
@@ -291,12 +291,12 @@ func (m Votes) renewal(s votesState, j int, emit func(Step, votesState)) {
 	if o.stirred {
 		n.wrong = says("a lease was renewed although another held the key in between")
 	}
-	emit(Step{who, Renewed, -1, int(p.deadline)}, n)
+	emit(Step{actor, Renewed, -1, int(p.deadline)}, n)
 }
 
 // messages emits what owner j's messages do at node i.
 func (m Votes) messages(s votesState, j, i int, emit func(Step, votesState)) {
-	o, x, who := &s.o[j], &s.n[i], owner(j)
+	o, x, actor := &s.o[j], &s.n[i], owner(j)
 	v := x.of[j]
 	if o.phase == idle {
 		return
@@ -308,7 +308,7 @@ func (m Votes) messages(s votesState, j, i int, emit func(Step, votesState)) {
 				n.wrong = says("a Try that came after its Release was granted, while the node remembered the Release")
 			}
 			n.n[i].of[j].tried, n.n[i].of[j].granted = true, o.phase == asking
-			emit(Step{who, Try, i, 1}, n)
+			emit(Step{actor, Try, i, 1}, n)
 		}
 	}
 	if v.giving > 0 {
@@ -318,23 +318,23 @@ func (m Votes) messages(s votesState, j, i int, emit func(Step, votesState)) {
 			if v.giving == 2 && o.begun >= 0 && v.renewed == 0 {
 				n.n[i].of[j].renewed = 2
 			}
-			emit(Step{who, Restore, i, 0}, n)
+			emit(Step{actor, Restore, i, 0}, n)
 		}
 	}
 	if o.begun >= 0 && v.renewed == 0 && x.owner == int8(j) && m.votes(&s, i) {
 		n := s
 		n.n[i].until = max(x.until, s.now+m.TTL[j])
 		n.n[i].of[j].renewed = 1
-		emit(Step{who, Renew, i, 0}, n)
+		emit(Step{actor, Renew, i, 0}, n)
 	}
 	if o.phase == done && !v.released {
 		n := s
 		n.n[i].of[j].released = true
 		n.n[i].tombs[j] = m.Tombs
 		if x.owner == int8(j) {
-			n.n[i].owner, n.n[i].until = nobody, 0
+			n.n[i].owner, n.n[i].until = noOwner, 0
 		}
-		emit(Step{who, Released, i, 0}, n)
+		emit(Step{actor, Released, i, 0}, n)
 	}
 }
 
@@ -344,7 +344,7 @@ func (m Votes) grant(s *votesState, j, i int, high bool) bool {
 	switch {
 	case !m.votes(s, i), n.tombs[j] && !m.Forgetful, m.TTL[j] > m.Max && !m.AnyTTL:
 		return false
-	case n.owner == nobody && high:
+	case n.owner == noOwner && high:
 	case n.owner != int8(j):
 		return false
 	}
@@ -394,7 +394,7 @@ func (m Votes) faults(s votesState, i int, emit func(Step, votesState)) {
 		return
 	}
 	x := s.n[i]
-	empty := votesNode{owner: nobody, record: missing, life: x.life, up: x.up, top: x.top, saved: x.saved, of: x.of}
+	empty := votesNode{owner: noOwner, record: missing, life: x.life, up: x.up, top: x.top, saved: x.saved, of: x.of}
 	if s.used[0] < m.Restarts {
 		n := s
 		n.used[0]++

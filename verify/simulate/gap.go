@@ -49,7 +49,7 @@ func (w *world) gaps() {
 			lock := []locker{m.TryLock, m.Lock, m.TryRLock, m.RLock}[k]
 			h, err := p.take(lock, limit)
 			if err != nil {
-				w.find(Progress, "after %v in which nobody used the key, client %d is granted nothing (its %s, %s): %v",
+				w.find(Progress, "after %v in which no client used the key, client %d is granted nothing (its %s, %s): %v",
 					gap, c.index, how, []string{"TryLock", "Lock", "TryRLock", "RLock"}[k], err)
 				continue
 			}

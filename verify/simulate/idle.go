@@ -134,14 +134,14 @@ func (i *idle) look() {
 func (l *look) behindAbsent(wt waiter) bool {
 	leftovers := l.w.plan.Network.LateBy > driver.LateRequest
 	return slices.ContainsFunc(l.states, func(s state) bool {
-		nobody := slices.IndexFunc(s.queue, func(o string) bool {
+		absent := slices.IndexFunc(s.queue, func(o string) bool {
 			if i := slices.IndexFunc(l.waiters, func(w waiter) bool { return w.owner == o }); i >= 0 {
 				return !l.w.joined(l.waiters[i].p.c, s.node)
 			}
 			c := l.asked[o]
 			return leftovers || c != nil && !l.w.joined(c, s.node)
 		})
-		return 0 <= nobody && nobody < slices.Index(s.queue, wt.owner)
+		return 0 <= absent && absent < slices.Index(s.queue, wt.owner)
 	})
 }
 

@@ -158,7 +158,7 @@ func (p *Plan) tolerate() {
 			p.May[Exclusion], p.May[Fences] = "the store forgets", "the store forgets"
 		}
 		if slices.ContainsFunc(p.Faults, func(f Fault) bool { return f.Kind == CutIn }) {
-			p.May[Free] = "who never hears that it was granted the key has it for its TTL"
+			p.May[Free] = "an owner that never hears of its grant has the key for its TTL"
 		}
 		return
 	}

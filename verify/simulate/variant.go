@@ -90,9 +90,9 @@ var Broken = []*Variant{
 		Name: "released owners are not remembered", node: broken.NoTombstones,
 		Stories: []string{"alone; a sends 3s late; a gives up; 3s; free"},
 	},
-	{Name: "who enters counts from when the message came", Scenario: "lone, clients", prepare: (*Plan).pauses, whole: broken.LateEnter},
-	{Name: "who enters does not look at fences", Scenario: "lone, clocks within bounds", prepare: (*Plan).backAndLate, node: broken.NoNewest},
-	{Name: "who enters is not told of one that did not finish", Scenario: "lone, clients", Breaks: Told, whole: broken.EnterUntold},
+	{Name: "a waiter that enters counts from when the message came", Scenario: "lone, clients", prepare: (*Plan).pauses, whole: broken.LateEnter},
+	{Name: "a waiter that enters does not look at fences", Scenario: "lone, clocks within bounds", prepare: (*Plan).backAndLate, node: broken.NoNewest},
+	{Name: "a waiter that enters is not told of a holder that did not finish", Scenario: "lone, clients", Breaks: Told, whole: broken.EnterUntold},
 	{
 		Name: "a node tells a floor and forgets it", Scenario: "calm", Breaks: Progress, node: broken.ForgetsFloor,
 		prepare: func(p *Plan) { p.Gaps = []time.Duration{13 * time.Hour} },
