@@ -19,16 +19,15 @@ type Traits struct {
 	// A waiter that joins while another waits need not be reported: Renewal.Wanted of the same Renew says whether one
 	// does, and none that joins after that is missed, unless a message is lost. A call that is late, repeated or without a
 	// waiter is rare and does no harm. Wanted does not block, and may be called by any goroutine until Close returns.
-	TellsWanted   bool
-	Fencing       bool          // grants carry strictly increasing fences
-	Shared        bool          // honours Mode
-	Slots         bool          // honours Limit and assigns Slot
-	Abandons      bool          // Result.Abandoned is set where it should be
-	AbandonedOnce bool          // exactly one holder gets Result.Abandoned; else perhaps later ones, too
-	MinTTL        time.Duration // the shortest TTL that the engine can keep
-	MaxTTL        time.Duration // 0: no limit
-	SessionTTL    time.Duration // what a process that dies held may last for about so long, even if its TTL is shorter; 0: no longer than its TTL
-	Survives      Fault         // faults that never lead to two holders
+	TellsWanted bool
+	Fencing     bool          // grants carry strictly increasing fences
+	Shared      bool          // honours Mode
+	Slots       bool          // honours Limit and assigns Slot
+	Abandons    bool          // Result.Abandoned is set where it should be; where several nodes grant, perhaps for a later holder, too
+	MinTTL      time.Duration // the shortest TTL that the engine can keep
+	MaxTTL      time.Duration // 0: no limit
+	SessionTTL  time.Duration // what a process that dies held may last for about so long, even if its TTL is shorter; 0: no longer than its TTL
+	Survives    Fault         // faults that never lead to two holders
 }
 
 // QueueKind says how an engine's waiters queue.

@@ -75,9 +75,9 @@ func ending(r contend.Owner, end driver.End) contend.Owner {
 	return r
 }
 
-// abandonedRight reports whether a grant's Abandoned is right.
+// abandonedRight reports whether a grant's Abandoned is right. Of several nodes, another majority may say so again.
 func (e *env) abandonedRight(got, want bool) bool {
-	return got == want || got && !e.traits.AbandonedOnce && !e.fake
+	return got == want || got && e.store.Ended != nil && !e.fake
 }
 
 // expires waits until a key is free: of several nodes that granted it one after

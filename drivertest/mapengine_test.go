@@ -170,7 +170,7 @@ var _ driver.Driver = (*mapDriver)(nil)
 func (d *mapDriver) Check() error { return nil }
 
 func (d *mapDriver) Traits() driver.Traits {
-	return driver.Traits{Engine: "map", Fencing: true, Abandons: true, AbandonedOnce: true, MinTTL: 50 * time.Millisecond}
+	return driver.Traits{Engine: "map", Fencing: true, Abandons: true, MinTTL: 50 * time.Millisecond}
 }
 
 func (d *mapDriver) Close() error {

@@ -32,14 +32,13 @@ func newServer(db *sql.DB, eng *engine) *Server {
 // Traits implements [driver.Driver].
 func (s *Server) Traits() driver.Traits {
 	return driver.Traits{
-		Engine:        s.eng.name,
-		Queue:         driver.QueueHint,
-		Hints:         s.hints.listener != nil,
-		Fencing:       true,
-		Shared:        true,
-		Slots:         true,
-		Abandons:      true,
-		AbandonedOnce: true,
+		Engine:   s.eng.name,
+		Queue:    driver.QueueHint,
+		Hints:    s.hints.listener != nil,
+		Fencing:  true,
+		Shared:   true,
+		Slots:    true,
+		Abandons: true,
 		// A request over a network and a commit on a disk must fit.
 		MinTTL: 50 * time.Millisecond,
 		// A commit is on the server's disk before it is answered, or it is refused to work.

@@ -68,12 +68,11 @@ func (d *Driver) Traits() driver.Traits {
 		// transaction; and a waiter that died costs its patience either way. The
 		// first in the queue polls every 25 ms or more often, those behind it less
 		// often, each at least once a second.
-		Queue:         driver.QueueHint,
-		Fencing:       true,
-		Shared:        true,
-		Slots:         true,
-		Abandons:      true,
-		AbandonedOnce: true,
+		Queue:    driver.QueueHint,
+		Fencing:  true,
+		Shared:   true,
+		Slots:    true,
+		Abandons: true,
 		// A commit may take this long on a slow disk, and some systems' clock
 		// advances in steps of 16 ms.
 		MinTTL: 50 * time.Millisecond,

@@ -76,8 +76,8 @@ func ToKeyJSON(i hasp.Info) KeyJSON {
 // ToLeftJSON returns what is left of a lease; less than nothing: it never ends.
 func ToLeftJSON(left time.Duration) LeftJSON { return LeftJSON{max(left, 0).Seconds(), left < 0} }
 
-// Nobody says that the store did not name the owner.
-func Nobody(h hasp.Holder) bool { return h.Owner == "" && h.Label == "" && !h.Foreign }
+// Unnamed says that the store did not name the owner.
+func Unnamed(h hasp.Holder) bool { return h.Owner == "" && h.Label == "" && !h.Foreign }
 
 // Holding returns a holder of a key; nil for none.
 func Holding(h hasp.Holder) *HolderJSON {
@@ -90,7 +90,7 @@ func Holding(h hasp.Holder) *HolderJSON {
 
 // Waiting returns a waiter for a key; nil for none.
 func Waiting(h hasp.Holder) *HolderJSON {
-	if Nobody(h) {
+	if Unnamed(h) {
 		return nil
 	}
 	l := h.Describe()

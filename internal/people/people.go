@@ -24,8 +24,8 @@ func Mode(m hasp.Mode) string {
 	return "exclusive"
 }
 
-// Who names a holder: web-3 (pid 4211, user app).
-func Who(h hasp.Holder) string {
+// Name names a holder: web-3 (pid 4211, user app).
+func Name(h hasp.Holder) string {
 	l := h.Describe()
 	if h.Foreign || l.Host == "" || l.PID == 0 || l.User == "" {
 		return h.String()

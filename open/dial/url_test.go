@@ -170,8 +170,8 @@ func TestParseRefuses(t *testing.T) {
 		"redlock://u:1/hunter2@a,b,c":                "not a number",
 		"redlock://a,u:hunter2,b/c@d":                "not a number",
 
-		"redis://h?layout=":                                                          "layout= in the store's URL is not one",
-		"redis://h?layout=hunter2":                                                   "layout= in the store's URL is not one",
+		"redis://h?layout=":                                                          "layout= in the store's URL is none",
+		"redis://h?layout=hunter2":                                                   "layout= in the store's URL is none",
 		"redis://h?kind=fair":                                                        "needs layout=redisson",
 		"redis://h?layout=redisson&kind=":                                            "none of Redisson's locks",
 		"redis://h?layout=redisson&kind=hunter2":                                     "none of Redisson's locks",

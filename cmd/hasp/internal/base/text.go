@@ -51,10 +51,10 @@ func Share(h hasp.Holder, held bool) string {
 
 // Obstacle describes what keeps us from a key: the holder, since when, why, for how long.
 func Obstacle(h hasp.Holder, left time.Duration, ahead int) string {
-	if people.Nobody(h) && ahead == 0 {
+	if people.Unnamed(h) && ahead == 0 {
 		return "nobody holds it, but the store does not give it to us yet"
 	}
-	if people.Nobody(h) {
+	if people.Unnamed(h) {
 		return fmt.Sprintf("nobody holds it, but %s ahead of us", people.Count(ahead, "waiter is", "waiters are"))
 	}
 	l := h.Describe()
@@ -65,7 +65,7 @@ func Obstacle(h hasp.Holder, left time.Duration, ahead int) string {
 	if !l.Since.IsZero() {
 		s += " " + people.For(l.Since, time.Now())
 	}
-	s += " by " + people.Who(h)
+	s += " by " + people.Name(h)
 	if people.Ended(h) {
 		s += ", a process of this host that has ended"
 	}

@@ -39,9 +39,9 @@ func WithOwner(i hasp.Info, owner string) (v Victim, ok bool) {
 // Plan says what a break does.
 func Plan(i hasp.Info, key string, v Victim) string {
 	if v.waits {
-		return fmt.Sprintf("this removes %s from the queue for %s; it may queue again", people.Who(v.Holder), Quote(key))
+		return fmt.Sprintf("this removes %s from the queue for %s; it may queue again", people.Name(v.Holder), Quote(key))
 	}
-	s := fmt.Sprintf("this takes %s from %s", Quote(key), people.Who(v.Holder))
+	s := fmt.Sprintf("this takes %s from %s", Quote(key), people.Name(v.Holder))
 	l := v.Describe()
 	if !l.Since.IsZero() {
 		s += ", who has held it " + people.For(l.Since, time.Now())
@@ -54,7 +54,7 @@ func Plan(i hasp.Info, key string, v Victim) string {
 	case others > 0:
 		s += fmt.Sprintf("; %s it", people.Count(others, "other keeps", "others keep"))
 	case len(i.Queue) > 0:
-		s += fmt.Sprintf("; the key goes to %s", people.Who(i.Queue[0]))
+		s += fmt.Sprintf("; the key goes to %s", people.Name(i.Queue[0]))
 	}
 	return s
 }
@@ -94,7 +94,7 @@ func (l *Locks) TakeAway(ctx context.Context, log *audit.Log, via, key string, v
 	case lost && errors.As(err, new(*hasp.Error)), !lost:
 		end = Trouble(l.URL, err)
 	default:
-		return Failed("broke %s: taken from %s; but %v", Quote(key), people.Who(v.Holder), unwritten)
+		return Failed("broke %s: taken from %s; but %v", Quote(key), people.Name(v.Holder), unwritten)
 	}
 	if unwritten != nil {
 		end.Message += fmt.Sprintf("; and %v", unwritten)

@@ -138,7 +138,7 @@ func describeLease(fact func(name, format string, args ...any), l driver.Holding
 // person writes a holder or a waiter of a key.
 func person(fact func(name, format string, args ...any), name string, h hasp.Holder) {
 	l := h.Describe()
-	fact(name, "%s", people.Who(h))
+	fact(name, "%s", people.Name(h))
 	if people.Ended(h) {
 		fact("", "this process of this host has ended")
 	}

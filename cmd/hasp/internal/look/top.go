@@ -204,5 +204,5 @@ func (l *topLocks) Break(ctx context.Context, t top.Target) (string, error) {
 	if end := l.TakeAway(ctx, l.log, "hasp top", t.Key, v, t.Reason); end != nil {
 		return "", said{end}
 	}
-	return plain.Line(fmt.Sprintf("broke %s: taken from %s", base.Quote(t.Key), people.Who(v.Holder))), nil
+	return plain.Line(fmt.Sprintf("broke %s: taken from %s", base.Quote(t.Key), people.Name(v.Holder))), nil
 }

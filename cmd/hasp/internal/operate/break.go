@@ -92,7 +92,7 @@ func breakKey(cmd *cobra.Command, store *base.StoreFlag, log *audit.Log, key, ow
 	if end := l.TakeAway(ctx, log, "hasp break", key, v, reason); end != nil {
 		return end
 	}
-	base.Note("broke %s: taken from %s", base.Quote(key), people.Who(v.Holder))
+	base.Note("broke %s: taken from %s", base.Quote(key), people.Name(v.Holder))
 	return nil
 }
 

@@ -56,7 +56,7 @@ func (j *job) look(key string) {
 // own is the end of a wait for ourselves.
 func (j *job) own(key string, h hasp.Holder) *base.Exit {
 	return &base.Exit{Code: j.o.busyCode.Code, Verdict: "busy", Message: fmt.Sprintf(
-		"busy: %s is held by the hasp around this command, %s, which keeps it until this command has ended: waiting for it would never end", base.Quote(key), people.Who(h))}
+		"busy: %s is held by the hasp around this command, %s, which keeps it until this command has ended: waiting for it would never end", base.Quote(key), people.Name(h))}
 }
 
 // barred reports whether one of the leases around us keeps us from a key for as long

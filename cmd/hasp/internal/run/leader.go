@@ -101,8 +101,8 @@ func writeLeader(w io.Writer, leader hasp.Leader, asJSON bool) error {
 		return plain.WriteJSON(w, j)
 	}
 	text := "nobody leads " + base.Quote(leader.Key)
-	if !people.Nobody(leader.Holder) {
-		text = fmt.Sprintf("%s leads %s", people.Who(leader.Holder), base.Quote(leader.Key))
+	if !people.Unnamed(leader.Holder) {
+		text = fmt.Sprintf("%s leads %s", people.Name(leader.Holder), base.Quote(leader.Key))
 		if leader.Fence > 0 {
 			text += fmt.Sprintf(", fence %d", leader.Fence)
 		}

@@ -168,7 +168,7 @@ func (m *Model) take() Act {
 	case h.Foreign || h.Owner == "":
 		m.status = "hasp never breaks the lease of another program"
 	default:
-		m.target = &Target{Key: m.chosen, Owner: h.Owner, Who: plain.Line(people.Who(h))}
+		m.target = &Target{Key: m.chosen, Owner: h.Owner, Who: plain.Line(people.Name(h))}
 		m.back, m.page = m.page, confirm
 		return Plan
 	}

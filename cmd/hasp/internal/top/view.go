@@ -279,7 +279,7 @@ func (m *Model) viewOne(width, height int, now time.Time) []Line {
 func (m *Model) sayHolder(add func(string, ...any), mark string, l driver.Holding, now time.Time) {
 	h := l.Holder
 	d := h.Describe()
-	add("%s%s", mark, people.Who(h))
+	add("%s%s", mark, people.Name(h))
 	facts := []string{people.Mode(h.Mode)}
 	if h.Limit > 0 {
 		facts[0] = fmt.Sprintf("slot %d of %d", h.Slot, h.Limit)
@@ -309,7 +309,7 @@ func sayWaiter(add func(string, ...any), mark string, n int, h hasp.Holder, now 
 	if !d.Since.IsZero() {
 		s += "waits " + strings.TrimPrefix(people.For(d.Since, now), "for ") + "  "
 	}
-	s += people.Who(h)
+	s += people.Name(h)
 	if h.Mode == hasp.Shared {
 		s += ", shared"
 	}
