@@ -505,10 +505,10 @@ func (ls *labels) label(reason string) string {
 	l := ls.latest.Load()
 	if l == nil || l.reason != reason {
 		ref := time.Date(2006, 1, 2, 15, 4, 5, int(time.Millisecond), time.UTC)
-		who := self()
-		who.Reason, who.Since = reason, ref
+		mine := self()
+		mine.Reason, mine.Since = reason, ref
 		l = &labelText{reason: reason}
-		text := who.Encode()
+		text := mine.Encode()
 		at := strings.LastIndex(text, ref.Format(labelTime)) // since comes last
 		l.before, l.after = text[:at], text[at+len(labelTime):]
 		ls.latest.Store(l)
