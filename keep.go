@@ -302,11 +302,11 @@ func (t *turn) Renewed(start clock.Instant, r driver.Renewal) {
 	t.dropIf(func() bool { return t.life.Stale(now) })
 }
 
-// dropIf has a kept hold go back if that is due.
+// dropIf has a hold, if it is kept, go back when that is due.
 func (t *turn) dropIf(due func() bool) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.life.State() != lifetime.Kept || !due() {
+	if !due() {
 		return false
 	}
 	t.letGo()

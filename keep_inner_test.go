@@ -61,6 +61,17 @@ func TestKeptThatIsNotFit(t *testing.T) {
 	}
 }
 
+// A kept hold that goes back is not renewed as well.
+func TestKeptThatGoesBackIsNotRenewed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		client := innerClient(t, memdriver.New(), nil)
+		_, h := keptHold(t, client)
+		if renew, over := h.Due(later(client.core.now(), DefaultTTL/2), false); renew || over {
+			t.Errorf("renewed %v, lost %v", renew, over)
+		}
+	})
+}
+
 // A renewal whose answer came too late takes a kept key back to the store: nobody has lost it.
 func TestKeptThatIsRenewedTooLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
