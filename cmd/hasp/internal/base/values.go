@@ -27,6 +27,7 @@ type Duration struct {
 	Given bool
 }
 
+// Set implements [github.com/spf13/pflag.Value].
 func (v *Duration) Set(s string) error {
 	d, err := time.ParseDuration(s)
 	if sec, numErr := strconv.ParseFloat(s, 64); numErr == nil {
@@ -55,44 +56,8 @@ func (v *Duration) String() string {
 	return v.D.String()
 }
 
+// Type implements [github.com/spf13/pflag.Value].
 func (v *Duration) Type() string { return "DURATION" }
-
-// ExitCode is a flag's value from 0 to 255: the system cuts off the rest.
-type ExitCode struct{ Code int }
-
-func (v *ExitCode) Set(s string) error {
-	n, err := strconv.Atoi(s)
-	if err != nil || n < 0 || n > 255 {
-		return errors.New("an exit code is a number from 0 to 255")
-	}
-	v.Code = n
-	return nil
-}
-
-func (v *ExitCode) String() string { return strconv.Itoa(v.Code) }
-
-func (v *ExitCode) Type() string { return "CODE" }
-
-// Slots is a flag's value: how many may hold a key at once. 0: not given.
-type Slots struct{ N int }
-
-func (v *Slots) Set(s string) error {
-	n, err := strconv.ParseInt(s, 10, 32)
-	if err != nil || n < 1 {
-		return errors.New("a number of slots is at least 1")
-	}
-	v.N = int(n)
-	return nil
-}
-
-func (v *Slots) String() string {
-	if v.N == 0 {
-		return ""
-	}
-	return strconv.Itoa(v.N)
-}
-
-func (v *Slots) Type() string { return "N" }
 
 // Choice is a flag's value out of a few words.
 type Choice struct {
@@ -100,6 +65,7 @@ type Choice struct {
 	among []string
 }
 
+// Set implements [github.com/spf13/pflag.Value].
 func (v *Choice) Set(s string) error {
 	if !slices.Contains(v.among, s) {
 		return fmt.Errorf("it is one of %s", strings.Join(v.among, ", "))
@@ -110,6 +76,7 @@ func (v *Choice) Set(s string) error {
 
 func (v *Choice) String() string { return v.Word }
 
+// Type implements [github.com/spf13/pflag.Value].
 func (v *Choice) Type() string { return strings.Join(v.among, "|") }
 
 // OneOf is a flag's value out of some words, one of which it is without the flag; "": none.

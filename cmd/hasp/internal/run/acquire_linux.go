@@ -33,7 +33,7 @@ func forShells(args []string) []*cobra.Command {
 func newAcquire(args []string, k *keeper) *cobra.Command {
 	o := &options{
 		forShell: true,
-		busyCode: base.ExitCode{Code: base.ExitBusy},
+		busyCode: exitCode{Code: base.ExitBusy},
 		onLost:   base.OneOf(lostTerm, lostTerm, lostKill, lostIgnore),
 		output:   base.Outputs(),
 	}

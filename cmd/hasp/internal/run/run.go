@@ -26,12 +26,12 @@ import (
 type options struct {
 	store      base.StoreFlag
 	shared     bool
-	slots      base.Slots
+	slots      slots
 	election   bool // it is hasp elect
 	forShell   bool // it is hasp acquire
 	now        bool
 	wait       base.Duration
-	busyCode   base.ExitCode
+	busyCode   exitCode
 	ttl        base.Duration
 	maxHold    base.Duration
 	atLeast    base.Duration
@@ -54,7 +54,7 @@ const (
 
 func newRun(args []string) *cobra.Command {
 	o := &options{
-		busyCode: base.ExitCode{Code: base.ExitBusy},
+		busyCode: exitCode{Code: base.ExitBusy},
 		onLost:   base.OneOf(lostTerm, lostTerm, lostKill, lostIgnore),
 		output:   base.Outputs(),
 	}
