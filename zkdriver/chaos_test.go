@@ -159,7 +159,8 @@ func TestNothingStaysAfterCutLinks(t *testing.T) {
 			}
 			d := New(w.admin, &Options{Root: w.root, Layout: layout})
 			w.eventually("nothing is left", func() bool {
-				for range d.List(w.ctx, "") {
+				for _, err := range d.List(w.ctx, "") {
+					must(t, err)
 					return false
 				}
 				return true

@@ -68,10 +68,12 @@ func (d *Driver) directories(ctx context.Context, p pace, keys []string, before 
 	}
 	calls = nil
 	for i := range dirs {
-		dir, err := &dirs[i], error(nil)
-		if dir.queue, err = queueOf(d.folders(), dir.lists[:len(d.folders())]); err != nil {
+		dir := &dirs[i]
+		q, err := queueOf(d.folders(), dir.lists[:len(d.folders())])
+		if err != nil {
 			return nil, about(err, "read", dir.path())
 		}
+		dir.queue = q
 		dir.gets = gets(dir.path(), dir.queue)
 		calls = append(calls, dir.gets...)
 	}

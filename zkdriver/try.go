@@ -191,11 +191,12 @@ func (a *attempt) join(step recipe.Step) (recipe.Step, error) {
 		return again, err
 	}
 	if create.Err == nil {
-		if err := a.stat(node); err != nil && !absent(err) {
-			return again, err
-		} else if err != nil { // a copy of this request has made it its own
+		switch err := a.stat(node); {
+		case absent(err): // a copy of this request has made it its own
 			c.forget(a.e, false)
 			return again, nil
+		case err != nil:
+			return again, err
 		}
 		n, _ := recipe.Parse(strings.TrimPrefix(node.Path, a.e.dir+"/"))
 		step.Data.Fence = recipe.FenceOf(node.Stat.Czxid)

@@ -17,7 +17,6 @@ import (
 )
 
 // Config says how to reach the servers.
-
 type Config struct {
 	Servers []string      // host:port
 	Timeout time.Duration // of the session, as asked for; the servers decide
@@ -35,7 +34,6 @@ type Config struct {
 }
 
 // Auth is a proof of identity, such as {"digest", "user:password"}.
-
 type Auth struct {
 	Scheme string
 	Data   []byte
@@ -44,9 +42,7 @@ type Auth struct {
 func (a Auth) equal(b Auth) bool { return a.Scheme == b.Scheme && bytes.Equal(a.Data, b.Data) }
 
 // Client keeps one session at a time, over one connection at a time. It connects when it is first
-
 // used, and stays connected. All methods may be called concurrently.
-
 type Client struct {
 	cfg    Config
 	life   context.Context
@@ -79,7 +75,6 @@ type Client struct {
 }
 
 // New returns a client. It does no I/O.
-
 func New(cfg Config) *Client {
 	c := &Client{cfg: cfg, kick: make(chan struct{}, 1), ended: make(chan struct{}), change: make(chan struct{}), ends: time.Second}
 	c.cfg.Servers = slices.Clone(cfg.Servers)
@@ -92,15 +87,12 @@ func New(cfg Config) *Client {
 }
 
 // Aside returns a client of the same servers with a session of its own.
-
 func (c *Client) Aside() *Client {
 	return New(Config{Servers: c.cfg.Servers, Timeout: c.cfg.Timeout, Dial: c.cfg.Dial, Auth: c.cfg.Auth})
 }
 
 // Session returns the current session once there is a connection. The error, when every server was
-
 // tried in vain or ctx ended, is of a request that was not sent.
-
 func (c *Client) Session(ctx context.Context) (*Session, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, unsent{err}
@@ -144,7 +136,6 @@ func (c *Client) Session(ctx context.Context) (*Session, error) {
 }
 
 // Server is the address of the server that it is connected to, "" while there is none.
-
 func (c *Client) Server() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -155,7 +146,6 @@ func (c *Client) Server() string {
 }
 
 // Timeout is that of the latest session, as the servers granted it; 0 before there was one.
-
 func (c *Client) Timeout() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -163,14 +153,12 @@ func (c *Client) Timeout() time.Duration {
 }
 
 // changed wakes all that wait. The caller holds mu.
-
 func (c *Client) changed() {
 	close(c.change)
 	c.change = make(chan struct{})
 }
 
 // Close ends the session, and returns when that was confirmed or a second has passed.
-
 func (c *Client) Close() error {
 	c.closer.Do(c.close)
 	return nil
@@ -205,15 +193,9 @@ func (c *Client) close() {
 }
 
 // quit ends a session without a connection, over one with no other message: it gives no identity, which may be what the
-
 // servers refuse. Where no server answers the session expires.
-
-// farewell ends the session of a connection that says nothing else.
-
 // The pauses between attempts to reach any server. A client that holds a lease is back before those that wait: where the
-
 // servers take no more connections of this host, those leave it the free one.
-
 const (
 	pauseFirst = 50 * time.Millisecond
 	pauseHolds = 200 * time.Millisecond
@@ -222,7 +204,6 @@ const (
 )
 
 // run keeps the client connected.
-
 func (c *Client) run() {
 	defer close(c.ended)
 	pprof.SetGoroutineLabels(context.Background()) // it is not of the caller that happened to be the first
@@ -270,7 +251,6 @@ func (c *Client) run() {
 }
 
 // round tries each server once. began: one served this client, and without an error it did so for a while.
-
 func (c *Client) round(next *int) (began bool, err error) {
 	for range c.cfg.Servers {
 		addr := c.cfg.Servers[*next%len(c.cfg.Servers)]
@@ -298,7 +278,6 @@ func (c *Client) round(next *int) (began bool, err error) {
 func (c *Client) holds() bool { return c.cfg.Shortest != nil && c.cfg.Shortest() > 0 }
 
 // sessionOver ends a session, if it is the current one.
-
 func (c *Client) sessionOver(s *Session) {
 	c.mu.Lock()
 	if c.sess != s {
@@ -314,32 +293,9 @@ func (c *Client) sessionOver(s *Session) {
 	}
 }
 
-// dialTime bounds the time for one server, so that there is time for the others, within the shortest lease.
-
-// connect connects to one server, and goes on with the session or begins one.
-
-// makeRoom gives up a new session over what is the last connection that the server has for this host: it is for a client that
-
-// had one, and may hold a lease.
-
 // current is the session, nil when there is none.
-
 func (c *Client) current() *Session {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.sess
 }
-
-// lapse ends a session that had no answer for its whole time-out. Servers that were emptied, or have an older state of the
-
-// store, refuse a client that has seen a newer one, and so would never say that the session is over. A server that still has
-
-// it ends it now.
-
-// turnedAway finds out why a server closed a connection that it had accepted, and adds that to the error: it does not say so itself.
-
-// closed reports whether the other side closed a connection.
-
-// Word asks a server by one of ZooKeeper's words of four letters, over a connection of its own. Every server says something, if only that
-
-// it does not answer this word.

@@ -17,6 +17,7 @@ import (
 	"time"
 )
 
+// dialTime bounds the time for one server, so that there is time for the others, within the shortest lease.
 func (c *Client) dialTime() time.Duration {
 	most := 5 * time.Second
 	if c.current() != nil {
@@ -33,6 +34,7 @@ func (c *Client) dial(ctx context.Context, addr string) (net.Conn, error) {
 	return d.DialContext(ctx, "tcp", addr)
 }
 
+// connect connects to one server, and goes on with the session or begins one.
 func (c *Client) connect(addr string) (l *link, err error) {
 	ctx, cancel := context.WithTimeout(c.life, c.dialTime())
 	defer cancel()
@@ -63,6 +65,8 @@ func (c *Client) connect(addr string) (l *link, err error) {
 	return l, nil
 }
 
+// makeRoom gives up a new session over what is the last connection that the server has for this host: it is for a client that
+// had one, and may hold a lease.
 func (c *Client) makeRoom(ctx context.Context, addr string, l *link) error {
 	_, err := c.Word(ctx, addr, "srvr")
 	if !errors.Is(err, ErrFull) {
@@ -75,6 +79,9 @@ func (c *Client) makeRoom(ctx context.Context, addr string, l *link) error {
 	return errors.Join(err, farewell(l.conn, l.r))
 }
 
+// lapse ends a session that had no answer for its whole time-out. Servers that were emptied, or have an older state of the
+// store, refuse a client that has seen a newer one, and so would never say that the session is over. A server that still has
+// it ends it now.
 func (c *Client) lapse(ctx context.Context, addr string) {
 	if s := c.current(); s != nil && s.lapsed(time.Now()) {
 		c.old = s
@@ -88,6 +95,7 @@ func (c *Client) lapse(ctx context.Context, addr string) {
 	}
 }
 
+// welcome is what a server answers to a client that connects. Without a timeout the session is over.
 type welcome struct {
 	sent    time.Time // when it was asked
 	timeout time.Duration
@@ -95,6 +103,7 @@ type welcome struct {
 	passwd  []byte
 }
 
+// greet tells a server of a session, or that there is none.
 func (c *Client) greet(conn net.Conn, r *bufio.Reader, s *Session) (w welcome, err error) {
 	c.mu.Lock()
 	zxid := c.zxid
@@ -127,6 +136,7 @@ func (c *Client) greet(conn net.Conn, r *bufio.Reader, s *Session) (w welcome, e
 	return w, d.err
 }
 
+// handshake goes on with the client's session, or begins one, which is the client's from then on, whatever else fails.
 func (c *Client) handshake(ctx context.Context, conn net.Conn) (*link, error) {
 	c.mu.Lock()
 	s := c.sess
@@ -153,6 +163,7 @@ func (c *Client) handshake(ctx context.Context, conn net.Conn) (*link, error) {
 	return l, c.authenticate(ctx, conn, l.r)
 }
 
+// idle is for how long a server may say nothing.
 func (c *Client) idle(timeout time.Duration) time.Duration {
 	if c.quiet {
 		return timeout
@@ -160,6 +171,7 @@ func (c *Client) idle(timeout time.Duration) time.Duration {
 	return timeout / 3
 }
 
+// connected notes that the leader knows of the session since sent.
 func (s *Session) connected(sent time.Time, timeout time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -167,8 +179,10 @@ func (s *Session) connected(sent time.Time, timeout time.Duration) {
 	s.note(touch{sent: sent, answered: time.Now(), direct: true})
 }
 
+// identities is how many of its latest identities a client keeps.
 const identities = 8
 
+// authenticate gives our identity on a new connection, and those of before: what was made then belongs to them.
 func (c *Client) authenticate(ctx context.Context, conn net.Conn, r *bufio.Reader) error {
 	if c.cfg.Auth == nil {
 		return nil
@@ -209,6 +223,7 @@ func (c *Client) authenticate(ctx context.Context, conn net.Conn, r *bufio.Reade
 	return nil
 }
 
+// known are some proofs, and the latest before them.
 func (c *Client) known(now []Auth) []Auth {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -221,6 +236,8 @@ func (c *Client) known(now []Auth) []Auth {
 	return proofs
 }
 
+// quit ends a session without a connection, over one with no other message: it gives no identity, which may be what the
+// servers refuse. Where no server answers the session expires.
 func (c *Client) quit(ctx context.Context, s *Session) {
 	for _, addr := range c.cfg.Servers {
 		if conn, err := c.dial(ctx, addr); err == nil && c.quitOver(ctx, conn, s) == nil {
@@ -239,6 +256,7 @@ func (c *Client) quitOver(ctx context.Context, conn net.Conn, s *Session) error 
 	return farewell(conn, r)
 }
 
+// farewell ends the session of a connection that says nothing else.
 func farewell(conn net.Conn, r *bufio.Reader) error {
 	var e encoder
 	e.message(1, opCloseSession, nil)
@@ -255,6 +273,8 @@ const (
 	wordBytes = 64 << 10
 )
 
+// Word asks a server by one of ZooKeeper's words of four letters, over a connection of its own. Every server says something, if only that
+// it does not answer this word.
 func (c *Client) Word(ctx context.Context, addr, word string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, wordLimit)
 	defer cancel()
@@ -282,6 +302,7 @@ func (c *Client) ask(ctx context.Context, addr, word string) (string, error) {
 	return "", cmp.Or(err, io.EOF)
 }
 
+// turnedAway finds out why a server closed a connection that it had accepted, and adds that to the error: it does not say so itself.
 func (c *Client) turnedAway(addr string, err error) error {
 	if errors.Is(err, ErrFull) || !closed(err) {
 		return err
@@ -301,6 +322,7 @@ func (c *Client) turnedAway(addr string, err error) error {
 	return err
 }
 
+// closed reports whether the other side closed a connection.
 func closed(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }

@@ -17,11 +17,9 @@ import (
 )
 
 // maxMessage bounds what is read at once: far more than servers send (jute.maxbuffer is 1 MB).
-
 const maxMessage = 64 << 20
 
 // link is one connection.
-
 type link struct {
 	c    *Client
 	s    *Session
@@ -44,7 +42,6 @@ type link struct {
 }
 
 // pending is a call that was sent.
-
 type pending struct {
 	xid  int32
 	call *Call
@@ -52,26 +49,8 @@ type pending struct {
 	sent time.Time
 }
 
-// welcome is what a server answers to a client that connects. Without a timeout the session is over.
-
-// greet tells a server of a session, or that there is none.
-
-// handshake goes on with the client's session, or begins one, which is the client's from then on, whatever else fails.
-
-// idle is for how long a server may say nothing.
-
-// connected notes that the leader knows of the session since sent.
-
-// identities is how many of its latest identities a client keeps.
-
-// authenticate gives our identity on a new connection, and those of before: what was made then belongs to them.
-
-// known are some proofs, and the latest before them.
-
 // identify asks for the proofs of identity once more, since the server refused what it was asked: new ones are said over the
-
 // connection that stands.
-
 func (l *link) identify() {
 	c := l.c
 	if c.cfg.Auth == nil || !c.asks.TryLock() {
@@ -88,7 +67,6 @@ func (l *link) identify() {
 }
 
 // says sends those of the proofs that the link has not said. all are the client's from then on.
-
 func (l *link) says(now, all []Auth) {
 	c := l.c
 	c.mu.Lock()
@@ -123,7 +101,6 @@ func readMessage(r *bufio.Reader) ([]byte, error) {
 }
 
 // serve makes the link the client's, and returns when it has ended.
-
 func (l *link) serve() {
 	c := l.c
 	c.mu.Lock()
@@ -162,7 +139,6 @@ func (l *link) serve() {
 }
 
 // send has calls written, and their answers awaited. It is false when the link has ended.
-
 func (l *link) send(b *batch, calls []*Call) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -194,7 +170,6 @@ func (l *link) poke() {
 }
 
 // write writes what is to be sent, and pings.
-
 func (l *link) write() {
 	beat := time.NewTicker(max(l.beat, time.Millisecond))
 	defer beat.Stop()
@@ -243,11 +218,9 @@ func (l *link) ping() {
 }
 
 // asked reports whether something has no answer yet. The caller holds mu.
-
 func (l *link) asked() bool { return len(l.pending)+len(l.pings) > 0 }
 
 // asks notes that something is about to be asked: from now on the server has to say something. The caller holds mu.
-
 func (l *link) asks(now time.Time) {
 	if !l.asked() {
 		_ = l.conn.SetReadDeadline(now.Add(l.c.bears.limit(l.idle))) // on an error the reader ends
@@ -255,7 +228,6 @@ func (l *link) asks(now time.Time) {
 }
 
 // attend sets until when the server has to say something.
-
 func (l *link) attend() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -267,7 +239,6 @@ func (l *link) attend() error {
 }
 
 // Read reads from the connection. Whatever comes shows that it lives, also a part of a long answer.
-
 func (l *link) Read(p []byte) (int, error) {
 	n, err := l.conn.Read(p)
 	switch {
@@ -281,7 +252,6 @@ func (l *link) Read(p []byte) (int, error) {
 }
 
 // read takes answers and events until the link ends. expired: because the session has.
-
 func (l *link) read() (expired bool) {
 	for {
 		if l.attend() != nil {
@@ -321,7 +291,6 @@ func (l *link) read() (expired bool) {
 }
 
 // saw notes the state of the store that an answer is of.
-
 func (c *Client) saw(zxid int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -342,7 +311,6 @@ func (l *link) pinged() {
 }
 
 // reply takes the answer to the oldest call. It is false when it is another's.
-
 func (l *link) reply(xid int32, code Code, d *decoder) bool {
 	l.mu.Lock()
 	if len(l.pending) == 0 || l.pending[0].xid != xid {
@@ -398,7 +366,6 @@ func (l *link) forget(w *Watch) {
 }
 
 // fail ends everything that waits for the link.
-
 func (l *link) fail() {
 	l.mu.Lock()
 	l.over = true
