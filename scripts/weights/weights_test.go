@@ -29,10 +29,10 @@ var programs = []struct{ name, imports, store string }{
 		`func() driver.Driver { d, _ := open.Driver(context.Background(), "redis://localhost"); return d }()`},
 }
 
-// The table of the README says how many modules of others a program resolves, and how large it is, give or
+// The table of docs/choosing.md says how many modules of others a program resolves, and how large it is, give or
 // take a tenth, which another version of Go may change. With -v the test prints the rows.
 func TestWeights(t *testing.T) {
-	readme, err := os.ReadFile("../../README.md")
+	page, err := os.ReadFile("../../docs/choosing.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func TestWeights(t *testing.T) {
 		is := fmt.Sprintf("| %s | %d | %.1f MB |", p.name, modules, got)
 		t.Log(is)
 		row := ""
-		for line := range strings.Lines(string(readme)) {
+		for line := range strings.Lines(string(page)) {
 			if strings.HasPrefix(strings.TrimSpace(line), "| "+p.name+" |") {
 				row = strings.TrimSpace(line)
 			}
@@ -55,11 +55,11 @@ func TestWeights(t *testing.T) {
 		var said int
 		var size float64
 		if _, err := fmt.Sscanf(strings.TrimPrefix(row, "| "+p.name+" |"), " %d | %f MB |", &said, &size); err != nil {
-			t.Errorf("README.md has no row for %q: want %s", p.name, is)
+			t.Errorf("docs/choosing.md has no row for %q: want %s", p.name, is)
 			continue
 		}
 		if said != modules || got < size*0.9 || got > size*1.1 {
-			t.Errorf("README.md says %s, and it is %s", row, is)
+			t.Errorf("docs/choosing.md says %s, and it is %s", row, is)
 		}
 	}
 }
