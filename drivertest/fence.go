@@ -69,7 +69,7 @@ var fenceCases = []Case{
 		Rule: "A claim of a handed-off key with a proposal is granted exactly that fence; too low a proposal is refused, and the key remains handed off.",
 		play: `grant n; release n; exact a at=n+1000; join b at=a; release a; held b; refuse b at=a why=low least=a names=x; held b;
 			exact b at=x+1000; exact b at=x+2000 is=b`},
-	{Name: "RestoreGivesALeaseBack", Needs: proposable,
+	{Name: "RestoreGivesALeaseBack", Needs: proposable, timely: true,
 		Rule: "Restore grants a free key with the fence that the owner has on other nodes, though other keys had newer ones.",
 		play: `grant n; release n; exact a brief at=n+1000; expires; exact b@other at=n+2000; release b@other; grant m@other;
 			release m@other; exact a brief restore at=n+1000; exact u@unseen restore at=m@other-10;
