@@ -73,7 +73,7 @@ func TestSiblingThatBecomesADaemon(t *testing.T) {
 	p := s.haspWith(func(cmd *exec.Cmd) {
 		cmd.Path = "/bin/sh"
 		cmd.Args = append([]string{"sh", "-c", `sh -c 'read x <gate; setsid sh -c "echo \$\$ >sibling; exec sleep 1000 >/dev/null 2>&1" & exit' & exec ./hasp "$@"`, "sh"}, cmd.Args[1:]...)
-	}, "run", "--ttl", ttl, "k", "--", "sh", "-c", `echo $HASP_OWNER >owner; exec sleep 1000`)
+	}, "run", "k", "--", "sh", "-c", `echo $HASP_OWNER >owner; exec sleep 1000`)
 	owner := s.read("owner")
 	s.open("gate")
 	sibling := number(t, s.read("sibling"))

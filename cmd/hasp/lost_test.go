@@ -32,8 +32,8 @@ func onlyLinux(t *testing.T) {
 	}
 }
 
-// ttl is of leases that a test waits out. A hasp that gets no time to run for
-// half of it loses its lease, on a machine that is busier than any should be.
+// ttl is of leases that a test waits out, and of no others: a hasp that gets no time to run for
+// half of it loses its lease.
 const ttl = "5s"
 
 // works is a command that reports that it runs, prints its fence, traps TERM, and
@@ -161,7 +161,7 @@ func TestIgnoredLoss(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, s *sandbox) {
 		s.fifo("gate")
-		p := s.hasp("run", "--ttl", ttl, "--on-lost", "ignore", "k", "--", "sh", "-c", "echo $HASP_OWNER >owner; read x <gate; exit 3")
+		p := s.hasp("run", "--on-lost", "ignore", "k", "--", "sh", "-c", "echo $HASP_OWNER >owner; read x <gate; exit 3")
 		s.exits(0, "break", "k", "--owner", s.read("owner"), "--yes")
 		p.says(`LOST "k": .*The command goes on without the lock`)
 		s.open("gate")

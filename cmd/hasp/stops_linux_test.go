@@ -63,7 +63,7 @@ func TestStoppedForAMoment(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, s *sandbox) {
 		s.link("counter")
-		p := s.haspWith(apart, "run", "--ttl", ttl, "k", "--", "sh", "-c", "echo $$ >pid; exec ./counter")
+		p := s.haspWith(apart, "run", "k", "--", "sh", "-c", "echo $$ >pid; exec ./counter")
 		command := number(t, s.read("pid"))
 		for _, pause := range []time.Duration{0, time.Millisecond, 10 * time.Millisecond, 100 * time.Millisecond, 300 * time.Millisecond} {
 			p.counts(1)
@@ -204,7 +204,7 @@ func (s *sandbox) inside(setup string, args ...string) *proc {
 func TestWithoutProc(t *testing.T) {
 	t.Parallel()
 	s := newSandbox(t, "redis://"+testserver.Redis(t).Addr())
-	p := s.inside("mount -t tmpfs none /proc && { sleep 1000 >/dev/null 2>&1 & echo $! >sibling; }", "run", "--ttl", ttl, "k", "--", "sh", "-c",
+	p := s.inside("mount -t tmpfs none /proc && { sleep 1000 >/dev/null 2>&1 & echo $! >sibling; }", "run", "k", "--", "sh", "-c",
 		`trap "" TERM; echo $$ >pid; echo $HASP_OWNER >owner; while :; do read x <>never; done`)
 	pid := number(t, s.read("pid"))
 	s.exits(0, "break", "k", "--owner", s.read("owner"), "--yes")
@@ -253,7 +253,7 @@ func TestProcOfAnotherNamespace(t *testing.T) {
 	s.link("hasp")
 	p := s.haspWith(func(cmd *exec.Cmd) { // the shell is process 1: hasp has another number
 		cmd.Path, cmd.Args = "/usr/bin/unshare", append([]string{"unshare", "-pf", "--kill-child", "sh", "-c", `./hasp "$@"; echo $? >status`}, cmd.Args...)
-	}, "run", "--ttl", ttl, "k", "--", "sh", "-c", `setsid sleep 1000 & trap "" TERM; echo $HASP_OWNER >owner; while :; do read x <>never; done`)
+	}, "run", "k", "--", "sh", "-c", `setsid sleep 1000 & trap "" TERM; echo $HASP_OWNER >owner; while :; do read x <>never; done`)
 	s.exits(0, "break", "k", "--owner", s.read("owner"), "--yes")
 	if status := s.read("status"); status != "124" {
 		t.Errorf("it ended with %s", status)

@@ -477,7 +477,7 @@ func TestShellWithin(t *testing.T) {
 func TestBreakAsks(t *testing.T) {
 	t.Parallel()
 	onTerminal(t, "for the key", func(t *testing.T, s *sandbox) {
-		p := s.hasp("run", "--ttl", ttl, "the key", "--", "sh", "-c", "echo $HASP_OWNER >owner; exec sleep 1000")
+		p := s.hasp("run", "the key", "--", "sh", "-c", "echo $HASP_OWNER >owner; exec sleep 1000")
 		owner := s.read("owner")
 		sc := s.shell(t)
 		sc.run("hasp break 'the key' --owner " + owner + `; echo "rc=$?"`)

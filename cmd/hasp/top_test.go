@@ -89,7 +89,7 @@ func (sc *screen) restored(rc string) {
 // hold starts a hasp that holds a key, and returns it and its owner.
 func (s *sandbox) hold(file, key string, flags ...string) (*proc, string) {
 	s.t.Helper()
-	p := s.hasp(append(append([]string{"run", "--ttl", ttl}, flags...), key, "--", "sh", "-c", "echo $HASP_OWNER >"+file+"; exec sleep 1000")...)
+	p := s.hasp(append(append([]string{"run"}, flags...), key, "--", "sh", "-c", "echo $HASP_OWNER >"+file+"; exec sleep 1000")...)
 	return p, s.read(file)
 }
 

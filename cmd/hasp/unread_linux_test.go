@@ -50,7 +50,7 @@ func TestUnreadLoss(t *testing.T) {
 	onEach(t, func(t *testing.T, s *sandbox) {
 		for _, output := range []string{"text", "json"} {
 			key := "k-" + output
-			p := s.unread("run", "-v", "-o", output, "--ttl", ttl, key, "--", "sh", "-c",
+			p := s.unread("run", "-v", "-o", output, key, "--", "sh", "-c",
 				`trap "" TERM; echo $$ >pid-$0; echo $HASP_OWNER >owner-$0; while :; do read x <>never; done`, output)
 			pid, owner := number(t, s.read("pid-"+output)), s.read("owner-"+output)
 			blocked(t, p.cmd.Process.Pid, 2)
