@@ -39,10 +39,14 @@ type Clock func() Instant
 // carry no monotonic reading, both Mono and Wall follow the fake clock.
 var base = time.Now()
 
-// System is the machine's clock.
+// System is the machine's clock, or a bubble's.
 func System() Instant {
 	now := time.Now()
-	return Instant{Mono: now.Sub(base), Wall: time.Duration(now.UnixNano()), Boot: boottime()}
+	i := Instant{Mono: now.Sub(base), Wall: time.Duration(now.UnixNano())}
+	if now != now.Round(0) { // it has a monotonic reading: this is no bubble
+		i.Boot = boottime()
+	}
+	return i
 }
 
 // Short rounds a duration to what a person wants to know.
