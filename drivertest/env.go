@@ -40,6 +40,8 @@ type env struct {
 	hurries bool                      // the case is timely, and may begin anew
 	slowest atomic.Int64              // the longest that the store took for a request, in ns
 	void    atomic.Bool               // what such a case found does not count
+	again   bool                      // the case may begin anew where the store may have forgotten a release
+	gone    atomic.Pointer[time.Time] // when the owner that is to be refused was released
 
 	mu      sync.Mutex
 	waiting map[string]bool // owners of a Lock that was refused at least once
@@ -168,9 +170,12 @@ func (e *env) took(d time.Duration) {
 }
 
 // late says that nothing can be concluded: the case must do things within the TTL, and
-// a request, or what this process lost, took a good part of that.
+// a request, or what this process lost, took a good part of that; or the store may have forgotten the release that it
+// is asked about.
 func (e *env) late() bool {
-	return e.hurries && max(time.Duration(e.slowest.Load()), e.lost()) > e.ttl/4
+	gone := e.gone.Load()
+	return e.hurries && max(time.Duration(e.slowest.Load()), e.lost()) > e.ttl/4 ||
+		e.again && gone != nil && time.Since(*gone) > driver.LateRequest
 }
 
 // Fatalf ends the case; or, on a machine so busy that what was released may have been

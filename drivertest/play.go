@@ -153,33 +153,34 @@ func rounds(n int) (numbers []string) {
 // player plays a trace.
 type player struct {
 	*env
-	judged  bool // an answer was compared with what the step says
-	start   time.Time
-	owners  map[string]contend.Owner
-	pool    []driver.Driver          // the first client, and others
-	calls   int                      // how many owners were spread over these
-	clients map[string]driver.Driver // of owners that asked elsewhere
-	ears    map[string]*listener
-	hasps   map[string]*hasp.Client // of owners that lock
-	leases  map[string]*hasp.Lease
-	waits   map[string]*waiting
-	outage  *outage
-	news    map[string]*news
-	handed  map[string]driver.Handover
-	ends    map[string]func()          // of watches
-	fences  map[string]uint64          // of owners that were granted a key, and what steps name
-	terms   map[string]term            // of owners that were granted a key
-	minted  term                       // of the first of them
-	left    time.Duration              // what the owner had left that the last step found to be the holder
-	came    map[string][]driver.Result // of steps that happened at once
-	won     []string                   // owners that were granted the key at once
-	records map[string]driver.Record
-	listed  map[string]driver.Leftover
-	reports map[driver.Driver]chan report
-	seen    map[string]bool     // the texts of all records that were noted
-	run     string              // of the store
-	newest  map[string]uint64   // the largest fence of a key
-	queues  map[string][]string // those in the queue of a key, in order
+	judged   bool // an answer was compared with what the step says
+	start    time.Time
+	owners   map[string]contend.Owner
+	pool     []driver.Driver          // the first client, and others
+	calls    int                      // how many owners were spread over these
+	clients  map[string]driver.Driver // of owners that asked elsewhere
+	ears     map[string]*listener
+	hasps    map[string]*hasp.Client // of owners that lock
+	leases   map[string]*hasp.Lease
+	waits    map[string]*waiting
+	outage   *outage
+	news     map[string]*news
+	handed   map[string]driver.Handover
+	ends     map[string]func()          // of watches
+	fences   map[string]uint64          // of owners that were granted a key, and what steps name
+	terms    map[string]term            // of owners that were granted a key
+	minted   term                       // of the first of them
+	left     time.Duration              // what the owner had left that the last step found to be the holder
+	came     map[string][]driver.Result // of steps that happened at once
+	won      []string                   // owners that were granted the key at once
+	records  map[string]driver.Record
+	listed   map[string]driver.Leftover
+	reports  map[driver.Driver]chan report
+	seen     map[string]bool      // the texts of all records that were noted
+	run      string               // of the store
+	newest   map[string]uint64    // the largest fence of a key
+	released map[string]time.Time // owners, and when they were first released
+	queues   map[string][]string  // those in the queue of a key, in order
 }
 
 // term is a lease from before it was asked for.
@@ -205,6 +206,7 @@ func (e *env) play(trace string) {
 		p.owners, p.clients, p.ears = make(map[string]contend.Owner), make(map[string]driver.Driver), make(map[string]*listener)
 		p.fences, p.queues, p.ends = make(map[string]uint64), make(map[string][]string), make(map[string]func())
 		p.hasps, p.leases, p.waits = make(map[string]*hasp.Client), make(map[string]*hasp.Lease), make(map[string]*waiting)
+		p.released = make(map[string]time.Time)
 		p.news, p.handed = make(map[string]*news), make(map[string]driver.Handover)
 		p.terms, p.records, p.listed = make(map[string]term), make(map[string]driver.Record), make(map[string]driver.Leftover)
 		for i, s := range steps {
@@ -257,6 +259,7 @@ func (p *player) as(s step, name string, act func(driver.Driver, contend.Owner))
 	if _, fresh := s.says["fresh"]; fresh {
 		delete(p.owners, name)
 		delete(p.clients, name)
+		delete(p.released, name)
 	}
 	own := p.clients[name]
 	_, known := p.owners[name]

@@ -139,6 +139,10 @@ var ownersVerbs = map[string]func(p *player, s step, name string, r contend.Owne
 		p.granted(s, name, p.grant(p.client(name), r))
 	},
 	"refuse": func(p *player, s step, name string, r contend.Owner) {
+		if released, ok := p.released[name]; ok {
+			p.gone.Store(&released)
+			defer p.gone.Store(nil)
+		}
 		p.is(s, name, p.refuse(p.client(name), r))
 	},
 	"ask": func(p *player, s step, name string, r contend.Owner) { // whatever comes of it
@@ -275,6 +279,11 @@ var ownersVerbs = map[string]func(p *player, s step, name string, r contend.Owne
 		p.watchUntil(ctx, p.client(name), r)
 	},
 	"release": func(p *player, s step, name string, r contend.Owner) {
+		p.mu.Lock()
+		if _, again := p.released[name]; !again {
+			p.released[name] = time.Now()
+		}
+		p.mu.Unlock()
 		switch how, gone := s.says["gone"]; {
 		case how == "once": // whatever the store has in hand
 			if err := contend.Release(p.ctx, p.client(name), r); !errors.Is(err, driver.ErrNotHeld) {
