@@ -242,7 +242,7 @@ func (c *core) classify(err error) Class {
 	return c.drv.Classify(err)
 }
 
-// troubles is the one rule for errors, by class; docs/command.md has it in words. A store that gave this client
+// troubles is the one rule for errors, by class; docs/errors.md has it in words. A store that gave this client
 // a good answer before is not misconfigured: it fails over, its password is rotated, or an operator
 // mends it. Before that, what a person must mend ends a wait at once, and the rest may pass by itself.
 var troubles = map[Class]struct{ first, then wait.Trouble }{

@@ -90,7 +90,7 @@ func TestGuaranteesFitAScreen(t *testing.T) {
 	need(t, err)
 	lines := strings.Split(strings.TrimSuffix(string(b), "\n"), "\n")
 	if len(lines) > 120 {
-		t.Errorf("docs/guarantees.md has %d lines, 120 are allowed: move details to docs/engines.md and evidence to docs/evidence.md", len(lines))
+		t.Errorf("docs/guarantees.md has %d lines, 120 are allowed: move details to docs/stores and evidence to docs/evidence.md", len(lines))
 	}
 	for i, line := range lines {
 		n := utf8.RuneCountInString(line)

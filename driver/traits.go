@@ -55,7 +55,7 @@ const (
 // again, and the command which exit code to use.
 type Class uint8
 
-// The classes. What is asked again after which is in the table of docs/command.md ("Trouble with the store").
+// The classes. What is asked again after which is in the table of docs/errors.md ("Trouble with the store").
 const (
 	ClassUnknown       Class = iota
 	ClassUnreachable         // no answer, or too few nodes

@@ -87,7 +87,7 @@ func (f *five) queueNodes(t testing.TB, key string) []int {
 }
 
 // freeFor is how long a key may be free beside a live waiter, whatever one node
-// does; see docs/engines.md.
+// does; see docs/results/campaigns.md.
 const freeFor = time.Second
 
 // A waiter gets its hint also while its subscription moves to another node. One link is

@@ -59,7 +59,7 @@ func (s *sandbox) as(uid uint32, words ...string) *proc {
 
 const someGroup, oneUser, anotherUser, stranger = 54000, 54001, 54002, 54003
 
-// Several users of one group share a file, as docs/command.md says. What one leaves
+// Several users of one group share a file, as docs/stores/sqlite.md says. What one leaves
 // behind that was killed, root as well, is no trouble for the others.
 func TestSeveralUsers(t *testing.T) {
 	t.Parallel()

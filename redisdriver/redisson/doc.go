@@ -96,5 +96,5 @@
 //
 // In a cluster it also needs +ssubscribe +sunsubscribe +spublish +cluster|slots +command +asking, and for a database other than 0 +select.
 // Without the right to subscribe, waiters ask; without that to publish, Java's waiters ask when the lease has ended. Which of these one kind of
-// lock takes is in docs/command.md.
+// lock takes is in docs/stores/redisson.md.
 package redisson

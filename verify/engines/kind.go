@@ -53,7 +53,7 @@ const Session = RecordTTL * 3 / 2
 // Servers returns how many there are; 0: a file.
 func (k Kind) Servers() int { return k.engine().servers }
 
-// Lingers returns for how much longer than a TTL a key may be held by no client, as docs/engines.md says: the store keeps what no
+// Lingers returns for how much longer than a TTL a key may be held by no client, as docs/stores says: the store keeps what no
 // client renews, or is held back after a failover.
 func (k Kind) Lingers() time.Duration { return k.engine().lingers }
 

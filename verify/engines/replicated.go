@@ -52,7 +52,7 @@ func startGroup(s *Store, _ []string) {
 		s.redis = &group{servers: c, all: c.All(), cluster: c}
 	} else {
 		if s.Kind == SentinelRecord {
-			o.Args = append(o.Args, "--min-replicas-to-write", "2", "--min-replicas-max-lag", "5") // as docs/engines.md says
+			o.Args = append(o.Args, "--min-replicas-to-write", "2", "--min-replicas-max-lag", "5") // as docs/stores/redis.md says
 		}
 		c := testserver.NewRedisSentinel(s.t, o)
 		s.redis = &group{servers: c, all: slices.Concat(c.Redises(), c.Sentinels), sentinel: c}

@@ -16,7 +16,7 @@ const (
 	// freeFor bounds how long a key may be free, or available to a waiter, while it
 	// waits: until the waiter inspects the nodes (0.3 s), and for as long as it respects
 	// a holder that only the queue node knows (0.5 s); less than this with the timeouts
-	// of nodes. See docs/engines.md.
+	// of nodes. See docs/results/campaigns.md.
 	freeFor = time.Second
 	// recovers is how much longer it may take after a node did not answer without which
 	// there is no majority: until an unanswered probe is given up (1 s) and sent again

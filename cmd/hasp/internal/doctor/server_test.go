@@ -61,15 +61,15 @@ func fromRoot(t *testing.T, name, from string) (before, after string) {
 	return before, after
 }
 
-// documentedForRedisson are the rights that docs/command.md names for a kind of Redisson's locks.
+// documentedForRedisson are the rights that docs/stores/redisson.md names for a kind of Redisson's locks.
 func documentedForRedisson(t *testing.T, kind redisson.Kind) []string {
 	t.Helper()
-	_, text := fromRoot(t, "docs/command.md", "### A Redis user for Redisson's locks")
+	_, text := fromRoot(t, "docs/stores/redisson.md", "### A Redis user for Redisson's locks")
 	text, _, _ = strings.Cut(text, "\n### ")
 	block := regexp.MustCompile("(?s)```\nACL SETUSER locks on >PASSWORD (.*?)```").FindStringSubmatch(text)
 	row := regexp.MustCompile("(?m)^\\| `" + kind.String() + "` \\| `(.*)` \\|$").FindStringSubmatch(text)
 	if block == nil || row == nil {
-		t.Fatalf("docs/command.md does not name the rights of the kind %v", kind)
+		t.Fatalf("docs/stores/redisson.md does not name the rights of the kind %v", kind)
 	}
 	return strings.Fields(block[1] + " " + row[1])
 }
