@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hasplock/hasp/internal/faultproxy"
 	"github.com/hasplock/hasp/internal/testserver"
 	"github.com/redis/go-redis/v9"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -34,6 +35,7 @@ type env struct {
 	etcd  *testserver.Server // nil: none is installed
 	zoo   *testserver.Server // nil: not started
 	admin []*redis.Client    // over the unix socket, one for each of redis
+	link  string             // what slow made
 }
 
 // newEnv starts the servers.
@@ -64,6 +66,18 @@ func (e *env) startZooKeeper() {
 		e.zoo = testserver.ZooKeeper(e.t)
 		e.ZooKeeper = e.zoo.Addr()
 	}
+}
+
+// slow returns the target with a millisecond each way in between, and a little longer, since timers are late.
+func (e *env) slow() target {
+	if e.link == "" {
+		l := faultproxy.New(e.t, e.Redis[0])
+		l.Delay(2 * time.Millisecond)
+		e.link = l.Addr()
+	}
+	to := e.target
+	to.Redis = append([]string{e.link}, to.Redis[1:]...)
+	return to
 }
 
 // lasts returns the duration of a measurement that takes d in a full run.

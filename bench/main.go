@@ -56,7 +56,7 @@ func main() {
 
 func run(ctx context.Context, args []string) error {
 	if len(args) > 1 && args[0] == "child" {
-		return child(ctx, args[1:])
+		return runChild(ctx, args[1])
 	}
 	o, err := parse(args)
 	if err != nil {
@@ -81,15 +81,6 @@ func run(ctx context.Context, args []string) error {
 		return fmt.Errorf("%d rounds FAILED:\n  %s", len(r.Failures), strings.Join(r.Failures, "\n  "))
 	}
 	return nil
-}
-
-// child runs this process as a child of a scenario.
-func child(ctx context.Context, args []string) error {
-	f := children[args[0]]
-	if f == nil {
-		return fmt.Errorf("no child is called %q", args[0])
-	}
-	return f(ctx, args[1:])
 }
 
 func parse(args []string) (options, error) {

@@ -5,18 +5,19 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
+
+	"github.com/hasplock/hasp/internal/clock"
+	"github.com/hasplock/hasp/internal/history"
 )
 
 // s12 is processes that contend for one file.
@@ -34,33 +35,43 @@ var s12 = scenario{
 	run:   runProcesses,
 }
 
-func init() { children["contend"] = contendInChild }
-
-// part is what one process did.
-type part struct {
-	Waits    []float64 // seconds
-	Grants   int
-	Handoffs int
-	Err      string
+// booked keeps a book of the turns of one worker.
+type booked struct {
+	locker
+	turns []turn
 }
 
-// contendInChild contends between two lines of its standard input, and prints its part. args are the peer and the target.
-func contendInChild(ctx context.Context, args []string) error {
-	var to target
-	if err := json.Unmarshal([]byte(args[1]), &to); err != nil {
-		return err
-	}
-	i := slices.IndexFunc(filePeers, func(p *peer) bool { return p.name == args[0] })
-	l, err := filePeers[i].open(ctx, to)
+// turn is one Lock and what came of it: instants of a clock that all processes of the machine share.
+type turn struct {
+	Asked, Answered time.Duration
+	Released        time.Duration // 0: it was not granted
+}
+
+func now() time.Duration {
+	i := clock.System()
+	return cmp.Or(i.Boot, i.Wall)
+}
+
+func (l *booked) Lock(ctx context.Context, key string) (func(context.Context) error, error) {
+	t := turn{Asked: now()}
+	unlock, err := l.locker.Lock(ctx, key)
+	t.Answered = now()
 	if err != nil {
-		return err
+		l.turns = append(l.turns, t)
+		return nil, err
 	}
+	return func(ctx context.Context) error {
+		t.Released = now()
+		l.turns = append(l.turns, t)
+		return unlock(ctx)
+	}, nil
+}
+
+// contendInChild contends between two lines of its standard input, and prints its turns.
+func contendInChild(ctx context.Context, l locker, key string) error {
 	defer l.Close()
-	unlock, err := l.Lock(ctx, "warm/"+strconv.Itoa(os.Getpid()))
-	if err == nil {
-		err = unlock(ctx)
-	}
-	if err != nil {
+	g := new(guard)
+	if err := (&worker{locker: l, key: "warm/" + strconv.Itoa(os.Getpid()), guard: g}).turn(ctx, ctx, 0); err != nil {
 		return err
 	}
 	in := bufio.NewReader(os.Stdin)
@@ -74,148 +85,11 @@ func contendInChild(ctx context.Context, args []string) error {
 		_, _ = in.ReadString('\n')
 		stop()
 	}()
-	var p part
-	if err := p.contend(ctx, waits, l, to.Dir); err != nil {
-		p.Err = err.Error()
-	}
-	return json.NewEncoder(os.Stdout).Encode(p)
-}
-
-// contend locks and releases until waits ends.
-func (p *part) contend(ctx, waits context.Context, l locker, dir string) error {
-	g, err := openFileGuard(dir)
-	if err != nil {
+	b := &booked{locker: l}
+	if err := (&worker{locker: b, key: key, guard: g}).work(ctx, waits, time.Millisecond, func() {}); err != nil {
 		return err
 	}
-	defer g.file.Close()
-	for !ended(waits) {
-		begin := time.Now()
-		unlock, err := l.Lock(waits, hotKey)
-		p.Waits = append(p.Waits, time.Since(begin).Seconds())
-		over := ended(waits)
-		if err != nil && over {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("lock: %w", err)
-		}
-		passed, err := g.enter()
-		if err != nil {
-			return err
-		}
-		if !over {
-			time.Sleep(time.Millisecond)
-		}
-		if err := errors.Join(g.leave(), unlock(ctx)); err != nil {
-			return err
-		}
-		if !over {
-			p.Grants++
-		}
-		if passed && !over {
-			p.Handoffs++
-		}
-	}
-	return nil
-}
-
-// fileGuard is a guard between processes: a file with the number of the process that is inside, and of the last one.
-type fileGuard struct{ file *os.File }
-
-func openFileGuard(dir string) (fileGuard, error) {
-	f, err := os.OpenFile(filepath.Join(dir, "guard"), os.O_RDWR|os.O_CREATE, 0o600)
-	return fileGuard{f}, err
-}
-
-const guardText = "%010d %010d" // inside, last
-
-func (g fileGuard) read() (inside, last int, err error) {
-	b := make([]byte, 21)
-	n, err := g.file.ReadAt(b, 0)
-	if n == 0 && errors.Is(err, io.EOF) { // no process was inside yet
-		return 0, 0, nil
-	}
-	if err != nil {
-		return 0, 0, err
-	}
-	_, err = fmt.Sscanf(string(b), guardText, &inside, &last)
-	return inside, last, err
-}
-
-// enter reports whether another process was the last one.
-func (g fileGuard) enter() (passed bool, err error) {
-	inside, last, err := g.read()
-	if err == nil && inside != 0 {
-		err = errTwoHolders
-	}
-	if err != nil {
-		return false, err
-	}
-	me := os.Getpid()
-	_, err = g.file.WriteAt(fmt.Appendf(nil, guardText, me, last), 0)
-	return last != me, err
-}
-
-func (g fileGuard) leave() error {
-	inside, _, err := g.read()
-	me := os.Getpid()
-	if err == nil && inside != me {
-		err = errTwoHolders
-	}
-	if err != nil {
-		return err
-	}
-	_, err = g.file.WriteAt(fmt.Appendf(nil, guardText, 0, me), 0)
-	return err
-}
-
-// process is a child that contends.
-type process struct {
-	cmd *exec.Cmd
-	in  io.Writer
-	out *bufio.Reader
-}
-
-func startContender(ctx context.Context, p *peer, to target) (*process, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	where, err := json.Marshal(to)
-	if err != nil {
-		return nil, err
-	}
-	c := &process{cmd: exec.CommandContext(ctx, self, "child", "contend", p.name, string(where))}
-	c.cmd.Stderr = os.Stderr
-	if c.in, err = c.cmd.StdinPipe(); err != nil { // it ends when this process does
-		return nil, err
-	}
-	out, err := c.cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	c.out = bufio.NewReader(out)
-	return c, c.cmd.Start()
-}
-
-// says waits for a line.
-func (c *process) says(want string) error {
-	said, err := c.out.ReadString('\n')
-	if err == nil && strings.TrimSpace(said) != want {
-		err = fmt.Errorf("it said %q", said)
-	}
-	return err
-}
-
-// part waits for what it did.
-func (c *process) part() (p part, err error) {
-	if err := json.NewDecoder(c.out).Decode(&p); err != nil {
-		return p, err
-	}
-	if p.Err != "" {
-		return p, errors.New(p.Err)
-	}
-	return p, c.cmd.Wait()
+	return json.NewEncoder(os.Stdout).Encode(b.turns)
 }
 
 func runProcesses(ctx context.Context, e *env, v variant, p *peer) (f figures, err error) {
@@ -226,64 +100,73 @@ func runProcesses(ctx context.Context, e *env, v variant, p *peer) (f figures, e
 		return nil, err
 	}
 	defer os.RemoveAll(to.Dir)
-	var all []*process
-	for range v.n {
-		c, err := startContender(ctx, p, to)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, c)
-	}
-	for _, c := range all {
-		if err := c.says("ready"); err != nil {
+	all := make([]*process, v.n)
+	for i := range all {
+		if all[i], err = (task{"contend", p.name, to, hotKey}).start(ctx); err != nil {
 			return nil, err
 		}
 	}
-	begin := time.Now()
-	for _, c := range all {
-		if _, err := io.WriteString(c.in, "begin\n"); err != nil {
-			return nil, err
+	each := func(f func(c *process) error) error {
+		for _, c := range all {
+			if err := f(c); err != nil {
+				return err
+			}
 		}
+		return nil
+	}
+	if err := each(func(c *process) error { return c.expect("ready") }); err != nil {
+		return nil, err
+	}
+	begin := now()
+	if err := each(func(c *process) error { _, err := io.WriteString(c.in, "begin\n"); return err }); err != nil {
+		return nil, err
 	}
 	if err := pause(ctx, e.lasts(2*time.Second)); err != nil {
 		return nil, err
 	}
-	took := time.Since(begin)
-	for _, c := range all {
-		if _, err := io.WriteString(c.in, "end\n"); err != nil {
-			return nil, err
-		}
+	end := now()
+	if err := each(func(c *process) error { _, err := io.WriteString(c.in, "end\n"); return err }); err != nil {
+		return nil, err
 	}
-	var parts []part
-	for _, c := range all {
-		done, err := c.part()
-		if err != nil {
-			return nil, err
-		}
-		parts = append(parts, done)
+	var turns [][]turn
+	if err := each(func(c *process) error {
+		var t []turn
+		err := json.NewDecoder(c.out).Decode(&t)
+		turns = append(turns, t)
+		return errors.Join(err, c.cmd.Wait())
+	}); err != nil {
+		return nil, err
 	}
-	return together(parts, took), nil
+	return together(turns, begin, end)
 }
 
-// together are the figures of all processes.
-func together(parts []part, took time.Duration) figures {
+// together returns the figures of all processes. It fails if two held the key at once.
+func together(parts [][]turn, begin, end time.Duration) (figures, error) {
 	var waits hist
-	var grants, handoffs, most, never int
-	for _, p := range parts {
-		for _, w := range p.Waits {
-			waits.add(time.Duration(w * float64(time.Second)))
-		}
-		grants, handoffs, most = grants+p.Grants, handoffs+p.Handoffs, max(most, p.Grants)
-		if p.Grants == 0 {
-			never++
+	var holds []history.Hold
+	at := func(d time.Duration) time.Time { return time.Unix(0, int64(d)) }
+	grants := make([]int, len(parts))
+	for i, turns := range parts {
+		for _, t := range turns {
+			waits.add(t.Answered - t.Asked)
+			if t.Released == 0 {
+				continue
+			}
+			holds = append(holds, history.Hold{Key: hotKey, Owner: strconv.Itoa(i), From: at(t.Answered), To: at(t.Released)})
+			if t.Answered <= end {
+				grants[i]++
+			}
 		}
 	}
-	return figures{
-		"handoffs": float64(handoffs) / took.Seconds(),
-		"grants":   float64(grants) / took.Seconds(),
-		"p99":      waits.quantile(0.99),
-		"longest":  waits.longest.Seconds(),
-		"fairness": float64(most) * float64(len(parts)) / float64(max(grants, 1)),
-		"never":    float64(never),
+	if err := history.Check(holds); err != nil {
+		return nil, fmt.Errorf("%w: %w", errTwoHolders, err)
 	}
+	slices.SortFunc(holds, func(a, b history.Hold) int { return a.From.Compare(b.From) })
+	handoffs := 0
+	for i, h := range holds {
+		if !h.From.After(at(end)) && (i == 0 || h.Owner != holds[i-1].Owner) {
+			handoffs++
+		}
+	}
+	return contest(end-begin, &waits, grants, handoffs), nil
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"runtime"
 	"testing"
+	"time"
 )
 
 func TestS12(t *testing.T) {
@@ -17,35 +18,25 @@ func TestS12(t *testing.T) {
 	smoke(t, &s12, variant{n: 3}, names...)
 }
 
-// A second holder is noticed by both, and who was the last one is known.
-func TestFileGuard(t *testing.T) {
-	g, err := openFileGuard(t.TempDir())
+// What is measured is of all processes together, and a second holder is noticed.
+func TestTogether(t *testing.T) {
+	const s = time.Second
+	parts := [][]turn{
+		{{0, s / 10, 2 * s / 10}, {0, 3 * s / 10, 4 * s / 10}, {0, s, s + 1}, {s, 3 * s, 3*s + 1}}, // the last one after the end
+		{{4 * s / 10, 5 * s / 10, 6 * s / 10}, {s, s + s/10, 0}},
+		nil,
+	}
+	f, err := together(parts, 0, 2*s)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer g.file.Close()
-	for i, want := range []bool{true, false} {
-		if passed, err := g.enter(); err != nil || passed != want {
-			t.Errorf("%d: %v, %v", i, passed, err)
-		}
-		if _, err := g.enter(); !errors.Is(err, errTwoHolders) {
-			t.Errorf("a second one: %v", err)
-		}
-		if err := g.leave(); err != nil {
-			t.Error(err)
-		}
-		if err := g.leave(); !errors.Is(err, errTwoHolders) {
-			t.Errorf("it was let out by another: %v", err)
-		}
-	}
-}
-
-// What is measured is of all processes together.
-func TestTogether(t *testing.T) {
-	f := together([]part{{Waits: []float64{0.1, 0.3}, Grants: 3, Handoffs: 1}, {Waits: []float64{0.2}, Grants: 1, Handoffs: 1}, {}}, 2e9)
-	for name, want := range (figures{"grants": 2, "handoffs": 1, "fairness": 2.25, "never": 1, "longest": 0.3}) {
+	for name, want := range (figures{"grants": 2, "handoffs": 1.5, "fairness": 2.25, "never": 1, "longest": 2}) {
 		if f[name] != want {
 			t.Errorf("%s is %v, want %v", name, f[name], want)
 		}
+	}
+	parts[2] = []turn{{0, s/10 + 1, s / 2}}
+	if _, err := together(parts, 0, 2*s); !errors.Is(err, errTwoHolders) {
+		t.Errorf("two at once: %v", err)
 	}
 }

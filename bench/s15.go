@@ -18,7 +18,7 @@ import (
 var s15 = scenario{
 	name:  "s15",
 	title: "a holder hears that somebody waits, with a millisecond of network each way",
-	about: "One client holds a key and has asked to be told of waiters (Lease.Wanted); another one locks the key, by the relay of S14. The time is from when it sent the " +
+	about: "One client holds a key and has asked to be told of waiters (Lease.Wanted); another one locks the key, by the link of S14. The time is from when it sent the " +
 		"request that joins the queue until the holder's channel is closed.",
 	metrics: []metric{
 		{name: "p50", head: "p50", unit: seconds, better: lower},
@@ -36,11 +36,6 @@ var s15 = scenario{
 }
 
 func runWanted(ctx context.Context, e *env, _ variant, _ *peer) (figures, error) {
-	r, err := newRelay(e.target.Redis[0], time.Millisecond)
-	if err != nil {
-		return nil, err
-	}
-	defer r.close()
 	events := make(chan hasp.Event, 16)
 	note := func(_ context.Context, ev *hasp.Event) {
 		if ev.Kind == hasp.EventRenewed || ev.Kind == hasp.EventWaiting {
@@ -49,8 +44,9 @@ func runWanted(ctx context.Context, e *env, _ variant, _ *peer) (figures, error)
 	}
 	var clients [2]*hasp.Client
 	for i := range clients {
-		rdb := redis.NewClient(&redis.Options{Addr: r.addr(), ContextTimeoutEnabled: true})
+		rdb := redis.NewClient(&redis.Options{Addr: e.slow().Redis[0], ContextTimeoutEnabled: true})
 		defer rdb.Close()
+		var err error
 		if clients[i], err = hasp.New(redisdriver.New(rdb, nil), &hasp.Options{Observe: note}); err != nil {
 			return nil, err
 		}

@@ -6,6 +6,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -71,10 +72,15 @@ var contests = map[int]time.Duration{
 const hotKey = "hot"
 
 func runS2(ctx context.Context, e *env, v variant, p *peer) (figures, error) {
+	return runHot(ctx, e.target, e, v, p)
+}
+
+// runHot is S2 with clients of a target.
+func runHot(ctx context.Context, to target, e *env, v variant, p *peer) (figures, error) {
 	g := new(guard)
 	c := &workers{hold: time.Millisecond}
 	defer c.close()
-	if err := c.open(ctx, p, e.target, v.n); err != nil {
+	if err := c.open(ctx, p, to, v.n); err != nil {
 		return nil, err
 	}
 	for _, l := range c.opened {
@@ -102,27 +108,36 @@ func (c *workers) contend(ctx context.Context, e *env, p *peer, lasts time.Durat
 	}
 	used = used.minus(before)
 	var waits hist
-	var grants, handoffs, most, never int
+	var grants []int
+	handoffs := 0
 	for _, h := range c.list {
 		waits.join(&h.waits)
-		grants += h.grants
+		grants = append(grants, h.grants)
 		handoffs += h.handoffs
-		most = max(most, h.grants)
-		if h.grants == 0 {
+	}
+	f := contest(took, &waits, grants, handoffs)
+	if !p.local {
+		f["commands"] = used.commands / (f["grants"] * took.Seconds())
+	}
+	return f, nil
+}
+
+// contest returns the figures of those that contended. grants has the number of each.
+func contest(took time.Duration, waits *hist, grants []int, handoffs int) figures {
+	sum, never := 0, 0
+	for _, n := range grants {
+		sum += n
+		if n == 0 {
 			never++
 		}
 	}
-	f := figures{
+	return figures{
 		"handoffs": float64(handoffs) / took.Seconds(),
-		"grants":   float64(grants) / took.Seconds(),
+		"grants":   float64(sum) / took.Seconds(),
 		"p50":      waits.quantile(0.5),
 		"p99":      waits.quantile(0.99),
 		"longest":  waits.longest.Seconds(),
-		"fairness": float64(most) * float64(len(c.list)) / float64(grants),
+		"fairness": float64(slices.Max(grants)*len(grants)) / float64(max(sum, 1)),
 		"never":    float64(never),
 	}
-	if !p.local {
-		f["commands"] = used.commands / float64(grants)
-	}
-	return f, nil
 }

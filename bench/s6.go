@@ -4,15 +4,12 @@
 package main
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
@@ -58,31 +55,13 @@ var s6 = scenario{
 // killTTL is the TTL of the lease of a holder that is killed.
 const killTTL = 3 * time.Second
 
-func init() { children["hold"] = holdInChild }
-
-// holdInChild locks a key, prints that, and holds it until it is killed, or its
-// standard input ends. args are the peer, the target and the key.
-func holdInChild(ctx context.Context, args []string) error {
-	if len(args) != 3 {
-		return fmt.Errorf("hold needs 3 arguments, and has %q", args)
-	}
-	i := slices.IndexFunc(peers, func(p *peer) bool { return p.name == args[0] })
-	if i < 0 {
-		return fmt.Errorf("there is no peer %q", args[0])
-	}
-	var to target
-	if err := json.Unmarshal([]byte(args[1]), &to); err != nil {
-		return err
-	}
-	l, err := peers[i].open(ctx, to)
-	if err != nil {
-		return err
-	}
-	if _, err := l.Lock(ctx, args[2]); err != nil {
+// holdInChild locks a key, prints that, and holds it until it is killed, or its standard input ends.
+func holdInChild(ctx context.Context, l locker, key string) error {
+	if _, err := l.Lock(ctx, key); err != nil {
 		return err
 	}
 	fmt.Println("held")
-	_, err = io.Copy(io.Discard, os.Stdin)
+	_, err := io.Copy(io.Discard, os.Stdin)
 	return err
 }
 
@@ -181,51 +160,16 @@ func (e *env) kill(ctx context.Context, p *peer, to target, key string, asks, af
 	return d
 }
 
-// holder is a child that holds a key.
-type holder struct {
-	cmd  *exec.Cmd
-	dead bool
-}
-
-// startHolder returns once the child holds the key.
-func startHolder(ctx context.Context, p *peer, to target, key string) (*holder, error) {
-	self, err := os.Executable()
+// startHolder returns a child process that holds the key.
+func startHolder(ctx context.Context, p *peer, to target, key string) (*process, error) {
+	c, err := task{"hold", p.name, to, key}.start(ctx)
 	if err != nil {
 		return nil, err
 	}
-	where, err := json.Marshal(to)
-	if err != nil {
-		return nil, err
+	if err := c.expect("held"); err != nil {
+		return nil, errors.Join(err, c.kill())
 	}
-	h := &holder{cmd: exec.CommandContext(ctx, self, "child", "hold", p.name, string(where), key)}
-	h.cmd.Stderr = os.Stderr
-	if _, err := h.cmd.StdinPipe(); err != nil { // it ends when this process does
-		return nil, err
-	}
-	out, err := h.cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := h.cmd.Start(); err != nil {
-		return nil, err
-	}
-	if said, err := bufio.NewReader(out).ReadString('\n'); said != "held\n" {
-		return nil, errors.Join(fmt.Errorf("the holder said %q: %w", said, err), h.kill())
-	}
-	return h, nil
-}
-
-// kill kills the child and returns once it is gone. Twice is harmless.
-func (h *holder) kill() error {
-	if h.dead {
-		return nil
-	}
-	h.dead = true
-	if err := h.cmd.Process.Kill(); err != nil {
-		return fmt.Errorf("kill the holder: %w", err)
-	}
-	_ = h.cmd.Wait() // it was killed
-	return nil
+	return c, nil
 }
 
 // expiry returns when the lease of a holder that was just killed expires in the

@@ -14,7 +14,7 @@ import (
 // The holder that is killed is this program, and here that is the test binary.
 func init() {
 	if len(os.Args) > 2 && os.Args[1] == "child" {
-		if err := child(context.Background(), os.Args[2:]); err != nil {
+		if err := runChild(context.Background(), os.Args[2]); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -27,7 +27,7 @@ func TestS6(t *testing.T) { smoke(t, &s6, variant{n: 2}, baseline, "etcd") }
 // A holder that is not granted its key is an error.
 func TestHolderFails(t *testing.T) {
 	h, err := startHolder(t.Context(), &peer{name: "nobody"}, target{}, "k")
-	if err == nil || !strings.Contains(err.Error(), "the holder said") {
+	if err == nil || !strings.Contains(err.Error(), "the child process said") {
 		t.Errorf("startHolder: %v, %v", h, err)
 	}
 }

@@ -11,11 +11,6 @@ import (
 // scenarios are in the order in which they run and are shown.
 var scenarios = []*scenario{&s1, &s2, &s3, &s4, &s5, &s6, &s7, &s8, &s9, &s10, &s11, &s12, &s13, &s14, &s15}
 
-// children are the functions of child processes: a scenario starts os.Executable()
-// with the arguments "child", the name, and the arguments of f. Most of them wait to be
-// killed; the process ends when f returns.
-var children = map[string]func(ctx context.Context, args []string) error{}
-
 // scenario measures all peers under the same load.
 type scenario struct {
 	name    string // "s1"
