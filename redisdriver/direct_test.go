@@ -74,6 +74,29 @@ func TestLoneRequestIsSentAgain(t *testing.T) {
 	}
 }
 
+// A break is sent once, and says so when it found nothing: nil would have a person believe that it broke a lease.
+func TestBreakIsSentOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d, other := w.over(w.client(heeding), nil), w.driver(nil)
+	w.warm(d)
+	w.stall()
+	w.releasesNothing(d, broken(ask("k")))
+	theirs := ask("k")
+	w.grant(other, theirs)
+	w.warm(d)
+	w.stall()
+	w.release(d, broken(theirs))
+	ours := ask("k")
+	w.grant(d, ours)
+	w.warm(d)
+	w.stall()
+	w.release(d, broken(ours)) // of its own lease that it lost: twice, and harmless
+	if n := w.inspect(d, "k").Holds; n != 0 {
+		t.Errorf("%d hold it still", n)
+	}
+}
+
 // A caller whose context ends meanwhile leaves soon, and is never told that its Try was not sent. So does a caller that has less time
 // than a lone request takes.
 func TestLoneRequestLeavesWithItsContext(t *testing.T) {

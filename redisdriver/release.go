@@ -85,7 +85,9 @@ func (d *Driver) releaseCall(r driver.WithdrawRequest) *wire.Call {
 		if !ours && r.End != driver.Unused { // of what was never answered we do not know that it is ours
 			a.tell = brokenChannel
 		}
-		return d.batchCall(n, n.gone(r.Owner), a.args())
+		c := d.batchCall(n, n.gone(r.Owner), a.args())
+		c.Once = !ours && r.End == driver.Unfinished // a break: nil would say that it broke a lease
+		return c
 	case upTo != "":
 		return d.batchCall(n, "", withdrawArgs{value(r.Claim), upTo}.args())
 	}

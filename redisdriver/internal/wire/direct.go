@@ -54,7 +54,7 @@ func (w waiting) Err() error {
 	}
 }
 
-// DoAlone is Do for a request that its caller may make twice. The caller's own goroutine sends it if it is the
+// DoAlone is Do for a request that its caller may make twice, unless it says Once. The caller's own goroutine sends it if it is the
 // only one, a request of a batch script, and the server answers promptly. That saves two switches between
 // goroutines, half of what a call costs.
 //
@@ -81,7 +81,7 @@ func (e slowError) Unwrap() error { return e.error }
 
 // sendAlone sends a call by its caller's goroutine, and reports whether it did. The caller counts as a lane.
 func (s *Sender) sendAlone(ctx context.Context, c *Call) bool {
-	if s.direct == nil || !c.Script.Batch || !s.prompt.Load() {
+	if s.direct == nil || !c.Script.Batch || c.Once || !s.prompt.Load() {
 		return false
 	}
 	if by, ok := ctx.Deadline(); ok && time.Until(by) < aloneFor || !s.takeAlone() {

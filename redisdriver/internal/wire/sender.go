@@ -21,6 +21,7 @@ type Call struct {
 	Mark   any // of a batch script: its first key, which its requests share
 	Keys   []any
 	Args   []any
+	Once   bool // its caller cannot make it twice
 	Reply  any
 	Err    error
 	Life   string // of a batch script with Keys: what it says behind its answers
