@@ -243,7 +243,7 @@ func (a *attempt) ask() (*Lease, error) {
 	req.Queue, req.Enters = a.wait.Queue(), a.wait.Enters()
 	res, refusal, err := a.c.ask(ctx, req)
 	if res.Unsettled || err != nil && !driver.IsNotSent(err) {
-		a.wait.Unanswered(err != nil && a.c.answered(err))
+		a.wait.Unanswered(err != nil && !res.Unsettled && a.c.answered(err)) // the store may answer the second of two alone
 	}
 	switch err = cmp.Or(err, refusal); {
 	case err != nil:

@@ -54,6 +54,35 @@ func TestSettledReleases(t *testing.T) {
 	}
 }
 
+// A Try that was sent twice may still come, though the second was refused: what cleans up behind it is sent until the store takes it.
+func TestRefusedTryThatWasSentTwiceIsCleanedUp(t *testing.T) {
+	for unsettled, want := range map[bool]int{true: 2, false: 1} {
+		synctest.Test(t, func(t *testing.T) {
+			d := &refusing{unsettled: unsettled, releasing: releasing{Driver: memdriver.New(), answer: func(n int) error {
+				if n == 1 {
+					return errDenied
+				}
+				return nil
+			}}}
+			_, err := innerClient(t, d, nil).Mutex("k", nil).TryLock(t.Context())
+			time.Sleep(time.Minute)
+			if !errors.Is(err, errDenied) || d.n != want {
+				t.Errorf("sent twice: %v: %v, and %d releases, want %d", unsettled, err, d.n, want)
+			}
+		})
+	}
+}
+
+// refusing is a driver that refuses each Try.
+type refusing struct {
+	releasing
+	unsettled bool
+}
+
+func (d *refusing) Try(context.Context, driver.TryRequest) (driver.Result, error) {
+	return driver.Result{Unsettled: d.unsettled}, errDenied
+}
+
 // A release that reached the store is not sent again.
 func TestReleaseIsSentUntilItIsAnswered(t *testing.T) {
 	for _, c := range []struct {

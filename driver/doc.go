@@ -12,9 +12,9 @@
 //
 // Four rules shape the interface. An engine never waits: blocking is written once,
 // in hasp. An engine never sleeps, and repeats no request with an unknown
-// outcome, unless the answer says so ([Result].Unsettled): it returns the store's own error, and hasp decides. (A compare-and-set that
-// was overtaken is neither: the engine may read and compare again at once, a bounded
-// number of times.) A refusal is data; an error means that the outcome is unknown. And
+// outcome: it returns the store's own error, and hasp decides. (It may send a Try twice where
+// [Result].Unsettled says so, and a Release as [Driver] has it. A compare-and-set that was overtaken is neither: the engine may
+// read and compare again at once, a bounded number of times.) A refusal is data; an error means that the outcome is unknown. And
 // every request may arrive more than once: requests are lost, duplicated and delayed,
 // and replies are lost.
 package driver

@@ -43,7 +43,9 @@ type Driver interface {
 
 	// Release ends what r.Owner has: the lease, in whichever Mode, or the place. The key goes to the next live place in the
 	// queue, or to as many of the next ones as can hold it together. It compares Owner and Label as a whole and never
-	// affects another owner. The error is ErrNotHeld when the owner had neither.
+	// affects another owner. The error is ErrNotHeld when the owner had neither; nil also when the engine itself sent the
+	// request twice, and the second found neither: the first may have released it. A break (End Unfinished) of a lease that
+	// is not this client's is sent once.
 	Release(ctx context.Context, r ReleaseRequest) error
 
 	// Watch returns a channel of hints for c.Owner. It returns once no later event will be missed: the store has confirmed
@@ -128,7 +130,7 @@ type Result struct {
 	Slot      int           // with Limit: the smallest number from 0 that no other holder has
 	Handoff   time.Duration // how long before this answer the owner's place was handed the key that it claims now; 0: not known
 	Abandoned bool          // a previous holder did not release the key, so that what it protects may need repair; see End
-	Unsettled bool          // of either: the engine asked twice, and its first request may still arrive; see ReleaseRequest.Settled
+	Unsettled bool          // also beside an error: the engine asked twice, and its first request may still arrive; see ReleaseRequest.Settled
 
 	Why     Why           // of a refusal: its reason
 	Ahead   int           // how many places are before this owner's in the queue, not counting holders

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"net"
 	"os"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -95,6 +96,50 @@ func TestBreakIsSentOnce(t *testing.T) {
 	if n := w.inspect(d, "k").Holds; n != 0 {
 		t.Errorf("%d hold it still", n)
 	}
+}
+
+// readOnly is a hook that answers scripts as a server that was demoted.
+type readOnly struct{ demoted atomic.Bool }
+
+type replyError string
+
+func (e replyError) Error() string { return string(e) }
+func (replyError) RedisError()     {}
+
+func (*readOnly) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (*readOnly) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (h *readOnly) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if h.demoted.Load() {
+			cmd.SetErr(replyError("READONLY You can't write against a read only replica."))
+			return cmd.Err()
+		}
+		h.demoted.Store(true) // from the next on
+		return next(ctx, cmd)
+	}
+}
+
+// Where the second request is refused, the first may still come: the answer says so, and names what the second was told.
+func TestLoneRequestIsRefusedTheSecondTime(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	rdb := w.client(heeding)
+	d := w.over(rdb, nil)
+	w.warm(d)
+	rdb.AddHook(&readOnly{})
+	w.stall()
+	r := ask("k")
+	res, err := d.Try(w.ctx, driver.TryRequest{Claim: r.Claim(), TTL: r.TTL})
+	if !res.Unsettled || driver.IsNotSent(err) || d.Classify(err) != driver.ClassReadOnly {
+		t.Errorf("%+v, %v", res, err)
+	}
+	if err == nil || strings.Contains(err.Error(), "two requests") || !strings.Contains(err.Error(), "READONLY") {
+		t.Errorf("it says: %v", err)
+	}
+	w.has(w.driver(nil), r) // the first came
 }
 
 // A caller whose context ends meanwhile leaves soon, and is never told that its Try was not sent. So does a caller that has less time

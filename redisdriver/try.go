@@ -37,19 +37,19 @@ func (d *Driver) Try(ctx context.Context, r driver.TryRequest) (driver.Result, e
 		begun = time.Now()
 		_, err = d.again(ctx, c, sent)
 	}
-	if err != nil {
-		return driver.Result{}, err
+	var res driver.Result
+	if err == nil {
+		res, err = d.tried(ctx, v, c, hinted, begun)
 	}
-	res, err := d.tried(ctx, v, c, hinted, begun)
 	res.Unsettled = sent
 	return res, err
 }
 
-// again sends a request by a lane that was slow before. Its outcome is unknown if that was sent, even if this one is not.
+// again sends a request that was slow before, by a lane. Its outcome is unknown if it was sent before, even if it is not now.
 func (d *Driver) again(ctx context.Context, c *wire.Call, sent bool) (reply any, err error) {
 	reply, err = d.send.Do(ctx, c)
 	if err != nil && sent {
-		err = fmt.Errorf("no answer to two requests: %w", err)
+		err = fmt.Errorf("redis: the first request had no answer in time, the second: %w", err)
 	}
 	return reply, err
 }
