@@ -48,12 +48,12 @@ SEEDS = 100000
 browser: ## try the page in Chromium, and its API with Schemathesis: HASP_TEST_CHROMIUM=/usr/bin/chromium HASP_TEST_SCHEMATHESIS=schemathesis; needs npm; SHOTS=$(CURDIR)/docs/images makes the pictures anew
 	@cd dashboard/browser && npm install --ignore-scripts --no-audit --no-fund && go test -count=1 -timeout=30m -v .
 
-interop: ## take turns with Curator on one ZooKeeper, and with Redisson and clients in Python, JavaScript and Go on one Redis, some 15 minutes; needs Maven, a JDK, Python 3 and npm; rewrites the tables of docs/interop.md
+interop: ## take turns with Curator on one ZooKeeper, and with Redisson and clients in Python, JavaScript and Go on one Redis, some 15 minutes; needs Maven, a JDK, Python 3 and npm; rewrites docs/results/interop.md
 	@scripts/servers
 	@cd interop/curator && mvn -q dependency:copy-dependencies && javac -cp 'target/dependency/*' -d target Peer.java
 	@cd interop && HASP_TEST_REQUIRE=curator,zookeeper go test -race -count=1 ./curator
 	@interop/clients/install redisson python node
-	@cd interop && HASP_TEST_REQUIRE=redis,redisson,python,node go test -count=1 -timeout=60m ./clients -long -into=$(CURDIR)/docs/interop.md
+	@cd interop && HASP_TEST_REQUIRE=redis,redisson,python,node go test -count=1 -timeout=60m ./clients -long -into=$(CURDIR)/docs/results/interop.md
 
 simulate: ## SEEDS=100000 seeds of the deterministic simulation, half an hour on a free machine; so many rewrite their table in docs/results
 	@go test -count=1 ./verify/simulate -run TestSeeds -seeds=$(SEEDS) -timeout=2h -v $(if $(filter 100000,$(SEEDS)),-into=$(CURDIR)/docs/results/campaigns.md)

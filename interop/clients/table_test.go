@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// results are what the tests that ran have measured, for docs/interop.md.
+// results are what the tests that ran have measured, for docs/results/interop.md.
 var results page
 
 type page struct {
@@ -163,14 +163,14 @@ func versions() []string {
 
 // The page has a place for each table, and what pins the clients' versions names them.
 func TestPageHasPlaces(t *testing.T) {
-	b, err := os.ReadFile("../../docs/interop.md")
+	b, err := os.ReadFile("../../docs/results/interop.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range sections {
 		for _, mark := range []string{"<!-- " + name + " -->\n", "<!-- /" + name + " -->\n"} {
 			if strings.Count(string(b), mark) != 1 {
-				t.Errorf("docs/interop.md does not have the line %q once", mark)
+				t.Errorf("docs/results/interop.md does not have the line %q once", mark)
 			}
 		}
 	}
