@@ -5,7 +5,7 @@
 MODULES ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help test test-all check size show verify verify-quick overlap interop browser simulate equal bench bench-quick bench-check mutants lint fmt release
+.PHONY: help test test-all check size show verify verify-quick overlap interop browser simulate equal bench bench-quick bench-check mutants lint api fmt release
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -88,6 +88,9 @@ size: ## lines and words of the tree beside their budgets; fails over the ceilin
 
 lint: ## gofmt, go vet, golangci-lint with the import rules, go mod tidy, govulncheck
 	@scripts/lint $(MODULES)
+
+api: ## write what the public packages export into the listings of the folder api, with which make lint compares it
+	@go run ./tools/api -write
 
 fmt: ## format every Go file
 	@find . \( -name .bin -o -name testdata \) -prune -o -name '*.go' -print0 | xargs -0 gofmt -w
