@@ -19,15 +19,16 @@ test: ## does it work here? The core with the race detector, each engine once on
 test-all: ## before a release: every variant of every engine, with the race detector, in half an hour
 	@scripts/test all $(MODULES)
 
-show: ## measure on real servers what takes minutes: many waiters, processes that are killed; one alone: make show NAME=waiters
-	@go run ./verify/show $(or $(NAME),all)
+show: ## measure many waiters for one key, on every engine, in some minutes; or what else the command has: make show NAME=overlap
+	@go run ./verify/show $(or $(NAME),waiters)
 
 verify: ## redisdriver over Redis 8 and Valkey 8, the suite over three etcds, then 200 seeded schedules of faults against Redlock on real servers, 150 against one, 100 against each other engine, and 60 against each way to use Redis with replicas, about an hour and a half; rewrites their tables in docs/results
 	@scripts/servers
 	@all=$$(scripts/redises) && for other in $$all; do (cd redisdriver && PATH=$$other:$$PATH go test -race -count=1 -timeout=15m -parallel=6 . ./redisson) || exit 1; done
 	@cd redisdriver && HASP_TEST_REDISSON_CLUSTER=1 go test -race -count=1 -timeout=15m -run TestClusterSuite ./redisson
 	@cd etcddriver && HASP_TEST_ETCD_CLUSTER=1 go test -race -count=1 -run TestSuiteOver .
-	@cd verify && go test -race -count=1 -v -run TestWakesUpLate ./late -rounds=1000
+	@cd verify && go test -race -count=1 -v -run TestWakesUpLate . -late=1000
+	@cd verify && go test -count=1 -v -timeout=30m -run 'Processes|Election|Writers' ./modes -for=1m
 	@cd verify && HASP_TEST_FAILOVERS=1 go test -race -count=1 -timeout=30m -run 'TestBrokenReplicaVariants|TestFailoverMakes' ./campaign
 	@go run ./verify/campaign/cmd -n 200 -into docs/results/campaigns.md
 	@go run ./verify/campaign/cmd -lone -n 150 -into docs/results/campaigns.md

@@ -7,6 +7,7 @@ package modes
 
 import (
 	"cmp"
+	"flag"
 	"math/rand/v2"
 	"os"
 	"strings"
@@ -21,6 +22,11 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+var (
+	lasting = flag.Duration("for", 3*time.Second, "for how long processes are killed and stopped; beyond the default, no store has fewer of them")
+	seeded  = flag.Uint64("seed", 0, "of what is drawn; 0: any")
+)
+
 // try runs the options on each kind of store. It takes fewer processes for SQLite,
 // since many of them delay each other on a machine that is busy with other tests.
 func try(t *testing.T, o Options) {
@@ -29,8 +35,8 @@ func try(t *testing.T, o Options) {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel() // they mostly wait
 			o := o
-			o.Store, o.Seed, o.For = engines.Start(t, kind), rand.Uint64(), 3*time.Second
-			if kind == engines.SQLite {
+			o.Store, o.Seed, o.For = engines.Start(t, kind), cmp.Or(*seeded, rand.Uint64()), *lasting
+			if kind == engines.SQLite && o.For <= 3*time.Second {
 				o.Processes = min(o.Processes, 12)
 			}
 			out, err := Run(t, o)

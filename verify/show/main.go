@@ -6,11 +6,10 @@
 // Command show measures what takes minutes, on real servers that it starts on free
 // loopback ports and stops again.
 //
-//	go run ./verify/show all
 //	go run ./verify/show waiters -engine redis
 //	go run ./verify/show overlap -only redsync -n 20
 //
-// It ends with one table, and with exit code 1 when a bar was missed.
+// It ends with a table of its bars, and with exit code 1 when a bar was missed.
 package main
 
 import (
@@ -20,10 +19,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
-	"slices"
-	"strings"
 	"syscall"
-	"time"
 
 	"github.com/hasplock/hasp/internal/testserver"
 	"github.com/redis/go-redis/v9/logging"
@@ -31,11 +27,11 @@ import (
 
 // row is one line of the table.
 type row struct {
-	show, what, bar, got string
-	missed               bool
+	what, bar, got string
+	missed         bool
 }
 
-// show is one run. prepare defines its flags and returns it.
+// show is one measurement. prepare defines its flags and returns it.
 type show struct {
 	name, about string
 	prepare     func(*flag.FlagSet) func(*testserver.Program) []row
@@ -49,10 +45,9 @@ var shows = []show{
 func main() {
 	logging.Disable() // what matters comes back as an error
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	rows, err := run(ctx, os.Args[1:])
+	missed, err := run(ctx, os.Args[1:])
 	interrupted := ctx.Err() != nil
 	stop()
-	missed := table(rows)
 	switch {
 	case interrupted:
 		fmt.Fprintln(os.Stderr, "show: interrupted")
@@ -67,71 +62,43 @@ func main() {
 	}
 }
 
-// run runs the shows that the command line names. An error of one does not end the
-// others.
-func run(ctx context.Context, args []string) (rows []row, err error) {
-	if len(args) == 0 || args[0] != "all" && !slices.ContainsFunc(shows, func(s show) bool { return s.name == args[0] }) {
-		return nil, usage()
-	}
+// run runs the show that the command line names, and reports whether a bar was missed.
+func run(ctx context.Context, args []string) (missed bool, err error) {
 	for _, s := range shows {
-		if args[0] != s.name && args[0] != "all" || ctx.Err() != nil {
+		if len(args) == 0 || args[0] != s.name {
 			continue
 		}
 		flags := flag.NewFlagSet(s.name, flag.ContinueOnError)
 		f := s.prepare(flags)
-		if args[0] != "all" {
-			if err := flags.Parse(args[1:]); err != nil {
-				return nil, err
-			}
+		if err := flags.Parse(args[1:]); err != nil {
+			return false, err
 		}
-		fmt.Fprintf(os.Stderr, "\n== %s: %s\n", s.name, s.about)
-		begun := time.Now()
-		got, failed := testserver.Perform(ctx, f)
-		for _, r := range got {
-			r.show = s.name
-			rows = append(rows, r)
-		}
-		if failed != nil {
-			err = errors.Join(err, fmt.Errorf("%s: %w", s.name, failed))
-		}
-		fmt.Fprintf(os.Stderr, "   took %v\n", time.Since(begun).Round(time.Second))
+		rows, err := testserver.Perform(ctx, f)
+		return table(rows), err
 	}
-	return rows, err
-}
-
-func usage() error {
-	fmt.Fprintln(os.Stderr, "usage: show NAME [flags]    NAME is all, or one of:")
+	fmt.Fprintln(os.Stderr, "usage: show NAME [flags], where NAME is one of:")
 	for _, s := range shows {
 		fmt.Fprintf(os.Stderr, "\n  %-9s %s\n", s.name, s.about)
 		flags := flag.NewFlagSet(s.name, flag.ContinueOnError)
 		s.prepare(flags)
 		flags.PrintDefaults()
 	}
-	return flag.ErrHelp
+	return false, flag.ErrHelp
 }
 
 // table prints the results, and reports whether a bar was missed.
 func table(rows []row) (missed bool) {
-	if len(rows) == 0 {
-		return false
+	if len(rows) > 0 {
+		fmt.Println("\n| what | bar | figure | |\n|---|---|---|---|")
 	}
-	fmt.Println("\n| show | what | bar | figure | |\n|---|---|---|---|---|")
 	for _, r := range rows {
 		verdict := "ok"
-		if r.bar == "" {
-			verdict = ""
-		}
 		if r.missed {
 			verdict, missed = "MISSED", true
 		}
-		fmt.Printf("| %s |\n", strings.Join([]string{r.show, r.what, r.bar, r.got, verdict}, " | "))
+		fmt.Printf("| %s | %s | %s | %s |\n", r.what, r.bar, r.got, verdict)
 	}
 	return missed
-}
-
-// figure is a row without a bar.
-func figure(what, format string, args ...any) row {
-	return row{what: what, got: fmt.Sprintf(format, args...)}
 }
 
 // judged is a row with a bar that was met or not.

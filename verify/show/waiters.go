@@ -45,11 +45,11 @@ func waiters(flags *flag.FlagSet) func(*testserver.Program) []row {
 			if e.name == "" || *only != "" && *only != e.name {
 				continue
 			}
-			got, err := testserver.Perform(t.Context(), func(t *testserver.Program) []row {
+			got, err := testserver.Perform(t.Context(), func(t *testserver.Program) row {
 				return c.run(t, e.name, e.start(place{t, c.rtt, c.ttl}))
 			})
 			t.Must(err)
-			rows = append(rows, got...)
+			rows = append(rows, got)
 		}
 		return rows
 	}
@@ -66,7 +66,7 @@ type queue struct {
 	failed   []error
 }
 
-func (c *crowd) run(t *testserver.Program, name string, open opener) []row {
+func (c *crowd) run(t *testserver.Program, name string, open opener) row {
 	ctx, cancel := context.WithTimeout(t.Context(), c.length)
 	defer cancel()
 	var q queue
@@ -90,13 +90,12 @@ func (c *crowd) run(t *testserver.Program, name string, open opener) []row {
 	}
 	what := fmt.Sprintf("%s: %d waiters of %d clients, a round trip of %v", name, c.waiters, c.clients, c.rtt)
 	most := freeBar + 2*c.rtt
-	rows := []row{judged(q.free <= most && q.lost == 0 && len(q.failed) == 0, what,
-		fmt.Sprintf("free ≤ %v, none lost, none failed", most), "%.1f handoffs/s; %d served; free for at most %v; %d lost; %d failed",
-		float64(q.handoffs)/c.length.Seconds(), q.served, q.free.Round(time.Millisecond), q.lost, len(q.failed))}
+	got := fmt.Sprintf("%.1f handoffs/s; %d served; free for at most %v; %d lost; %d failed",
+		float64(q.handoffs)/c.length.Seconds(), q.served, q.free.Round(time.Millisecond), q.lost, len(q.failed))
 	if len(q.failed) > 0 {
-		rows = append(rows, figure(what+": the first error", "%v", q.failed[0]))
+		got += fmt.Sprintf(", the first with %v", q.failed[0])
 	}
-	return rows
+	return judged(q.free <= most && q.lost == 0 && len(q.failed) == 0, what, fmt.Sprintf("free ≤ %v, none lost, none failed", most), "%s", got)
 }
 
 func (q *queue) note(f func()) {
