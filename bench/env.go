@@ -4,13 +4,14 @@
 package main
 
 import (
-	"bufio"
 	"context"
-	"fmt"
+	"io"
+	"math"
 	"net/http"
 	"os/exec"
+	"regexp"
+	"runtime"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -36,6 +37,7 @@ type env struct {
 	zoo   *testserver.Server // nil: not started
 	admin []*redis.Client    // over the unix socket, one for each of redis
 	link  string             // what slow made
+	dir   string             // with hasp, the command
 }
 
 // newEnv starts the servers.
@@ -60,31 +62,17 @@ func newEnv(t testing.TB, quick bool) *env {
 	return e
 }
 
-// startZooKeeper starts one, unless it runs. What a peer has there ends with its sessions.
-func (e *env) startZooKeeper() {
-	if e.zoo == nil {
+// prepare empties the servers, and starts what the peer needs besides. What a peer has in ZooKeeper ends with its sessions.
+func (e *env) prepare(ctx context.Context, p *peer) error {
+	if p.on == onZooKeeper && e.zoo == nil {
 		e.zoo = testserver.ZooKeeper(e.t)
 		e.ZooKeeper = e.zoo.Addr()
 	}
-}
-
-// slow returns the target with a millisecond each way in between, and a little longer, since timers are late.
-func (e *env) slow() target {
-	if e.link == "" {
-		l := faultproxy.New(e.t, e.Redis[0])
-		l.Delay(2 * time.Millisecond)
-		e.link = l.Addr()
+	if p.command != nil && e.dir == "" {
+		if err := e.build(ctx); err != nil {
+			return err
+		}
 	}
-	to := e.target
-	to.Redis = append([]string{e.link}, to.Redis[1:]...)
-	return to
-}
-
-// lasts returns the duration of a measurement that takes d in a full run.
-func (e *env) lasts(d time.Duration) time.Duration { return time.Duration(e.pace * float64(d)) }
-
-// reset empties the servers.
-func (e *env) reset(ctx context.Context) error {
 	for _, a := range e.admin {
 		if err := a.FlushAll(ctx).Err(); err != nil {
 			return err
@@ -111,95 +99,102 @@ func (e *env) reset(ctx context.Context) error {
 	return err
 }
 
-// load is the work of servers since they started.
-type load struct {
-	cpu      time.Duration
-	commands float64
+// slow returns the target with a millisecond each way before the first Redis, and a little longer, since timers are late.
+func (e *env) slow() target {
+	if e.link == "" {
+		l := faultproxy.New(e.t, e.Redis[0])
+		l.Delay(2 * time.Millisecond)
+		e.link = l.Addr()
+	}
+	to := e.target
+	to.Redis = append([]string{e.link}, to.Redis[1:]...)
+	return to
 }
 
-// serverLoad returns the work of the peer's servers so far: their processor
-// time, and the commands that they ran, including those within scripts. For etcd the
-// commands are the gRPC messages that it received, for ZooKeeper the packets. The function's own commands do not
-// count. A local peer has none.
-func (e *env) serverLoad(ctx context.Context, p *peer) (sum load, err error) {
-	switch {
-	case p.local:
-		return load{}, nil
-	case p.etcd:
-		return e.etcdLoad(ctx)
-	case p.zookeeper:
-		return e.zookeeperLoad(ctx)
-	}
-	for _, a := range e.admin {
-		text, err := a.InfoMap(ctx, "cpu", "commandstats").Result()
-		if err != nil {
-			return sum, err
-		}
-		for name, value := range text["CPU"] {
-			if name == "used_cpu_sys" || name == "used_cpu_user" {
-				s, err := strconv.ParseFloat(value, 64)
-				if err != nil {
-					return sum, err
-				}
-				sum.cpu += time.Duration(s * float64(time.Second))
-			}
-		}
-		for name, value := range text["Commandstats"] {
-			calls, _, _ := strings.Cut(strings.TrimPrefix(value, "calls="), ",")
-			n, err := strconv.ParseFloat(calls, 64)
-			if err != nil {
-				return sum, err
-			}
-			if name != "cmdstat_info" {
-				sum.commands += n
-			}
-		}
-	}
-	return sum, nil
-}
+// lasts returns the duration of a measurement that takes d in a full run.
+func (e *env) lasts(d time.Duration) time.Duration { return time.Duration(e.pace * float64(d)) }
 
-func (e *env) etcdLoad(ctx context.Context) (sum load, err error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+e.Etcd+"/metrics", nil)
+// meter begins to measure what this process and the peer's servers use. read returns what they used since. A peer in this process
+// has no servers.
+func (e *env) meter(ctx context.Context, p *peer) (read func() (figures, error), err error) {
+	local := func() figures {
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return figures{"client_cpu": processCPU().Seconds(), "allocs": float64(m.Mallocs), "bytes": float64(m.TotalAlloc)}
+	}
+	cpu, commands, err := e.serverUse(ctx, p)
 	if err != nil {
-		return sum, err
+		return nil, err
+	}
+	before := local()
+	return func() (figures, error) {
+		f := local()
+		for name := range f {
+			f[name] -= before[name]
+		}
+		nowCPU, nowCommands, err := e.serverUse(ctx, p)
+		if p.on != inProcess {
+			f["server_cpu"], f["commands"] = nowCPU-cpu, nowCommands-commands
+		}
+		return f, err
+	}, nil
+}
+
+// serverUse returns the work of the peer's servers since they started: the seconds of a processor, and the commands that they ran,
+// including those within scripts, without its own. For etcd the commands are the gRPC messages that it received, for ZooKeeper,
+// which does not tell its time, the packets.
+func (e *env) serverUse(ctx context.Context, p *peer) (cpu, commands float64, err error) {
+	switch p.on {
+	case onEtcd:
+		text, err := metricsOf(ctx, e.Etcd)
+		return sum(text, `process_cpu_seconds_total (\S+)`), sum(text, `grpc_server_msg_received_total\S* (\S+)`), err
+	case onZooKeeper:
+		text, err := e.zoo.FourLetters(ctx, "mntr")
+		return 0, sum(text, `zk_packets_received\t(\S+)`), err
+	case onRedis:
+		for _, a := range e.admin {
+			text, err := a.Info(ctx, "cpu", "commandstats").Result()
+			if err != nil {
+				return 0, 0, err
+			}
+			cpu += sum(text, `used_cpu_(?:sys|user):(\S+)`)
+			commands += sum(text, `cmdstat_\S+:calls=(\d+)`)
+			if own := sum(text, `cmdstat_info:calls=(\d+)`); own > 0 { // not in the first answer
+				commands -= own
+			}
+		}
+	}
+	return cpu, commands, nil
+}
+
+// metricsOf returns what etcd tells a Prometheus.
+func metricsOf(ctx context.Context, addr string) (string, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/metrics", nil)
+	if err != nil {
+		return "", err
 	}
 	answer, err := http.DefaultClient.Do(r)
 	if err != nil {
-		return sum, err
+		return "", err
 	}
 	defer answer.Body.Close()
-	lines := bufio.NewScanner(answer.Body)
-	for lines.Scan() {
-		series, value, _ := strings.Cut(lines.Text(), " ")
-		name, _, _ := strings.Cut(series, "{")
-		if name != "process_cpu_seconds_total" && name != "grpc_server_msg_received_total" {
-			continue
-		}
-		v, err := strconv.ParseFloat(value, 64)
+	text, err := io.ReadAll(answer.Body)
+	return string(text), err
+}
+
+// sum adds the numbers that a pattern finds at the beginnings of lines; NaN if it finds none.
+func sum(text, pattern string) float64 {
+	found := regexp.MustCompile(`(?m)^`+pattern).FindAllStringSubmatch(text, -1)
+	if found == nil {
+		return math.NaN()
+	}
+	all := 0.0
+	for _, m := range found {
+		n, err := strconv.ParseFloat(m[1], 64)
 		if err != nil {
-			return sum, fmt.Errorf("etcd's metrics: %w", err)
+			return math.NaN()
 		}
-		if name == "process_cpu_seconds_total" {
-			sum.cpu += time.Duration(v * float64(time.Second))
-		} else {
-			sum.commands += v
-		}
+		all += n
 	}
-	return sum, lines.Err()
+	return all
 }
-
-func (e *env) zookeeperLoad(ctx context.Context) (sum load, err error) {
-	text, err := e.zoo.FourLetters(ctx, "mntr")
-	if err != nil {
-		return sum, err
-	}
-	_, after, ok := strings.Cut(text, "zk_packets_received\t")
-	if !ok {
-		return sum, fmt.Errorf("ZooKeeper says %q", text)
-	}
-	number, _, _ := strings.Cut(after, "\n")
-	sum.commands, err = strconv.ParseFloat(number, 64)
-	return sum, err
-}
-
-func (l load) minus(o load) load { return load{l.cpu - o.cpu, l.commands - o.commands} }

@@ -4,10 +4,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"os/exec"
-	"path/filepath"
+	"regexp"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -26,86 +27,66 @@ type machine struct {
 	Load     string `json:"load,omitempty"`     // before the run, over 1, 5 and 15 minutes
 }
 
+// thisMachine leaves out what cannot be determined.
 func thisMachine(ctx context.Context) machine {
-	m := machine{
-		CPU:    field("/proc/cpuinfo", "model name"),
-		Cores:  runtime.NumCPU(),
-		OS:     field("/etc/os-release", "PRETTY_NAME"),
-		Kernel: firstLine(ctx, "uname", "-sr"),
-		Go:     runtime.Version(),
-		Redis:  firstLine(ctx, "redis-server", "--version"),
-		Etcd:   firstLine(ctx, "etcd", "--version"),
-	}
-	if m.OS == "" {
-		m.OS = runtime.GOOS
-	}
-	// "Redis server v=7.0.15 sha=…"
-	if _, v, ok := strings.Cut(m.Redis, "v="); ok {
-		m.Redis, _, _ = strings.Cut(v, " ")
-	}
-	m.Etcd = strings.TrimPrefix(m.Etcd, "etcd Version: ")
-	m.Revision = firstLine(ctx, "git", "describe", "--always", "--dirty", "--abbrev=12")
-	if b, err := os.ReadFile("/proc/loadavg"); err == nil {
-		m.Load = strings.Join(strings.Fields(string(b))[:3], " ")
-	}
-	return m
-}
-
-// field returns the value of the first line of a file that begins with name.
-func field(file, name string) string {
-	b, err := os.ReadFile(file)
-	if err != nil {
-		return ""
-	}
-	for line := range strings.Lines(string(b)) {
-		if rest, ok := strings.CutPrefix(line, name); ok {
-			return strings.Trim(rest, " \t\n:=\"")
+	find := func(pattern string, text []byte) string {
+		m := regexp.MustCompile(`(?m)` + pattern).FindSubmatch(text)
+		if m == nil {
+			return ""
 		}
+		return string(m[1])
 	}
-	return ""
+	read := func(file, pattern string) string {
+		text, _ := os.ReadFile(file)
+		return find(pattern, text)
+	}
+	run := func(pattern string, line ...string) string {
+		text, _ := exec.CommandContext(ctx, line[0], line[1:]...).Output()
+		return find(pattern, text)
+	}
+	return machine{
+		CPU:      read("/proc/cpuinfo", `^model name\s*: (.*)`),
+		Cores:    runtime.NumCPU(),
+		OS:       cmp.Or(read("/etc/os-release", `^PRETTY_NAME="?([^"\n]*)`), runtime.GOOS),
+		Kernel:   run(`(.*)`, "uname", "-sr"),
+		Go:       runtime.Version(),
+		Redis:    run(`v=(\S+)`, "redis-server", "--version"),
+		Etcd:     run(`^etcd Version: (.*)`, "etcd", "--version"),
+		Revision: run(`(.*)`, "git", "describe", "--always", "--dirty", "--abbrev=12"),
+		Load:     read("/proc/loadavg", `^(\S+ \S+ \S+)`),
+	}
 }
 
-// firstLine returns the first line of a command's output, or "" if it cannot be run.
-func firstLine(ctx context.Context, name string, args ...string) string {
-	path, err := exec.LookPath(name)
-	if err != nil {
-		path = filepath.Join("/usr/sbin", name)
-	}
-	out, err := exec.CommandContext(ctx, path, args...).Output()
-	if err != nil {
-		return ""
-	}
-	line, _, _ := strings.Cut(string(out), "\n")
-	return strings.TrimSpace(line)
+// modules are those of each family of peers, as tables call them.
+var modules = map[string][]string{
+	"hasp":         {"hasp", "go-redis"},
+	"floor":        {"go-redis"},
+	"counting":     {"go-redis"},
+	"redislock":    {"redislock", "go-redis"},
+	"redsync":      {"redsync", "go-redis"},
+	"redsync,":     {"redsync", "go-redis"},
+	"rueidislock":  {"rueidis"},
+	"etcd":         {"etcd client"},
+	"go-zookeeper": {"zk"},
 }
+
+// modulePath has the parts of a module's path: without host, owner and major version, or etcd's client.
+var modulePath = regexp.MustCompile(`([^/]+?)(?:/v\d+)?$`)
 
 // versions returns "redislock v0.9.4, go-redis v9.23.0": of the modules that
 // this program was built with.
-func versions(modules []string) string {
+func versions(family string) string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return ""
 	}
 	var all []string
-	for _, path := range modules {
+	for _, name := range modules[family] {
 		for _, d := range info.Deps {
-			if d.Path == path {
-				all = append(all, shortName(path)+" "+d.Version)
+			if strings.ReplaceAll(modulePath.FindStringSubmatch(d.Path)[1], "client", "etcd client") == name {
+				all = append(all, name+" "+d.Version)
 			}
 		}
 	}
 	return strings.Join(all, ", ")
-}
-
-// shortName is a module's path without its host, owner and major version.
-func shortName(path string) string {
-	parts := strings.Split(path, "/")
-	last := parts[len(parts)-1]
-	if len(parts) > 1 && len(last) == 2 && last[0] == 'v' {
-		last = parts[len(parts)-2]
-	}
-	if last == "client" || last == "v3" {
-		return "etcd client"
-	}
-	return last
 }

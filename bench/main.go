@@ -71,7 +71,7 @@ func run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	printVerdicts(os.Stdout, r)
+	r.printBars(os.Stdout)
 	if o.out != "" {
 		if err := r.save(o.out); err != nil {
 			return err
@@ -112,25 +112,22 @@ func choose[T any](what, list string, all []T, name func(T) string) (chosen []T,
 	if list == "" {
 		return all, nil
 	}
-	words := map[string]bool{} // whether each was found
+	wanted := map[string]bool{} // whether each was found
 	for w := range strings.SplitSeq(list, ",") {
-		words[strings.TrimSpace(w)] = false
+		wanted[strings.TrimSpace(w)] = false
 	}
 	for _, x := range all {
-		first, _, _ := strings.Cut(name(x), " ")
-		_, whole := words[name(x)]
-		_, part := words[first]
-		if whole || part {
+		found := false
+		for _, w := range []string{name(x), family(name(x))} {
+			if _, ok := wanted[w]; ok {
+				wanted[w], found = true, true
+			}
+		}
+		if found {
 			chosen = append(chosen, x)
 		}
-		if whole {
-			words[name(x)] = true
-		}
-		if part {
-			words[first] = true
-		}
 	}
-	for w, found := range words {
+	for w, found := range wanted {
 		if !found {
 			return nil, fmt.Errorf("no %s is called %q", what, w)
 		}

@@ -4,13 +4,16 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"os"
 	"runtime"
 	"slices"
+	"strconv"
 	"time"
 )
 
@@ -21,30 +24,23 @@ const fullRounds = 5
 // roundLimit ends a round that hangs.
 const roundLimit = 10 * time.Minute
 
-// unmeasured is shown for a bar that this run cannot judge.
-const unmeasured = "not measured"
-
 // measure runs the chosen scenarios, and prints each table as soon as it is known.
 func measure(ctx context.Context, e *env, o options) *results {
 	r := &results{Schema: schema, Started: time.Now(), Quick: o.quick, Machine: thisMachine(ctx)}
 	var seen []*peer
 	for _, s := range o.scenarios {
-		sr := &scenarioResult{Name: s.name, Title: s.title, About: s.about, of: s}
-		for _, m := range s.metrics {
-			sr.Metrics = append(sr.Metrics, metricInfo{m.name, m.head, m.unit.String()})
-		}
+		sr := &scenarioResult{Name: s.name, Title: s.title, About: s.about, Metrics: s.metrics, of: s}
 		r.Scenarios = append(r.Scenarios, sr)
-		printScenario(os.Stdout, sr)
-		field := s.field(e, slices.Clone(o.peers))
-		for _, v := range s.variants(o.quick) {
+		sr.print(os.Stdout)
+		field := s.field(e, o.peers)
+		for _, v := range s.loads(o.quick) {
 			vr := &variantResult{Name: v.name, N: v.n}
 			sr.Variants = append(sr.Variants, vr)
 			r.Failures = append(r.Failures, vr.measure(ctx, e, s, v, field, o)...)
 			if ctx.Err() != nil {
 				return r
 			}
-			vr.summarize(s.metrics)
-			printVariant(os.Stdout, sr, vr)
+			sr.printVariant(os.Stdout, vr)
 		}
 		seen = append(seen, field...)
 		sr.judge()
@@ -52,7 +48,11 @@ func measure(ctx context.Context, e *env, o options) *results {
 	for _, p := range slices.Concat(peers, seen) { // in the order of the tables, then the others
 		listed := slices.ContainsFunc(r.Peers, func(other participant) bool { return other.Name == p.name })
 		if slices.Contains(seen, p) && !listed {
-			r.Peers = append(r.Peers, participant{p.name, versions(p.modules), p.config})
+			made := ""
+			if p.open != nil { // a command is of no version that this program knows
+				made = versions(family(p.name))
+			}
+			r.Peers = append(r.Peers, participant{p.name, made, p.config})
 		}
 	}
 	r.Seconds = time.Since(r.Started).Round(time.Second).Seconds()
@@ -61,15 +61,10 @@ func measure(ctx context.Context, e *env, o options) *results {
 
 // roundsOf returns how often each peer is measured.
 func (o options) roundsOf(s *scenario) int {
-	switch {
-	case o.rounds > 0:
-		return o.rounds
-	case o.quick:
-		return 1
-	case s.rounds > 0:
-		return s.rounds
+	if o.quick {
+		return cmp.Or(o.rounds, 1)
 	}
-	return fullRounds
+	return cmp.Or(o.rounds, s.rounds, fullRounds)
 }
 
 // measure fills in the cells: in each round every peer once, in another order.
@@ -78,7 +73,7 @@ func (vr *variantResult) measure(ctx context.Context, e *env, s *scenario, v var
 	for i, p := range field {
 		c := &cell{Peer: p.name}
 		if s.skip != nil {
-			c.Skipped = s.skip(e, v, p)
+			c.Skipped = s.skip(v, p)
 		}
 		if c.Skipped == "" {
 			turns = append(turns, i)
@@ -101,7 +96,7 @@ func (vr *variantResult) measure(ctx context.Context, e *env, s *scenario, v var
 				fmt.Fprintf(os.Stderr, "   %s: FAILED: %v\n", where, err)
 			} else {
 				m := s.metrics[0]
-				fmt.Fprintf(os.Stderr, "   %s: %s %s (%.1f s)\n", where, m.unit.write(f[m.name]), m.head, time.Since(begun).Seconds())
+				fmt.Fprintf(os.Stderr, "   %s: %s %s (%.1f s)\n", where, m.Unit.write(f[m.Name]), m.Head, time.Since(begun).Seconds())
 			}
 			vr.Cells[i].Rounds = append(vr.Cells[i].Rounds, f)
 		}
@@ -109,31 +104,49 @@ func (vr *variantResult) measure(ctx context.Context, e *env, s *scenario, v var
 	return failures
 }
 
+// saved is how many digits results have of a figure, more than their precision.
+const saved = 5
+
 // once measures one peer once, on empty servers.
 func once(ctx context.Context, e *env, s *scenario, v variant, p *peer) (figures, error) {
-	// No deadline: some peers behave differently with one.
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	timer := time.AfterFunc(roundLimit, func() { stop(errors.New("it took too long")) })
-	defer timer.Stop()
-	if err := e.reset(ctx); err != nil {
-		return nil, fmt.Errorf("empty the servers: %w", err)
+	ctx, stop := limited(ctx, roundLimit)
+	defer stop()
+	if err := e.prepare(ctx, p); err != nil {
+		return nil, fmt.Errorf("prepare the servers: %w", err)
 	}
+	ctx, stop = limited(ctx, cmp.Or(s.limit, roundLimit))
+	defer stop()
 	runtime.GC() // frees what the previous peer left
-	f, err := s.run(ctx, e, v, p)
+	all, err := s.run(ctx, e, v, p)
 	if err != nil {
 		return nil, errors.Join(err, context.Cause(ctx))
+	}
+	f := figures{}
+	for _, m := range s.metrics {
+		v, ok := all[m.Name]
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			return nil, fmt.Errorf("%s is %v", m.Head, v)
+		}
+		if ok {
+			f[m.Name], _ = strconv.ParseFloat(strconv.FormatFloat(v, 'g', saved, 64), 64) // it is a number
+		}
 	}
 	return f, nil
 }
 
-// judge compares the results with the bars.
-func (r *scenarioResult) judge() {
-	for _, b := range r.of.bars {
-		got, reached, ok := b.judge(r)
-		if !ok {
-			got, reached = unmeasured, false
-		}
-		r.Verdicts = append(r.Verdicts, verdict{b.text, got, reached})
+// limited ends ctx after a limit, but without a deadline, because some peers behave
+// differently with one.
+func limited(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+	ctx, stop := context.WithCancelCause(ctx)
+	timer := time.AfterFunc(limit, func() { stop(fmt.Errorf("not over after %v", limit)) })
+	return ctx, func() { timer.Stop(); stop(nil) }
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }

@@ -6,213 +6,299 @@ package main
 import (
 	"context"
 	"errors"
-	"math"
+	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
-	"github.com/bsm/redislock"
-	"github.com/go-redsync/redsync/v4"
-	redsyncredis "github.com/go-redsync/redsync/v4/redis"
-	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
-	"github.com/redis/go-redis/v9"
-	"github.com/redis/rueidis"
-	"github.com/redis/rueidis/rueidislock"
+	gozk "github.com/go-zookeeper/zk"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/concurrency"
+	recipe "go.etcd.io/etcd/client/v3/experimental/recipes"
+	"go.uber.org/zap"
 )
 
-// errLost means that the lock was no longer this holder's when it was released.
-var errLost = errors.New("the lock was lost while it was held")
-
-// redislock asks again at an interval. The one in its example is long; the short one is
-// about the best for a hundred clients.
-var redislockPeers = []*peer{
-	redislockPeer("redislock", exampleBackoff, "as in its retry example"),
-	redislockPeer("redislock 5ms", 5*time.Millisecond, "below its recommended minimum of 16 ms"),
-}
-
-const exampleBackoff = 100 * time.Millisecond
-
-func redislockPeer(name string, every time.Duration, why string) *peer {
-	return &peer{
-		patience: every != exampleBackoff,
-		name:     name,
-		modules:  []string{"github.com/bsm/redislock", goRedis},
-		config: "Obtain with TTL 30 s over a go-redis client with its default options; waits by LinearBackoff(" + every.String() + "), " +
-			why + "; asked again until it is granted; no renewal",
-		waits: true,
-		open: func(_ context.Context, to target) (locker, error) {
-			rdb := redis.NewClient(&redis.Options{Addr: to.Redis[0]})
-			return &redislockLocker{rdb: rdb, client: redislock.New(rdb), ttl: to.TTL,
-				options: redislock.Options{RetryStrategy: redislock.LinearBackoff(every)}}, nil
-		},
-	}
-}
-
-type redislockLocker struct {
-	rdb     *redis.Client
-	client  *redislock.Client
-	ttl     time.Duration
-	options redislock.Options
-}
-
-func (l *redislockLocker) Lock(ctx context.Context, key string) (func(context.Context) error, error) {
-	for {
-		lock, err := l.client.Obtain(ctx, key, l.ttl, &l.options)
-		if err == nil {
-			return lock.Release, nil
-		}
-		// Without a deadline in ctx it gives up after the TTL.
-		if ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
+var etcdPeers = []*peer{{
+	name: "etcd",
+	config: "concurrency.NewMutex over one client with its default options and a session of TTL 30 s; goroutines that want one key at once " +
+		"have a session each, since a session excludes others, never itself; one member, on this machine, that syncs each write to the disk",
+	on: onEtcd,
+	open: func(ctx context.Context, to target) (locker, error) {
+		client, err := connectEtcd(to.Etcd)
+		if err != nil {
 			return nil, err
 		}
-	}
-}
-
-func (l *redislockLocker) Close() error { return l.rdb.Close() }
-
-var redsyncPeers = []*peer{
-	redsyncPeer("redsync", 1, false),
-	redsyncPeer("redsync fail-fast", 1, true),
-	redsyncPeer("redsync 5 nodes", nodes, false),
-	redsyncPeer("redsync 5 nodes fail-fast", nodes, true),
-}
-
-func redsyncPeer(name string, n int, failFast bool) *peer {
-	config := "one Redis"
-	if n > 1 {
-		config = "five Redis, a majority wins"
-	}
-	config += "; WithExpiry(30 s), WithTries so many that it tries until the caller's context ends, its default delay of 50 to 250 ms at random"
-	options := []redsync.Option{redsync.WithTries(math.MaxInt32)}
-	if failFast {
-		options = append(options, redsync.WithFailFast(true))
-		config += ", WithFailFast(true)"
-	}
-	return &peer{
-		name:    name,
-		modules: []string{"github.com/go-redsync/redsync/v4", goRedis},
-		config:  config + "; a go-redis client with its default options for each Redis; no renewal",
-		waits:   true,
-		open: func(_ context.Context, to target) (locker, error) {
-			l := &redsyncLocker{options: append([]redsync.Option{redsync.WithExpiry(to.TTL)}, options...)}
-			var pools []redsyncredis.Pool
-			for _, addr := range to.Redis[:n] {
-				rdb := redis.NewClient(&redis.Options{Addr: addr})
-				l.rdbs = append(l.rdbs, rdb)
-				pools = append(pools, goredis.NewPool(rdb))
-			}
-			l.rs = redsync.New(pools...)
-			return l, nil
-		},
-	}
-}
-
-type redsyncLocker struct {
-	rdbs    []*redis.Client
-	rs      *redsync.Redsync
-	options []redsync.Option
-}
-
-func (l *redsyncLocker) Lock(ctx context.Context, key string) (func(context.Context) error, error) {
-	m := l.rs.NewMutex(key, l.options...)
-	if err := m.LockContext(ctx); err != nil {
-		return nil, err
-	}
-	return func(ctx context.Context) error {
-		ok, err := m.UnlockContext(ctx)
-		if err == nil && !ok {
-			err = errLost
+		l := &etcdLocker{client: client, ttl: max(1, int(to.TTL/time.Second))}
+		// A session in advance, as a program would open it at its start.
+		s, err := l.session(ctx, "")
+		if err != nil {
+			return nil, errors.Join(err, l.Close())
 		}
-		if ok { // a majority is enough
-			err = nil
+		l.give(s, "")
+		return l, nil
+	},
+}}
+
+// connectEtcd connects with etcd's own client, with its default options.
+func connectEtcd(addr string) (*clientv3.Client, error) {
+	return clientv3.New(clientv3.Config{Endpoints: []string{addr}, DialTimeout: 10 * time.Second, Logger: zap.NewNop()})
+}
+
+// etcdLocker is an etcd client with as many sessions as goroutines contended for one
+// key at once.
+type etcdLocker struct {
+	client *clientv3.Client
+	ttl    int // seconds
+
+	mu       sync.Mutex
+	sessions []*etcdSession
+}
+
+type etcdSession struct {
+	*concurrency.Session
+	busy map[string]bool // the keys it holds or waits for
+}
+
+// session returns a session that neither holds nor waits for the key.
+func (l *etcdLocker) session(ctx context.Context, key string) (*etcdSession, error) {
+	l.mu.Lock()
+	for _, s := range l.sessions {
+		if !s.busy[key] {
+			s.busy[key] = true
+			l.mu.Unlock()
+			return s, nil
 		}
-		return err
-	}, nil
-}
-
-func (l *redsyncLocker) Close() error {
-	var errs []error
-	for _, rdb := range l.rdbs {
-		errs = append(errs, rdb.Close())
 	}
-	return errors.Join(errs...)
-}
-
-var rueidislockPeers = []*peer{
-	rueidislockPeer("rueidislock", 1, "KeyMajority 1 and NoLoopTracking, as its README says for one Redis of 7.0.5 or later"),
-	rueidislockPeer("rueidislock majority 2", 2, "KeyMajority 2, the default: three keys for each lock, here in one Redis; NoLoopTracking"),
-}
-
-func rueidislockPeer(name string, majority int32, config string) *peer {
-	return &peer{
-		name:    name,
-		modules: []string{"github.com/redis/rueidis"},
-		config: config + "; KeyValidity 30 s, renewed every 15 s; TryNextAfter 1 s, because with its default a server that stalls for 20 ms " +
-			"makes a Lock of a free key wait for ever; one rueidis connection a client, which pipelines by itself",
-		waits: true,
-		open: func(_ context.Context, to target) (locker, error) {
-			l, err := rueidislock.NewLocker(rueidislock.LockerOption{
-				ClientOption:   rueidis.ClientOption{InitAddress: to.Redis[:1]},
-				KeyValidity:    to.TTL,
-				TryNextAfter:   time.Second,
-				KeyMajority:    majority,
-				NoLoopTracking: true,
-			})
-			if err != nil {
-				return nil, err
-			}
-			return rueidisLocker{l}, nil
-		},
-	}
-}
-
-type rueidisLocker struct{ rueidislock.Locker }
-
-func (l rueidisLocker) Lock(ctx context.Context, key string) (func(context.Context) error, error) {
-	held, cancel, err := l.WithContext(ctx, key)
+	l.mu.Unlock()
+	// With the caller's context the session would end with it.
+	lease, err := l.client.Grant(ctx, int64(l.ttl))
 	if err != nil {
 		return nil, err
 	}
-	return func(context.Context) error {
-		// held is derived from ctx, and the end of ctx is not a loss.
-		lost := held.Err() != nil && ctx.Err() == nil
-		cancel()
-		if lost {
-			return errLost
-		}
-		return nil
+	made, err := concurrency.NewSession(l.client, concurrency.WithLease(lease.ID), concurrency.WithTTL(l.ttl))
+	if err != nil {
+		return nil, err
+	}
+	s := &etcdSession{made, map[string]bool{key: true}}
+	l.mu.Lock()
+	l.sessions = append(l.sessions, s)
+	l.mu.Unlock()
+	return s, nil
+}
+
+func (l *etcdLocker) give(s *etcdSession, key string) {
+	l.mu.Lock()
+	delete(s.busy, key)
+	l.mu.Unlock()
+}
+
+func (l *etcdLocker) Lock(ctx context.Context, key string) (unlock, error) {
+	s, err := l.session(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	m := concurrency.NewMutex(s.Session, "/lock/"+key)
+	if err := m.Lock(ctx); err != nil {
+		l.give(s, key)
+		return nil, err
+	}
+	release := whileAlive(s.Session, m.Unlock)
+	return func(ctx context.Context) error {
+		defer l.give(s, key)
+		return release(ctx)
 	}, nil
 }
 
-func (l rueidisLocker) Close() error {
-	l.Locker.Close()
-	return nil
+// whileAlive makes a loss of a release after the end of the session.
+func whileAlive(s *concurrency.Session, release unlock) unlock {
+	return func(ctx context.Context) error {
+		select {
+		case <-s.Done():
+			return errLost
+		default:
+			return release(ctx)
+		}
+	}
 }
+
+// Close ends the sessions with the connection; their leases expire.
+func (l *etcdLocker) Close() error {
+	l.mu.Lock()
+	sessions := l.sessions
+	l.mu.Unlock()
+	for _, s := range sessions {
+		s.Orphan()
+	}
+	return l.client.Close()
+}
+
+var etcdRWPeer = &peer{
+	name:   "etcd RWMutex",
+	config: "NewRWMutex of etcd's experimental/recipes over one client and one session of TTL 30 s",
+	on:     onEtcd,
+	open: func(_ context.Context, to target) (locker, error) {
+		client, err := connectEtcd(to.Etcd)
+		if err != nil {
+			return nil, err
+		}
+		session, err := concurrency.NewSession(client, concurrency.WithTTL(max(1, int(to.TTL/time.Second))))
+		if err != nil {
+			return nil, errors.Join(err, client.Close())
+		}
+		return &etcdRW{client, session}, nil
+	},
+}
+
+// etcdRW is an etcd client with a session.
+type etcdRW struct {
+	client  *clientv3.Client
+	session *concurrency.Session
+}
+
+// Lock does not end with its context: the recipe takes none.
+func (l *etcdRW) Lock(_ context.Context, key string) (unlock, error) {
+	m := recipe.NewRWMutex(l.session, "/rw/"+key)
+	return l.held(m.Lock(), m.Unlock)
+}
+
+func (l *etcdRW) RLock(_ context.Context, key string) (unlock, error) {
+	m := recipe.NewRWMutex(l.session, "/rw/"+key)
+	return l.held(m.RLock(), m.RUnlock)
+}
+
+func (l *etcdRW) held(err error, release func() error) (unlock, error) {
+	if err != nil {
+		return nil, err
+	}
+	return whileAlive(l.session, func(context.Context) error { return release() }), nil
+}
+
+func (l *etcdRW) Close() error { return errors.Join(l.session.Close(), l.client.Close()) }
+
+var goZooKeeperPeer = &peer{
+	name:   "go-zookeeper",
+	config: "zk.NewLock over a connection with a session of 30 s for each client; it never asks whether the session lives",
+	on:     onZooKeeper,
+	open: func(ctx context.Context, to target) (locker, error) {
+		conn, events, err := gozk.Connect([]string{to.ZooKeeper}, to.TTL, gozk.WithLogger(unheard{}))
+		if err != nil {
+			return nil, err
+		}
+		for {
+			select {
+			case ev := <-events:
+				if ev.State == gozk.StateHasSession {
+					return goZooKeeperLocker{conn}, nil
+				}
+			case <-ctx.Done():
+				conn.Close()
+				return nil, ctx.Err()
+			}
+		}
+	},
+}
+
+// unheard drops go-zookeeper's messages.
+type unheard struct{}
+
+func (unheard) Printf(string, ...any) {}
+
+type goZooKeeperLocker struct{ conn *gozk.Conn }
+
+// Lock ends the connection when ctx ends first: there is no other way to make it return.
+func (l goZooKeeperLocker) Lock(ctx context.Context, key string) (unlock, error) {
+	stop := context.AfterFunc(ctx, l.conn.Close)
+	lock := gozk.NewLock(l.conn, "/lock/"+key, gozk.WorldACL(gozk.PermAll))
+	err := lock.Lock()
+	if !stop() { // the lock ends with the connection, even if it was granted just now
+		return nil, ctx.Err()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return func(context.Context) error { return lock.Unlock() }, nil
+}
+
+func (l goZooKeeperLocker) Close() error {
+	closed := make(chan struct{})
+	go func() {
+		l.conn.Close()
+		close(closed)
+	}()
+	select {
+	case <-closed:
+		return nil
+	case <-time.After(patience): // some of its calls hang
+		return errors.New("the connection does not close")
+	}
+}
+
+var flockPeer = &peer{
+	name:   "flock",
+	config: "flock(2) in each process, which is all that flock(1) adds a process to (S7): the kernel's lock, for this machine only; no TTL, no fence, no order",
+	on:     onFile,
+	open: func(_ context.Context, to target) (locker, error) {
+		f, err := os.OpenFile(filepath.Join(to.Dir, "flock"), os.O_RDWR|os.O_CREATE, 0o600)
+		if err != nil {
+			return nil, err
+		}
+		return flocker{f}, nil
+	},
+}
+
+// flocker is a file that is locked as a whole, whatever the key.
+type flocker struct{ f *os.File }
+
+// Lock waits without regard for ctx, like the system call.
+func (l flocker) Lock(context.Context, string) (unlock, error) {
+	if err := flock(l.f, true); err != nil {
+		return nil, err
+	}
+	return func(context.Context) error { return flock(l.f, false) }, nil
+}
+
+func (l flocker) Close() error { return l.f.Close() }
 
 // Go's own mutex is the other end of the scale: no store, no crash, no network.
 var localPeers = []*peer{{
 	name:   "sync.Mutex",
 	config: "Go's own, one for each key, in this process; all clients share it",
-	waits:  true,
-	local:  true,
+	on:     inProcess,
 	open:   func(context.Context, target) (locker, error) { return localLocker{}, nil },
 }}
 
-// localMutexes has the *sync.Mutex of each key.
-var localMutexes sync.Map
+// localMutexes and localRWs have the mutex of each key.
+var localMutexes, localRWs sync.Map
+
+func local[M any](all *sync.Map, key string) *M {
+	v, ok := all.Load(key)
+	if !ok {
+		v, _ = all.LoadOrStore(key, new(M))
+	}
+	return v.(*M)
+}
 
 type localLocker struct{}
 
-func (localLocker) Lock(_ context.Context, key string) (func(context.Context) error, error) {
-	v, ok := localMutexes.Load(key)
-	if !ok {
-		v, _ = localMutexes.LoadOrStore(key, new(sync.Mutex))
-	}
-	m := v.(*sync.Mutex)
+func (localLocker) Lock(_ context.Context, key string) (unlock, error) {
+	m := local[sync.Mutex](&localMutexes, key)
 	m.Lock()
-	return func(context.Context) error {
-		m.Unlock()
-		return nil
-	}, nil
+	return func(context.Context) error { m.Unlock(); return nil }, nil
 }
 
 func (localLocker) Close() error { return nil }
+
+// localRW is Go's own read-write lock.
+type localRW struct{ localLocker }
+
+func (localRW) Lock(_ context.Context, key string) (unlock, error) {
+	m := local[sync.RWMutex](&localRWs, key)
+	m.Lock()
+	return func(context.Context) error { m.Unlock(); return nil }, nil
+}
+
+func (localRW) RLock(_ context.Context, key string) (unlock, error) {
+	m := local[sync.RWMutex](&localRWs, key)
+	m.RLock()
+	return func(context.Context) error { m.RUnlock(); return nil }, nil
+}

@@ -5,171 +5,141 @@ package main
 
 import (
 	"cmp"
-	"fmt"
-	"html"
+	_ "embed"
 	"math"
 	"slices"
-	"strings"
+	"strconv"
+	"text/template"
 )
 
 // The dimensions of a picture, in pixels.
 const (
-	picWidth, picHeight = 780, 440
-	fieldLeft           = 84
-	fieldRight          = 560
-	fieldTop            = 64
-	fieldBottom         = 388
-	labelLeft           = fieldRight + 26
-	labelGap            = 16 // between the names at the ends of the lines
+	fieldLeft   = 84
+	fieldRight  = 560
+	fieldTop    = 64
+	fieldBottom = 388
+	labelGap    = 16 // between the names at the ends of the lines
 )
 
-// hue is a family's colour in the light and the dark theme.
-type hue struct{ bright, dark string }
+// The colours of the families are in the template, in a light and a dark theme.
+//
+//go:embed picture.svg.tmpl
+var pictureText string
 
-// hues are by the first word of a peer's name.
-var hues = map[string]hue{
-	"hasp":        {"#0550ae", "#58a6ff"},
-	"floor":       {"#6e7781", "#9198a1"},
-	"redislock":   {"#bc4c00", "#f0883e"},
-	"redsync":     {"#1a7f37", "#3fb950"},
-	"rueidislock": {"#8250df", "#bc8cff"},
-	"etcd":        {"#bf3989", "#f778ba"},
-}
+var pictureTemplate = template.Must(template.New("").Funcs(template.FuncMap{
+	"px": func(v float64) string { return strconv.FormatFloat(v, 'f', 1, 64) },
+}).Parse(pictureText))
 
 // dashes distinguish the members of a family.
 var dashes = []string{"none", "7 4", "2 3", "10 3 2 3"}
 
-const (
-	style = `.page{fill:#fff}.ink{fill:#1f2328}.dim{fill:#59636e}.grid{stroke:#d8dee4}` +
-		`text{font:12px system-ui,-apple-system,"Segoe UI",sans-serif}.title{font-size:15px;font-weight:600}.own{font-weight:700}` +
-		`polyline{fill:none;stroke-width:1.7;stroke-linejoin:round}polyline.own{stroke-width:3.4}.lead{stroke-width:.8;opacity:.6}`
-	darkStyle = `.page{fill:#0d1117}.ink{fill:#f0f6fc}.dim{fill:#9198a1}.grid{stroke:#2d333b}`
-)
+// picture is a curve of a scenario: logarithmic axes, and a line for each peer with its name at the end.
+type picture struct {
+	File, Title, Over                       string
+	Width, Height, Left, Right, Top, Bottom int
+	Rows, Columns                           []tick // of the grid
+	Lines                                   []*trace
+}
+
+type tick struct {
+	At   float64
+	Text string
+}
+
+type point struct{ X, Y float64 }
 
 // trace is one peer's line.
 type trace struct {
-	name   string
-	xs, ys []float64 // the figures
-	dash   string
-	label  float64 // the vertical position of its name
+	Name, Family, Own, Dash string
+	Points                  []point
+	Label                   float64 // the vertical position of its name
 }
 
-func (c curve) file(s *scenarioResult) string { return s.Name + "-" + c.metric + ".svg" }
+// End is the last point.
+func (t *trace) End() point { return t.Points[len(t.Points)-1] }
 
-// draw returns the picture as SVG: logarithmic axes, a line for each peer with
-// its name at the end. It has a light and a dark theme.
-func (r *scenarioResult) draw(c curve) string {
-	traces := r.traces(c.metric)
+func (p picture) draw() string { return filled(pictureTemplate, p) }
+
+// Pictures returns a picture for each curve.
+func (r *scenarioResult) Pictures() (all []picture) {
+	for _, c := range r.of.curves {
+		all = append(all, r.picture(c))
+	}
+	return all
+}
+
+func (r *scenarioResult) picture(c curve) picture {
+	p := picture{File: r.Name + "-" + c.metric + ".svg", Title: c.title, Over: c.over, Width: 780, Height: 440,
+		Left: fieldLeft, Right: fieldRight, Top: fieldTop, Bottom: fieldBottom, Lines: r.traces(c.metric)}
 	var xs, ys []float64
-	for _, t := range traces {
-		xs, ys = append(xs, t.xs...), append(ys, t.ys...)
+	for _, t := range p.Lines {
+		for _, at := range t.Points {
+			xs, ys = append(xs, at.X), append(ys, at.Y)
+		}
 	}
 	if len(xs) == 0 {
-		return `<svg xmlns="http://www.w3.org/2000/svg"/>`
+		return p
 	}
 	x := scale{slices.Min(xs), slices.Max(xs), fieldLeft + 14, fieldRight}
 	y := scale{slices.Min(ys) / 1.15, slices.Max(ys) * 1.15, fieldBottom, fieldTop}
-	spread(traces, y)
-
-	var w strings.Builder
-	fmt.Fprintf(&w, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img" aria-label="%s">`+"\n",
-		picWidth, picHeight, picWidth, picHeight, html.EscapeString(c.title))
-	fmt.Fprintf(&w, "<style>%s%s@media(prefers-color-scheme:dark){%s%s}</style>\n",
-		style, colours(func(h hue) string { return h.bright }), darkStyle, colours(func(h hue) string { return h.dark }))
-	fmt.Fprintf(&w, `<rect class="page" width="%d" height="%d" rx="6"/>`+"\n", picWidth, picHeight)
-	fmt.Fprintf(&w, `<text class="ink title" x="20" y="30">%s</text>`+"\n", html.EscapeString(c.title))
-	fmt.Fprintf(&w, `<text class="dim" x="20" y="48">medians; both axes are logarithmic</text>`+"\n")
-	fmt.Fprintf(&w, `<text class="dim" x="%d" y="%d" text-anchor="middle">%s</text>`+"\n",
-		(fieldLeft+fieldRight)/2, picHeight-14, html.EscapeString(c.over))
 	for _, v := range y.ticks() {
-		fmt.Fprintf(&w, `<line class="grid" x1="%d" x2="%d" y1="%.1f" y2="%.1f"/>`, fieldLeft, fieldRight, y.at(v), y.at(v))
-		fmt.Fprintf(&w, `<text class="dim" x="%d" y="%.1f" text-anchor="end">%s</text>`+"\n", fieldLeft-8, y.at(v)+4, r.write(c.metric, v))
+		p.Rows = append(p.Rows, tick{y.at(v), r.write(c.metric, v)})
 	}
 	for _, v := range r.Variants {
-		at := x.at(float64(v.N))
-		fmt.Fprintf(&w, `<line class="grid" x1="%.1f" x2="%.1f" y1="%d" y2="%d"/>`, at, at, fieldTop, fieldBottom)
-		fmt.Fprintf(&w, `<text class="dim" x="%.1f" y="%d" text-anchor="middle">%d</text>`+"\n", at, fieldBottom+18, v.N)
+		p.Columns = append(p.Columns, tick{x.at(float64(v.N)), strconv.Itoa(v.N)})
 	}
-	for _, t := range slices.Backward(traces) { // hasp's above the others
-		t.draw(&w, x, y)
+	for _, t := range p.Lines {
+		for i, at := range t.Points {
+			t.Points[i] = point{x.at(at.X), y.at(at.Y)}
+		}
 	}
-	w.WriteString("</svg>\n")
-	return w.String()
+	spread(p.Lines)
+	slices.Reverse(p.Lines) // hasp's above the others
+	return p
 }
 
-// colours returns the rules for the strokes and fills of each family.
-func colours(of func(hue) string) string {
-	var rules []string
-	for name, h := range hues {
-		rules = append(rules, fmt.Sprintf(".s-%s{stroke:%s}.f-%s{fill:%s}", name, of(h), name, of(h)))
-	}
-	slices.Sort(rules)
-	return strings.Join(rules, "")
-}
-
-// traces returns the lines of the peers that cross a network.
+// traces returns the lines, in figures, of the peers that cross a network.
 func (r *scenarioResult) traces(metric string) (ts []*trace) {
 	by := map[string]*trace{}
 	members := map[string]int{}
 	for _, v := range r.Variants {
 		for _, c := range v.Cells {
-			value, ok := c.Median[metric]
+			value, ok := c.median(metric)
 			if !ok || value <= 0 || slices.ContainsFunc(localPeers, func(p *peer) bool { return p.name == c.Peer }) {
 				continue
 			}
 			t := by[c.Peer]
 			if t == nil {
 				f := family(c.Peer)
-				t = &trace{name: c.Peer, dash: dashes[members[f]%len(dashes)]}
+				t = &trace{Name: c.Peer, Family: f, Dash: dashes[members[f]%len(dashes)]}
+				if c.Peer == baseline {
+					t.Own = " own"
+				}
 				members[f]++
 				by[c.Peer], ts = t, append(ts, t)
 			}
-			t.xs, t.ys = append(t.xs, float64(v.N)), append(t.ys, value)
+			t.Points = append(t.Points, point{float64(v.N), value})
 		}
 	}
 	return ts
 }
 
-func family(peer string) string {
-	first, _, _ := strings.Cut(peer, " ")
-	return first
-}
-
-func (t *trace) draw(w *strings.Builder, x, y scale) {
-	own, name := "", family(t.name)
-	if t.name == baseline {
-		own = " own"
-	}
-	var points []string
-	for i := range t.xs {
-		points = append(points, fmt.Sprintf("%.1f,%.1f", x.at(t.xs[i]), y.at(t.ys[i])))
-	}
-	fmt.Fprintf(w, `<polyline class="s-%s%s" stroke-dasharray="%s" points="%s"/>`, name, own, t.dash, strings.Join(points, " "))
-	for i := range t.xs {
-		fmt.Fprintf(w, `<circle class="f-%s" cx="%.1f" cy="%.1f" r="3"/>`, name, x.at(t.xs[i]), y.at(t.ys[i]))
-	}
-	end := len(t.xs) - 1
-	fmt.Fprintf(w, `<line class="s-%s lead" x1="%.1f" y1="%.1f" x2="%d" y2="%.1f"/>`,
-		name, x.at(t.xs[end])+5, y.at(t.ys[end]), labelLeft-4, t.label)
-	fmt.Fprintf(w, `<text class="f-%s%s" x="%d" y="%.1f">%s</text>`+"\n", name, own, labelLeft, t.label+4, html.EscapeString(t.name))
-}
-
 // spread gives each line's name a place near its end, with a gap to the next.
-func spread(traces []*trace, y scale) {
+func spread(traces []*trace) {
 	order := slices.Clone(traces)
 	for _, t := range order {
-		t.label = y.at(t.ys[len(t.ys)-1])
+		t.Label = t.End().Y
 	}
-	slices.SortStableFunc(order, func(a, b *trace) int { return cmp.Compare(a.label, b.label) })
+	slices.SortStableFunc(order, func(a, b *trace) int { return cmp.Compare(a.Label, b.Label) })
 	lowest := math.Inf(-1)
 	for _, t := range order { // down from the top,
-		t.label = max(t.label, lowest+labelGap)
-		lowest = t.label
+		t.Label = max(t.Label, lowest+labelGap)
+		lowest = t.Label
 	}
 	highest := float64(fieldBottom + labelGap)
 	for _, t := range slices.Backward(order) { // and up again from the bottom
-		t.label = min(t.label, highest-labelGap)
-		highest = t.label
+		t.Label = min(t.Label, highest-labelGap)
+		highest = t.Label
 	}
 }
 

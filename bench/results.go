@@ -4,14 +4,15 @@
 package main
 
 import (
-	"encoding/json"
 	"math"
 	"slices"
-	"strconv"
 	"time"
 )
 
-// results are a whole run, as results.json has it.
+// schema is the version of benchmarks.json.
+const schema = 1
+
+// results are a whole run, as benchmarks.json has it.
 // Values are in base units: seconds, bytes, per second, percent of one core.
 type results struct {
 	Schema  int           `json:"schema"` // 1; a reader refuses an unknown version
@@ -39,18 +40,11 @@ type scenarioResult struct {
 	Name     string           `json:"name"`
 	Title    string           `json:"title"`
 	About    string           `json:"about"`
-	Metrics  []metricInfo     `json:"metrics"`
+	Metrics  []metric         `json:"metrics"`
 	Variants []*variantResult `json:"variants"`
 	Verdicts []verdict        `json:"verdicts,omitempty"`
 
 	of *scenario
-}
-
-// metricInfo describes a key of figures.
-type metricInfo struct {
-	Name string `json:"name"`
-	Head string `json:"head"`
-	Unit string `json:"unit"`
 }
 
 // verdict is a bar with what was measured.
@@ -59,6 +53,9 @@ type verdict struct {
 	Got     string `json:"got"`
 	Reached bool   `json:"reached"`
 }
+
+// unmeasured is shown for a bar that this run cannot judge.
+const unmeasured = "not measured"
 
 // variantResult has a cell for each peer.
 type variantResult struct {
@@ -75,55 +72,16 @@ type cell struct {
 	// Rounds are in the order in which they were measured; the rounds of one
 	// index belong together. A round that failed is null.
 	Rounds []figures `json:"rounds"`
-	// Median, Min and Max are of the rounds; OfHasp is the median of each
-	// round's ratio to hasp's figure.
-	Median figures `json:"median,omitempty"`
-	OfHasp figures `json:"of_hasp,omitempty"`
-	Min    figures `json:"-"`
-	Max    figures `json:"-"`
 }
 
-// MarshalJSON writes figures with so many digits as are saved.
-func (f figures) MarshalJSON() ([]byte, error) {
-	if f == nil {
-		return []byte("null"), nil
-	}
-	short := make(map[string]json.Number, len(f))
-	for name, v := range f {
-		short[name] = json.Number(strconv.FormatFloat(v, 'g', saved, 64))
-	}
-	return json.Marshal(short)
-}
-
-// saved is how many digits results.json has of a figure, more than their precision.
-const saved = 5
-
-// round leaves of figures what results.json has of them, so that the page has the same.
-func (f figures) round() {
-	for name, v := range f {
-		f[name], _ = strconv.ParseFloat(strconv.FormatFloat(v, 'g', saved, 64), 64) // it is a number
-	}
-}
-
-// summarize computes the figures that are derived from the rounds.
-func (v *variantResult) summarize(metrics []metric) {
-	base := v.cell(baseline)
-	for _, c := range v.Cells {
-		for _, r := range c.Rounds {
-			r.round()
+// scenario returns the result of a scenario; nil if it was not run.
+func (r *results) scenario(name string) *scenarioResult {
+	for _, s := range r.Scenarios {
+		if s.Name == name {
+			return s
 		}
 	}
-	for _, c := range v.Cells {
-		c.Median, c.OfHasp, c.Min, c.Max = figures{}, figures{}, figures{}, figures{}
-		for _, m := range metrics {
-			if all := c.values(m.name); len(all) > 0 {
-				c.Median[m.name], c.Min[m.name], c.Max[m.name] = median(all), slices.Min(all), slices.Max(all)
-			}
-			if r, ok := ratio(c, base, m.name); ok {
-				c.OfHasp[m.name] = r
-			}
-		}
-	}
+	return nil
 }
 
 // values returns a metric's figures of the rounds that have it.
@@ -134,6 +92,15 @@ func (c *cell) values(metric string) (all []float64) {
 		}
 	}
 	return all
+}
+
+// median returns the median of a metric; false if no round has it.
+func (c *cell) median(metric string) (float64, bool) {
+	if c == nil {
+		return 0, false
+	}
+	all := c.values(metric)
+	return median(all), len(all) > 0
 }
 
 // ratio returns the median of a/b of each round.
@@ -162,6 +129,7 @@ func median(all []float64) float64 {
 	return (s[(len(s)-1)/2] + s[len(s)/2]) / 2
 }
 
+// cell returns a peer's cell; nil if it was not measured.
 func (v *variantResult) cell(peer string) *cell {
 	for _, c := range v.Cells {
 		if c.Peer == peer && c.Skipped == "" {
@@ -171,8 +139,7 @@ func (v *variantResult) cell(peer string) *cell {
 	return nil
 }
 
-// cell returns a peer's cell under the load n; nil if it was not
-// measured.
+// cell returns a peer's cell under the load n; nil if it was not measured.
 func (r *scenarioResult) cell(n int, peer string) *cell {
 	for _, v := range r.Variants {
 		if v.N == n {
@@ -184,17 +151,22 @@ func (r *scenarioResult) cell(n int, peer string) *cell {
 
 // figure returns a peer's median.
 func (r *scenarioResult) figure(n int, peer, metric string) (float64, bool) {
-	c := r.cell(n, peer)
-	if c == nil {
-		return 0, false
-	}
-	v, ok := c.Median[metric]
-	return v, ok
+	return r.cell(n, peer).median(metric)
 }
 
-// ratio returns the median over the rounds of a's figure to b's.
-func (r *scenarioResult) ratio(n int, a, b, metric string) (float64, bool) {
-	return ratio(r.cell(n, a), r.cell(n, b), metric)
+// metric returns a metric by its name.
+func (r *scenarioResult) metric(name string) metric {
+	for _, m := range r.of.metrics {
+		if m.Name == name {
+			return m
+		}
+	}
+	return metric{}
+}
+
+// write writes a figure of a metric.
+func (r *scenarioResult) write(metric string, v float64) string {
+	return r.metric(metric).Unit.write(v)
 }
 
 // best returns the peer with the best median of a metric, of the named ones;
@@ -203,12 +175,7 @@ func (r *scenarioResult) best(n int, metric string, names ...string) (peer strin
 	if len(names) == 0 {
 		names = rivals()
 	}
-	way := neither
-	for _, m := range r.of.metrics {
-		if m.name == metric {
-			way = m.better
-		}
-	}
+	way := r.metric(metric).better
 	var top float64
 	for _, name := range names {
 		v, ok := r.figure(n, name, metric)
@@ -223,9 +190,20 @@ func (r *scenarioResult) best(n int, metric string, names ...string) (peer strin
 // commands, and those that work in one process.
 func rivals() (names []string) {
 	for _, p := range peers {
-		if family(p.name) != baseline && p.waits && !p.local {
+		if family(p.name) != baseline && !p.fails && p.on != inProcess {
 			names = append(names, p.name)
 		}
 	}
 	return names
+}
+
+// judge compares the results with the bars.
+func (r *scenarioResult) judge() {
+	for _, b := range r.of.bars {
+		got, reached, ok := b.judge(r)
+		if !ok {
+			got, reached = unmeasured, false
+		}
+		r.Verdicts = append(r.Verdicts, verdict{b.text, got, reached})
+	}
 }

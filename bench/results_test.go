@@ -4,7 +4,8 @@
 package main
 
 import (
-	"encoding/json"
+	"context"
+	"maps"
 	"math"
 	"testing"
 )
@@ -14,7 +15,7 @@ import (
 func toy() *scenarioResult {
 	s := &scenario{
 		name:    "s0",
-		metrics: []metric{{name: "rate", head: "rate/s", better: higher, main: true}, {name: "wait", unit: seconds, better: lower}},
+		metrics: []metric{{"rate", "rate/s", number, higher, true}, {"wait", "", seconds, lower, false}},
 		curves:  []curve{{"rate", "How fast", "clients"}, {"wait", "How long", "clients"}},
 	}
 	r := &scenarioResult{Name: "s0", Title: "a toy", of: s}
@@ -27,7 +28,6 @@ func toy() *scenarioResult {
 			{Peer: "etcd", Skipped: "too many"},
 			{Peer: "sync.Mutex", Rounds: []figures{{"rate": 1e6 * k, "wait": 1e-6}}},
 		}}
-		v.summarize(s.metrics)
 		r.Variants = append(r.Variants, v)
 	}
 	return r
@@ -47,38 +47,35 @@ func TestMedian(t *testing.T) {
 	}
 }
 
-// What the page says, results.json says, too: no figure is rounded twice.
-func TestFiguresAreThoseOfTheFile(t *testing.T) {
-	v := &variantResult{Cells: []*cell{{Peer: "hasp", Rounds: []figures{{"rate": 578.4973}, nil}}}}
-	metrics := []metric{{name: "rate"}}
-	v.summarize(metrics)
-	data, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
+// Figures have as many digits as are saved, and no others: the page and the file have the same.
+func TestFigures(t *testing.T) {
+	all := figures{"rate": 578.4973, "unknown": 1}
+	s := &scenario{metrics: []metric{{Name: "rate"}, {Name: "unmeasured"}}, run: func(context.Context, *env, variant, *peer) (figures, error) { return all, nil }}
+	f, err := once(t.Context(), &env{}, s, variant{}, localPeers[0])
+	if err != nil || !maps.Equal(f, figures{"rate": 578.5}) {
+		t.Errorf("%v, %v", f, err)
 	}
-	var read variantResult
-	if err := json.Unmarshal(data, &read); err != nil {
-		t.Fatal(err)
-	}
-	read.summarize(metrics)
-	if got, want := v.Cells[0].Median["rate"], read.Cells[0].Median["rate"]; got != want || got == 0 {
-		t.Errorf("the page has %v, the file %v", got, want)
+	all = figures{"rate": math.NaN()}
+	if f, err := once(t.Context(), &env{}, s, variant{}, localPeers[0]); err == nil {
+		t.Errorf("not a number: %v", f)
 	}
 }
 
 func TestSummary(t *testing.T) {
 	r := toy()
 	c := r.cell(64, "redislock")
+	ofHasp := func(n int, peer string) float64 {
+		v, _ := ratio(r.cell(n, peer), r.cell(n, baseline), "rate")
+		return v
+	}
 	for _, f := range []struct {
 		what      string
 		got, want float64
 	}{
-		{"median", c.Median["rate"], 30 * 64},
-		{"min", c.Min["rate"], 25 * 64},
-		{"max", c.Max["rate"], 50 * 64},
-		{"of hasp's, each round against its own", c.OfHasp["rate"], 0.5},
-		{"of hasp's, in the rounds that both have", r.cell(1, "redsync").OfHasp["rate"], 0.1},
-		{"median of the rounds that have it", r.cell(1, "redsync").Median["wait"], 3},
+		{"median", median(c.values("rate")), 30 * 64},
+		{"of hasp's, each round against its own", ofHasp(64, "redislock"), 0.5},
+		{"of hasp's, in the rounds that both have", ofHasp(1, "redsync"), 0.1},
+		{"median of the rounds that have it", median(r.cell(1, "redsync").values("wait")), 3},
 	} {
 		if f.got != f.want {
 			t.Errorf("%s: %v, want %v", f.what, f.got, f.want)
@@ -120,11 +117,11 @@ func TestBars(t *testing.T) {
 		{atMost(0.3, "", 64, "wait"), "0.33 × redsync", false, true},
 		{atLeast(1, "", 64, "rate", "etcd"), "", false, false},
 		{atLeast(1, "", 2, "rate"), "", false, false},
-		{under(1, "", 1, "wait"), "1 s", true, true},
-		{under(0.5, "", 1, "wait"), "1 s", false, true},
-		{flat(1.2, "", "wait", 1, 64), "1 s to 1 s, 1.00 ×", true, true},
-		{flat(1.2, "", "rate", 1, 64), "90 to 5,760, 64.00 ×", false, true},
-		{flat(1.2, "", "rate", 1, 512), "", false, false},
+		{within(baseline, "", 1, "wait", most(1)), "1 s", true, true},
+		{within(baseline, "", 1, "wait", most(0.5)), "1 s", false, true},
+		{growth(baseline, "", "wait", 1, 64, most(1.2)), "1 s to 1 s, 1.00 ×", true, true},
+		{growth(baseline, "", "rate", 1, 64, most(1.2)), "90 to 5,760, 64.00 ×", false, true},
+		{growth(baseline, "", "rate", 1, 512, most(1.2)), "", false, false},
 	} {
 		got, reached, ok := c.bar.judge(r)
 		if got != c.got || reached != c.reached || ok != c.ok {

@@ -6,7 +6,6 @@ package main
 import (
 	"context"
 	"math"
-	"slices"
 	"testing"
 
 	"github.com/redis/go-redis/v9/logging"
@@ -21,19 +20,19 @@ func TestScenarios(t *testing.T) {
 	e.pace = 0.02
 	for _, s := range []*scenario{&s1, &s2, &s3, &s9, &s10, &s11, &s13, &s14, &s15} {
 		t.Run(s.name, func(t *testing.T) {
-			v := s.variants(true)[0]
-			for _, p := range s.field(e, slices.Clone(peers)) {
+			v := s.loads(true)[0]
+			for _, p := range s.field(e, peers) {
 				f, err := once(t.Context(), e, s, v, p)
 				if err != nil {
 					t.Errorf("%s: %v", p.name, err)
 				}
 				for _, m := range s.metrics {
-					got, ok := f[m.name]
-					if serverOnly := m.name == "commands" || m.name == "server_cpu"; !ok && !(p.local && serverOnly) {
-						t.Errorf("%s has no %s", p.name, m.name)
+					got, ok := f[m.Name]
+					if serverOnly := m.Name == "commands" || m.Name == "server_cpu"; !ok && !(p.on == inProcess && serverOnly) {
+						t.Errorf("%s has no %s", p.name, m.Name)
 					}
 					if math.IsNaN(got) || math.IsInf(got, 0) || got < 0 {
-						t.Errorf("%s: %s is %v", p.name, m.name, got)
+						t.Errorf("%s: %s is %v", p.name, m.Name, got)
 					}
 				}
 			}
@@ -44,12 +43,12 @@ func TestScenarios(t *testing.T) {
 // What one peer leaves does not affect the next.
 func TestReset(t *testing.T) {
 	e := newEnv(t, true)
-	for _, p := range waiting(e, slices.Clone(peers)) {
-		if p.local {
+	for _, p := range peers {
+		if !waiting(e, p) || p.on == inProcess || !p.available(e) {
 			continue
 		}
 		for range 2 {
-			if err := e.reset(t.Context()); err != nil {
+			if err := e.prepare(t.Context(), p); err != nil {
 				t.Fatal(err)
 			}
 			l, err := p.open(t.Context(), e.target)

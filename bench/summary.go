@@ -4,8 +4,8 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 )
 
@@ -53,22 +53,7 @@ var alternatives = []alternative{
 	{headline{"etcd runs already, or leases must survive the loss of servers without a pause; many are held, few are taken", "s4", 100_000, "cpu", ""}, []string{"etcd"}},
 }
 
-func (h headline) peer() string {
-	if h.own == "" {
-		return baseline
-	}
-	return h.own
-}
-
-// scenario returns the result of a scenario; nil if it was not run.
-func (r *results) scenario(name string) *scenarioResult {
-	for _, s := range r.Scenarios {
-		if s.Name == name {
-			return s
-		}
-	}
-	return nil
-}
+func (h headline) peer() string { return cmp.Or(h.own, baseline) }
 
 // bestOf returns the best figure of a library, whatever its configuration.
 func (s *scenarioResult) bestOf(h headline, library string) string {
@@ -83,11 +68,7 @@ func (s *scenarioResult) bestOf(h headline, library string) string {
 	if len(names) == 0 {
 		return "–"
 	}
-	v, ok := s.figure(h.n, s.best(h.n, h.metric, names...), h.metric)
-	if !ok {
-		return "–"
-	}
-	return s.write(h.metric, v)
+	return written(s.metric(h.metric).Unit)(s.figure(h.n, s.best(h.n, h.metric, names...), h.metric))
 }
 
 // summary returns the first screen: what hasp costs beside the others, and when
@@ -114,7 +95,7 @@ func (r *results) summary() string {
 		}
 		costs = append(costs, row)
 	}
-	costs.markdown(&w, "---:")
+	w.WriteString(costs.Markdown("---:"))
 	fmt.Fprintf(&w, "\nEach figure is that of the library's best configuration in [the tables](results/benchmarks.md). Measured on %s, with hasp %s.\n",
 		r.Started.UTC().Format("2006-01-02"), r.Machine.Revision)
 
@@ -125,8 +106,7 @@ func (r *results) summary() string {
 			others = append(others, row)
 		}
 	}
-	others.markdown(&w, "---")
-	return w.String()
+	return w.String() + others.Markdown("---")
 }
 
 // row returns what was measured of an alternative; nil where hasp is no worse.
@@ -137,20 +117,16 @@ func (a alternative) row(s *scenarioResult) []string {
 	best := s.best(a.n, a.metric, a.others...)
 	other, ok := s.figure(a.n, best, a.metric)
 	own, measured := s.figure(a.n, a.peer(), a.metric)
-	i := slices.IndexFunc(s.of.metrics, func(m metric) bool { return m.name == a.metric })
-	if !ok || !measured || i < 0 {
-		return nil
-	}
-	m := s.of.metrics[i]
-	if m.better == lower && other >= own || m.better == higher && other <= own {
+	m := s.metric(a.metric)
+	if !ok || !measured || m.better == lower && other >= own || m.better == higher && other <= own {
 		return nil
 	}
 	unit := ""
-	switch m.unit {
+	switch m.Unit {
 	case number:
-		unit = " " + m.head
+		unit = " " + m.Head
 	case percent:
 		unit = " of one core"
 	}
-	return []string{a.text, family(best), m.unit.write(other) + unit, m.unit.write(own) + unit}
+	return []string{a.text, family(best), m.Unit.write(other) + unit, m.Unit.write(own) + unit}
 }

@@ -69,38 +69,62 @@ var errNotWarm = fmt.Errorf("not every worker was granted a free key of its own 
 
 // workers run at the same time.
 type workers struct {
-	list   []*worker
-	hold   time.Duration
-	opened []locker
+	list    []*worker
+	hold    time.Duration
+	clients []locker
 }
 
-// open makes n clients.
-func (c *workers) open(ctx context.Context, p *peer, to target, n int) error {
-	made, errs := make([]locker, n), make([]error, n)
-	many(n, func(i int) { made[i], errs[i] = p.open(ctx, to) })
-	c.opened = slices.DeleteFunc(made, func(l locker) bool { return l == nil })
-	return errors.Join(errs...)
+// gather opens clients of a peer, with workers that take turns on them, for one hot key.
+func gather(ctx context.Context, p *peer, to target, clients, count int) (*workers, error) {
+	c := &workers{clients: make([]locker, clients)}
+	if err := many(clients, func(i int) (err error) {
+		c.clients[i], err = p.open(ctx, to)
+		return err
+	}); err != nil {
+		c.clients = slices.DeleteFunc(c.clients, func(l locker) bool { return l == nil })
+		c.close()
+		return nil, err
+	}
+	g := new(guard)
+	for i := range count {
+		c.list = append(c.list, &worker{locker: c.clients[i%clients], key: hotKey, guard: g})
+	}
+	return c, nil
 }
+
+// hotKey is the key that all contend for.
+const hotKey = "hot"
 
 // close closes the clients.
 func (c *workers) close() {
-	many(len(c.opened), func(i int) {
-		_ = c.opened[i].Close() // what it held was released, or the round has failed
+	_ = many(len(c.clients), func(i int) error {
+		_ = c.clients[i].Close() // what it held was released, or the round has failed
+		return nil
 	})
 }
 
-// many calls f for 0 to n-1, up to 32 at a time.
-func many(n int, f func(i int)) {
+// atOnce is how many goroutines many has: so few that no peer's time-outs are what is measured.
+const atOnce = 32
+
+// many calls f for 0 to n-1, some at a time, until one fails.
+func many(n int, f func(i int) error) error {
+	var next atomic.Int64
 	var all sync.WaitGroup
-	places := make(chan struct{}, 32)
-	for i := range n {
-		places <- struct{}{}
+	var failed atomic.Pointer[error]
+	for range min(n, atOnce) {
 		all.Go(func() {
-			f(i)
-			<-places
+			for i := next.Add(1) - 1; i < int64(n) && failed.Load() == nil; i = next.Add(1) - 1 {
+				if err := f(int(i)); err != nil {
+					failed.CompareAndSwap(nil, &err)
+				}
+			}
 		})
 	}
 	all.Wait()
+	if err := failed.Load(); err != nil {
+		return *err
+	}
+	return nil
 }
 
 // warm makes each worker lock and release a key of its own, so that it is connected;

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,7 +18,7 @@ type fakeLocker struct {
 	lock, unlock error
 }
 
-func (s fakeLocker) Lock(context.Context, string) (func(context.Context) error, error) {
+func (s fakeLocker) Lock(context.Context, string) (unlock, error) {
 	return func(context.Context) error { return s.unlock }, s.lock
 }
 
@@ -29,7 +30,7 @@ type unfairLocker struct {
 	taken bool
 }
 
-func (b *unfairLocker) Lock(ctx context.Context, _ string) (func(context.Context) error, error) {
+func (b *unfairLocker) Lock(ctx context.Context, _ string) (unlock, error) {
 	for {
 		b.mu.Lock()
 		free := !b.taken
@@ -125,7 +126,7 @@ func TestGuard(t *testing.T) {
 // rw is a locker that everybody shares.
 type rw struct{ fakeLocker }
 
-func (rw) RLock(context.Context, string) (func(context.Context) error, error) {
+func (rw) RLock(context.Context, string) (unlock, error) {
 	return func(context.Context) error { return nil }, nil
 }
 
@@ -180,4 +181,30 @@ func TestWarmTriesAgain(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+func TestMany(t *testing.T) {
+	seen := make([]atomic.Bool, 5_000)
+	if err := many(len(seen), func(i int) error {
+		if seen[i].Swap(true) {
+			t.Errorf("index %d twice", i)
+		}
+		return nil
+	}); err != nil {
+		t.Error(err)
+	}
+	for i := range seen {
+		if !seen[i].Load() {
+			t.Errorf("index %d was left out", i)
+		}
+	}
+	wrong := errors.New("wrong")
+	if err := many(len(seen), func(i int) error {
+		if i == 100 {
+			return wrong
+		}
+		return nil
+	}); !errors.Is(err, wrong) {
+		t.Errorf("the error is %v, want %v", err, wrong)
+	}
 }

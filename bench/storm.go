@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/hasplock/hasp"
@@ -23,21 +22,15 @@ var s5 = scenario{
 		"if the store has no queue, their contexts end at the same moment. Measured from then: until the last Lock has returned, and until " +
 		"no waiter is left in the store. Then the holder releases, and another client, already connected, locks: from the beginning of the release until it has the key.",
 	metrics: []metric{
-		{name: "returned", head: "all returned", unit: seconds, better: lower, main: true},
-		{name: "empty", head: "queue empty", unit: seconds, better: lower, main: true},
-		{name: "grant", head: "next grant", unit: seconds, better: lower, main: true},
+		{"returned", "all returned", seconds, lower, true},
+		{"empty", "queue empty", seconds, lower, true},
+		{"grant", "next grant", seconds, lower, true},
 	},
-	variants: func(quick bool) []variant {
-		vs := []variant{{"1,000 waiters of one client", 1}}
-		if !quick {
-			vs = append(vs, variant{"1,000 waiters of 50 clients", 50})
-		}
-		return vs
-	},
-	field: func(e *env, all []*peer) []*peer {
-		return slices.DeleteFunc(waiting(e, all), func(p *peer) bool { return p.local }) // its Lock does not end with the context
-	},
-	run: runStorm,
+	variants: []variant{{"1,000 waiters of one client", 1}, {"1,000 waiters of 50 clients", 50}},
+	quick:    []variant{{"1,000 waiters of one client", 1}},
+	takes:    func(e *env, p *peer) bool { return waiting(e, p) && p.on != inProcess }, // whose Lock does not end with the context
+	limit:    2 * time.Minute,
+	run:      runStorm,
 }
 
 // waiters is how many give up; tests have fewer, since requests of a thousand time out on a busy machine.
@@ -51,11 +44,12 @@ const heard = 2 * time.Second
 const settled = 500 * time.Millisecond
 
 func runStorm(ctx context.Context, e *env, v variant, p *peer) (figures, error) {
-	ctx, cancel := limited(ctx, 2*time.Minute)
-	defer cancel()
-	c := &workers{}
+	c, err := gather(ctx, p, e.target, 2+v.n, 2+v.n)
+	if err != nil {
+		return nil, err
+	}
 	defer c.close()
-	if err := c.openAndWarm(ctx, e, p, 2+v.n); err != nil {
+	if err := c.warm(ctx, 1, 16); err != nil {
 		return nil, err
 	}
 	queue, err := e.queueOf(p)
@@ -63,7 +57,7 @@ func runStorm(ctx context.Context, e *env, v variant, p *peer) (figures, error) 
 		return nil, err
 	}
 	defer queue.close()
-	holder, next, clients := c.opened[0], c.opened[1], c.opened[2:]
+	holder, next, clients := c.clients[0], c.clients[1], c.clients[2:]
 	unlock, err := holder.Lock(ctx, hotKey)
 	if err != nil {
 		return nil, err
@@ -110,19 +104,6 @@ func runStorm(ctx context.Context, e *env, v variant, p *peer) (figures, error) 
 	return f, unlock(ctx)
 }
 
-// openAndWarm opens clients and has them connect.
-func (c *workers) openAndWarm(ctx context.Context, e *env, p *peer, n int) error {
-	for range n {
-		l, err := p.open(ctx, e.target)
-		if err != nil {
-			return err
-		}
-		c.opened = append(c.opened, l)
-		c.list = append(c.list, &worker{locker: l})
-	}
-	return c.warm(ctx, 1, 16)
-}
-
 // waitUngranted waits for the key until ctx ends.
 func waitUngranted(ctx context.Context, l locker) error {
 	unlock, err := l.Lock(ctx, hotKey)
@@ -157,7 +138,7 @@ func (e *env) queueOf(p *peer) (*queue, error) {
 			},
 			close: func() { _ = locks.Close() }, // it holds nothing
 		}, nil
-	case p.etcd:
+	case p.on == onEtcd:
 		c, err := connectEtcd(e.Etcd)
 		if err != nil {
 			return nil, err
@@ -218,21 +199,4 @@ func (q *queue) clear(ctx context.Context) error {
 			return fmt.Errorf("%d waiters are left in the store: %w", n, err)
 		}
 	}
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-time.After(d):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// limited ends ctx after limit, but without a deadline, because some peers behave
-// differently with one.
-func limited(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
-	ctx, stop := context.WithCancelCause(ctx)
-	timer := time.AfterFunc(limit, func() { stop(fmt.Errorf("not over after %v", limit)) })
-	return ctx, func() { timer.Stop(); stop(nil) }
 }

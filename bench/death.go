@@ -28,26 +28,24 @@ var s6 = scenario{
 		"and the figure is how long after that the waiter had the key: less is better, and before it would be two holders. " +
 		"Ten keys, each with a holder and a waiter of its own, at once. The last figure is how long the waiters waited from the kill.",
 	metrics: []metric{
-		{name: "median", head: "late, median", unit: seconds, better: lower, main: true},
-		{name: "longest", head: "late, longest", unit: seconds, better: lower, main: true},
-		{name: "waited", head: "after the kill, median", unit: seconds, better: neither},
+		{"median", "late, median", seconds, lower, true},
+		{"longest", "late, longest", seconds, lower, true},
+		{"waited", "after the kill, median", seconds, neither, false},
 	},
-	variants: func(bool) []variant { return []variant{{"10 kills", 10}} },
-	field: func(e *env, all []*peer) []*peer {
-		return slices.DeleteFunc(waiting(e, all), func(p *peer) bool {
-			// A local lock dies with its process; to fail fast is no help here;
-			// a quick run has one of each kind.
-			return p.local || strings.HasSuffix(p.name, "fail-fast") || e.quick && strings.Contains(p.name, " ")
-		})
+	variants: counts("kill", 10),
+	takes: func(e *env, p *peer) bool {
+		// A local lock dies with its process; to fail fast is no help here;
+		// a quick run has one of each kind.
+		return waiting(e, p) && p.on != inProcess && !strings.HasSuffix(p.name, "fail-fast") && !(e.quick && strings.Contains(p.name, " "))
 	},
 	rounds: 3, // of ten kills each
+	limit:  time.Minute,
 	run:    runKills,
 	bars: []bar{{"the next waiter has the key within 50 ms of the expiry, in every round", func(r *scenarioResult) (string, bool, bool) {
-		c := r.cell(10, baseline)
-		if c == nil || len(c.values("longest")) == 0 {
+		if _, ok := r.figure(10, baseline, "longest"); !ok {
 			return "", false, false
 		}
-		v := c.Max["longest"]
+		v := slices.Max(r.cell(10, baseline).values("longest"))
 		return r.write("longest", v), v <= 0.050, true
 	}}},
 }
@@ -73,7 +71,7 @@ type death struct {
 }
 
 func runKills(ctx context.Context, e *env, v variant, p *peer) (f figures, err error) {
-	ctx, cancel := limited(ctx, time.Minute)
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	to := e.target
 	to.TTL = killTTL
@@ -175,7 +173,7 @@ func startHolder(ctx context.Context, p *peer, to target, key string) (*process,
 // expiry returns when the lease of a holder that was just killed expires in the
 // store.
 func (e *env) expiry(ctx context.Context, p *peer, key string) (time.Time, error) {
-	if p.etcd {
+	if p.on == onEtcd {
 		return e.etcdExpiry(ctx, key)
 	}
 	name, servers, copies := key, 1, 1

@@ -45,9 +45,9 @@ func TestFiguresAreWrittenToThreeDigits(t *testing.T) {
 
 func TestTable(t *testing.T) {
 	r := toy()
-	var text, markdown strings.Builder
+	var text strings.Builder
 	v := r.Variants[0]
-	tab := v.table(r.of.metrics)
+	tab := r.Table(v)
 	tab.text(&text)
 	want := `  peer           rate/s  min–max  of hasp's
   hasp               90   50–100      1.00×  1 s
@@ -65,8 +65,7 @@ func TestTable(t *testing.T) {
 			t.Errorf("columns are not in line:\n%s", text.String())
 		}
 	}
-	tab.markdown(&markdown, "---:")
-	lines := strings.Split(strings.TrimSpace(markdown.String()), "\n")
+	lines := strings.Split(strings.TrimSpace(tab.Markdown("---:")), "\n")
 	for _, line := range lines {
 		if n := strings.Count(line, "|"); n != 6 {
 			t.Errorf("%d bars in %q", n, line)

@@ -116,7 +116,7 @@ func TestWaitInVain(t *testing.T) {
 
 type failing struct{ err error }
 
-func (f failing) Lock(context.Context, string) (func(context.Context) error, error) {
+func (f failing) Lock(context.Context, string) (unlock, error) {
 	return nil, f.err
 }
 func (failing) Close() error { return nil }

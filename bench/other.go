@@ -8,6 +8,11 @@ package main
 import (
 	"errors"
 	"os"
+	"time"
 )
+
+func processCPU() time.Duration { return 0 }
+
+func checkLimits() error { return nil }
 
 func flock(*os.File, bool) error { return errors.ErrUnsupported }

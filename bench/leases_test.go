@@ -18,7 +18,7 @@ import (
 func smoke(t *testing.T, s *scenario, v variant, names ...string) {
 	t.Parallel()
 	e := newEnv(t, true)
-	for _, p := range s.field(e, slices.Clone(peers)) {
+	for _, p := range s.field(e, peers) {
 		if !slices.Contains(names, p.name) {
 			continue
 		}
@@ -28,8 +28,8 @@ func smoke(t *testing.T, s *scenario, v variant, names ...string) {
 			continue
 		}
 		for _, m := range s.metrics {
-			if _, ok := f[m.name]; !ok && p.name == baseline {
-				t.Errorf("%s has no %s", p.name, m.name)
+			if _, ok := f[m.Name]; !ok && p.name == baseline {
+				t.Errorf("%s has no %s", p.name, m.Name)
 			}
 		}
 		t.Logf("%s: %v", p.name, f)
@@ -43,13 +43,13 @@ func TestS4(t *testing.T) {
 // extendableLocker is a locker that does not renew.
 type extendableLocker struct{ extended, released atomic.Int32 }
 
-func (*extendableLocker) Lock(context.Context, string) (func(context.Context) error, error) {
+func (*extendableLocker) Lock(context.Context, string) (unlock, error) {
 	return nil, errors.New("Lock of a locker that has to be extended")
 }
 
 func (*extendableLocker) Close() error { return nil }
 
-func (l *extendableLocker) lockExtendable(context.Context, string) (extend, unlock func(context.Context) error, err error) {
+func (l *extendableLocker) lockExtendable(context.Context, string) (extend, unlock unlock, err error) {
 	return func(context.Context) error { l.extended.Add(1); return errors.New("not this time") },
 		func(context.Context) error { l.released.Add(1); return nil }, nil
 }
@@ -76,31 +76,4 @@ func TestPileExtends(t *testing.T) {
 			t.Errorf("unlock: %v, released %d times", err, l.released.Load())
 		}
 	})
-}
-
-func TestPileEach(t *testing.T) {
-	p := &pile{unlocks: make([]func(context.Context) error, 5_000)}
-	seen := make([]atomic.Bool, len(p.unlocks))
-	if err := p.each(func(i int) error {
-		if seen[i].Swap(true) {
-			t.Errorf("index %d twice", i)
-		}
-		return nil
-	}); err != nil {
-		t.Error(err)
-	}
-	for i := range seen {
-		if !seen[i].Load() {
-			t.Errorf("index %d was left out", i)
-		}
-	}
-	wrong := errors.New("wrong")
-	if err := p.each(func(i int) error {
-		if i == 100 {
-			return wrong
-		}
-		return nil
-	}); !errors.Is(err, wrong) {
-		t.Errorf("the error is %v, want %v", err, wrong)
-	}
 }

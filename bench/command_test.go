@@ -45,15 +45,3 @@ func TestMemory(t *testing.T) {
 		t.Errorf("read from nothing: %v", n)
 	}
 }
-
-// Each row has a command, and each command a row.
-func TestCommandPeers(t *testing.T) {
-	for _, p := range commandPeers {
-		if commands[p.name].args == nil {
-			t.Errorf("%q has no command", p.name)
-		}
-	}
-	if len(commands) != len(commandPeers) {
-		t.Errorf("%d commands for %d rows", len(commands), len(commandPeers))
-	}
-}

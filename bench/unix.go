@@ -6,7 +6,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"os"
 	"syscall"
 	"time"
 )
@@ -34,4 +36,17 @@ func checkLimits() error {
 		return fmt.Errorf("this process may open %d files, and 512 clients need %d connections: run ulimit -n %d first", l.Cur, filesNeeded, filesNeeded)
 	}
 	return nil
+}
+
+// flock locks a file, or unlocks it.
+func flock(f *os.File, lock bool) error {
+	how := syscall.LOCK_UN
+	if lock {
+		how = syscall.LOCK_EX
+	}
+	for {
+		if err := syscall.Flock(int(f.Fd()), how); !errors.Is(err, syscall.EINTR) {
+			return err
+		}
+	}
 }

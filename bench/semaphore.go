@@ -12,8 +12,6 @@ import (
 	"time"
 
 	"github.com/go-redsync/redsync/v4"
-	"github.com/hasplock/hasp"
-	"github.com/hasplock/hasp/redisdriver"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -29,20 +27,17 @@ var s10 = scenario{
 		"The counting script keeps the holders in a sorted set by their expiry and asks again every 10 ms; ten names are ten redsync mutexes, of which a client tries one " +
 		"at random, and after 10 ms another. Only the latter has numbered slots; neither has an order, renewal or fences. " +
 		"Every holder checks that there are at most 10.",
-	metrics: contended,
-	variants: func(quick bool) []variant {
-		n := 128
-		if quick {
-			n = 32
-		}
-		return []variant{{fmt.Sprintf("%d clients", n), n}}
-	},
-	field: func(*env, []*peer) []*peer { return semaphorePeers },
-	run:   runS10,
+	metrics:  contended,
+	variants: counts("client", 128),
+	quick:    counts("client", 32),
+	own:      semaphorePeers,
+	run: contest{hold: 10 * time.Millisecond, lasts: 3 * time.Second, set: func(_ int, w *worker) {
+		w.shares, w.guard.limit = true, slots
+	}}.run,
 	bars: []bar{
 		atLeast(0.9, "128 clients: grants/s at least 0.9 of the counting script's", 128, "grants", script),
 		atMost(0.5, "128 clients: p99 wait at most half of the best peer's", 128, "p99", script, tenNames),
-		under(1.3, "128 clients: no client more than 1.3 times its fair share", 128, "fairness"),
+		within(baseline, "128 clients: no client more than 1.3 times its fair share", 128, "fairness", most(1.3)),
 	},
 }
 
@@ -52,71 +47,44 @@ const (
 	tenNames = "redsync, ten names"
 )
 
-// every is how long the polling peers wait before they ask again.
-const every = 10 * time.Millisecond
-
 var semaphorePeers = []*peer{
 	{
-		name:    baseline,
-		modules: []string{"github.com/hasplock/hasp", goRedis},
-		config:  "a Semaphore for each acquisition; otherwise as above",
-		waits:   true,
+		name:   baseline,
+		config: "a Semaphore for each acquisition; otherwise as above",
 		open: func(ctx context.Context, to target) (locker, error) {
-			rdb := redis.NewClient(&redis.Options{Addr: to.Redis[0], ContextTimeoutEnabled: true})
-			locks, err := hasp.New(redisdriver.New(rdb, nil), nil)
+			l, err := haspPeers[0].open(ctx, to)
 			if err != nil {
-				return nil, errors.Join(err, rdb.Close())
+				return nil, err
 			}
-			return &haspSlots{haspLocker{under: rdb, locks: locks, options: hasp.LockOptions{TTL: to.TTL}}}, nil
+			return haspSlots{l.(*haspLocker)}, nil
 		},
 	},
 	{
-		name:    script,
-		modules: []string{goRedis},
+		name: script,
 		config: "by hand: a script that removes what has expired from a sorted set, counts, and adds (TTL 30 s); asked again every 10 ms; " +
 			"a go-redis client with its default options",
-		waits: true,
 		open: func(_ context.Context, to target) (locker, error) {
-			return &counting{rdb: redis.NewClient(&redis.Options{Addr: to.Redis[0]}), ttl: to.TTL}, nil
+			return &counting{redis.NewClient(&redis.Options{Addr: to.Redis[0]}), to.TTL}, nil
 		},
 	},
 	{
-		name:    tenNames,
-		modules: []string{"github.com/go-redsync/redsync/v4", goRedis},
-		config:  "by hand: TryLock of one of ten mutexes at random (WithExpiry(30 s)), asked again with another every 10 ms; a go-redis client with its default options",
-		waits:   true,
+		name:   tenNames,
+		config: "by hand: TryLock of one of ten mutexes at random (WithExpiry(30 s)), asked again with another every 10 ms; a go-redis client with its default options",
 		open: func(ctx context.Context, to target) (locker, error) {
 			l, err := redsyncPeers[0].open(ctx, to)
 			if err != nil {
 				return nil, err
 			}
-			return &names{redsyncLocker: l.(*redsyncLocker), ttl: to.TTL}, nil
+			return &names{l.(*redsyncLocker), to.TTL}, nil
 		},
 	},
 }
 
-func runS10(ctx context.Context, e *env, v variant, p *peer) (figures, error) {
-	g := &guard{limit: slots}
-	c := &workers{hold: 10 * time.Millisecond}
-	defer c.close()
-	if err := c.open(ctx, p, e.target, v.n); err != nil {
-		return nil, err
-	}
-	for _, l := range c.opened {
-		c.list = append(c.list, &worker{locker: l, key: hotKey, guard: g, shares: true})
-	}
-	return c.contend(ctx, e, p, e.lasts(3*time.Second))
-}
-
 // haspSlots is a client of hasp that acquires slots.
-type haspSlots struct{ haspLocker }
+type haspSlots struct{ *haspLocker }
 
-func (l *haspSlots) Lock(ctx context.Context, key string) (func(context.Context) error, error) {
-	lease, err := l.locks.Semaphore(key, slots, &l.options).Lock(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return func(context.Context) error { return lease.Release() }, nil
+func (l haspSlots) Lock(ctx context.Context, key string) (unlock, error) {
+	return held(l.locks.Semaphore(key, slots, &l.options).Lock(ctx))
 }
 
 var countAndAdd = redis.NewScript(`
@@ -130,29 +98,24 @@ return 1`)
 
 // counting is a semaphore that counts.
 type counting struct {
-	rdb *redis.Client
+	*redis.Client
 	ttl time.Duration
 }
 
-func (l *counting) Lock(ctx context.Context, key string) (func(context.Context) error, error) {
+func (l *counting) Lock(ctx context.Context, key string) (unlock, error) {
 	owner := rand.Text()
 	err := again(ctx, func() (bool, error) {
-		n, err := countAndAdd.Run(ctx, l.rdb, []string{key}, owner, slots, l.ttl.Milliseconds()).Int()
+		n, err := countAndAdd.Run(ctx, l.Client, []string{key}, owner, slots, l.ttl.Milliseconds()).Int()
 		return n == 1, err
 	})
 	if err != nil {
 		return nil, err
 	}
-	return func(ctx context.Context) error {
-		n, err := l.rdb.ZRem(ctx, key, owner).Result()
-		if err == nil && n != 1 {
-			err = errLost
-		}
-		return err
-	}, nil
+	return done(func(ctx context.Context) (bool, error) {
+		n, err := l.ZRem(ctx, key, owner).Result()
+		return n == 1, err
+	}), nil
 }
-
-func (l *counting) Close() error { return l.rdb.Close() }
 
 // names is a semaphore made of as many mutexes.
 type names struct {
@@ -160,7 +123,7 @@ type names struct {
 	ttl time.Duration
 }
 
-func (l *names) Lock(ctx context.Context, key string) (func(context.Context) error, error) {
+func (l *names) Lock(ctx context.Context, key string) (unlock, error) {
 	var m *redsync.Mutex
 	err := again(ctx, func() (bool, error) {
 		m = l.rs.NewMutex(fmt.Sprintf("%s/%d", key, mathrand.N(slots)), redsync.WithExpiry(l.ttl))
@@ -173,28 +136,18 @@ func (l *names) Lock(ctx context.Context, key string) (func(context.Context) err
 	if err != nil {
 		return nil, err
 	}
-	return func(ctx context.Context) error {
-		ok, err := m.UnlockContext(ctx)
-		if err == nil && !ok {
-			err = errLost
-		}
-		return err
-	}, nil
+	return done(m.UnlockContext), nil
 }
 
-// again asks until it is granted or ctx ends.
+// again asks every 10 ms until it is granted or ctx ends.
 func again(ctx context.Context, ask func() (bool, error)) error {
 	for {
 		ok, err := ask()
 		if ok || err != nil {
 			return err
 		}
-		timer := time.NewTimer(every)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return ctx.Err()
+		if err := pause(ctx, 10*time.Millisecond); err != nil {
+			return err
 		}
 	}
 }

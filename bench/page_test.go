@@ -76,12 +76,12 @@ func TestPicture(t *testing.T) {
 	r := toy()
 	for _, v := range r.Variants { // many that end at one place
 		for _, name := range []string{"redsync fail-fast", "redislock 5ms", "floor", "rueidislock", "redsync 5 nodes"} {
-			v.Cells = append(v.Cells, &cell{Peer: name, Rounds: v.Cells[1].Rounds, Median: v.Cells[1].Median})
+			v.Cells = append(v.Cells, &cell{Peer: name, Rounds: v.Cells[1].Rounds})
 		}
 	}
-	for _, c := range r.of.curves {
+	for _, p := range r.Pictures() {
 		names := map[string]float64{}
-		dec := xml.NewDecoder(strings.NewReader(r.draw(c)))
+		dec := xml.NewDecoder(strings.NewReader(p.draw()))
 		var at float64
 		for {
 			tok, err := dec.Token()
@@ -108,17 +108,17 @@ func TestPicture(t *testing.T) {
 				}
 				for other, y := range names {
 					if name == other || at-y < labelGap-1 && y-at < labelGap-1 {
-						t.Errorf("%s: %s at %v and %s at %v", c.metric, name, at, other, y)
+						t.Errorf("%s: %s at %v and %s at %v", p.File, name, at, other, y)
 					}
 				}
 				if at < fieldTop-labelGap || at > fieldBottom+labelGap {
-					t.Errorf("%s: %s at %v is beside the field", c.metric, name, at)
+					t.Errorf("%s: %s at %v is beside the field", p.File, name, at)
 				}
 				names[name] = at
 			}
 		}
 		if len(names) != 8 {
-			t.Errorf("%s: the names are %v", c.metric, names)
+			t.Errorf("%s: the names are %v", p.File, names)
 		}
 	}
 }

@@ -27,12 +27,11 @@ var s12 = scenario{
 	about: "Eight processes with a lock in one file between them: each locks the one key, holds it for 1 ms and releases it, over and over, for two seconds. " +
 		"Waits, handoffs and fairness are counted as in S2, with processes in place of clients. flock(2) lets a process that has just released take " +
 		"the lock again, past those that wait, and keeps no order.",
-	metrics: slices.DeleteFunc(slices.Clone(contended), func(m metric) bool { return m.name == "commands" || m.name == "p50" }),
-	variants: func(bool) []variant {
-		return []variant{{"8 processes", 8}}
-	},
-	field: func(*env, []*peer) []*peer { return slices.Clone(filePeers) },
-	run:   runProcesses,
+	metrics:  only(contended, "handoffs", "grants", "p99", "longest", "fairness", "never"),
+	variants: []variant{{"8 processes", 8}},
+	own:      filePeers,
+	limit:    time.Minute,
+	run:      runProcesses,
 }
 
 // booked keeps a book of the turns of one worker.
@@ -52,9 +51,9 @@ func now() time.Duration {
 	return cmp.Or(i.Boot, i.Wall)
 }
 
-func (l *booked) Lock(ctx context.Context, key string) (func(context.Context) error, error) {
+func (l *booked) Lock(ctx context.Context, key string) (unlock, error) {
 	t := turn{Asked: now()}
-	unlock, err := l.locker.Lock(ctx, key)
+	release, err := l.locker.Lock(ctx, key)
 	t.Answered = now()
 	if err != nil {
 		l.turns = append(l.turns, t)
@@ -63,7 +62,7 @@ func (l *booked) Lock(ctx context.Context, key string) (func(context.Context) er
 	return func(ctx context.Context) error {
 		t.Released = now()
 		l.turns = append(l.turns, t)
-		return unlock(ctx)
+		return release(ctx)
 	}, nil
 }
 
@@ -93,7 +92,7 @@ func contendInChild(ctx context.Context, l locker, key string) error {
 }
 
 func runProcesses(ctx context.Context, e *env, v variant, p *peer) (f figures, err error) {
-	ctx, cancel := limited(ctx, time.Minute)
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel() // ends the children
 	to := e.target
 	if to.Dir, err = os.MkdirTemp("", "hasp-bench-"); err != nil {
@@ -168,5 +167,5 @@ func together(parts [][]turn, begin, end time.Duration) (figures, error) {
 			handoffs++
 		}
 	}
-	return contest(end-begin, &waits, grants, handoffs), nil
+	return outcome(end-begin, &waits, grants, handoffs), nil
 }

@@ -6,12 +6,10 @@ package main
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/redisdriver"
-	"github.com/redis/go-redis/v9"
 )
 
 // s15 is how soon a holder hears of a waiter. No peer tells its holders.
@@ -21,17 +19,15 @@ var s15 = scenario{
 	about: "One client holds a key and has asked to be told of waiters (Lease.Wanted); another one locks the key, by the link of S14. The time is from when it sent the " +
 		"request that joins the queue until the holder's channel is closed.",
 	metrics: []metric{
-		{name: "p50", head: "p50", unit: seconds, better: lower},
-		{name: "p99", head: "p99", unit: seconds, better: lower, main: true},
-		{name: "longest", head: "longest", unit: seconds, better: lower},
+		{"p50", "p50", seconds, lower, false},
+		{"p99", "p99", seconds, lower, true},
+		{"longest", "longest", seconds, lower, false},
 	},
-	variants: func(bool) []variant { return []variant{{"2 clients", 2}} },
-	field: func(_ *env, all []*peer) []*peer {
-		return slices.DeleteFunc(all, func(p *peer) bool { return p.name != baseline })
-	},
-	run: runWanted,
+	variants: counts("client", 2),
+	takes:    func(_ *env, p *peer) bool { return p.name == baseline },
+	run:      runWanted,
 	bars: []bar{
-		within(baseline, "p99 at most one round trip (2 ms) and 5 ms", 2, "p99", func(v float64) bool { return v <= 0.007 }),
+		within(baseline, "p99 at most one round trip (2 ms) and 5 ms", 2, "p99", most(0.007)),
 	},
 }
 
@@ -44,7 +40,7 @@ func runWanted(ctx context.Context, e *env, _ variant, _ *peer) (figures, error)
 	}
 	var clients [2]*hasp.Client
 	for i := range clients {
-		rdb := redis.NewClient(&redis.Options{Addr: e.slow().Redis[0], ContextTimeoutEnabled: true})
+		rdb := haspRedis(e.slow().Redis[0])
 		defer rdb.Close()
 		var err error
 		if clients[i], err = hasp.New(redisdriver.New(rdb, nil), &hasp.Options{Observe: note}); err != nil {

@@ -1,0 +1,212 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// pairs are the metrics of keys that none waits for.
+var pairs = []metric{
+	{"pairs", "pairs/s", number, higher, true},
+	{"p50", "p50", seconds, lower, false},
+	{"p99", "p99", seconds, lower, false},
+	{"allocs", "allocs", number, lower, false},
+	{"bytes", "allocated", bytes, lower, false},
+	{"client_cpu", "client CPU", seconds, lower, false},
+	{"server_cpu", "server CPU", seconds, lower, false},
+	{"commands", "commands", number, lower, false},
+}
+
+// s1 measures uncontended locks.
+var s1 = scenario{
+	name:  "s1",
+	title: "uncontended: lock and release, a key for each goroutine",
+	about: "Goroutines of one process share one client. Each locks and releases a key of its own, over and over, and none waits. " +
+		"A pair is one lock and one release; its time is that of both. Allocations and the client's CPU are the process's, " +
+		"the server's CPU and commands (those within scripts included) are those of all servers that the peer uses. " +
+		"Before it is measured, each goroutine makes two pairs, which open connections and load scripts.",
+	metrics:  pairs,
+	variants: counts("goroutine", 1, 64, 512),
+	takes:    func(_ *env, p *peer) bool { return p.differs != patient && p.differs != turned },
+	run: func(ctx context.Context, e *env, v variant, p *peer) (figures, error) {
+		return e.uncontended(ctx, p, v.n, 800*time.Millisecond, nil)
+	},
+	curves: []curve{{"pairs", "Uncontended: lock and release, pairs a second", "goroutines over one client"}},
+	bars: []bar{
+		atMost(1.2, "1 goroutine: p50 at most 1.2 times the floor's", 1, "p50", "floor"),
+		atLeast(1, "1 goroutine: pairs/s at least those of redislock and redsync", 1, "pairs", uncontendedRivals...),
+		atLeast(1.5, "64 goroutines: pairs/s at least 1.5 times the best of redislock and redsync", 64, "pairs", uncontendedRivals...),
+		atLeast(2, "512 goroutines: pairs/s at least twice the best of redislock and redsync", 512, "pairs", uncontendedRivals...),
+		atLeast(1, "64 goroutines: ahead of rueidislock", 64, "pairs", "rueidislock", "rueidislock majority 2"),
+		atLeast(1.3, "512 goroutines: pairs/s at least 1.3 times rueidislock's", 512, "pairs", "rueidislock", "rueidislock majority 2"),
+		atMost(3, "1 goroutine: server CPU a pair at most 3 times the floor's", 1, "server_cpu", "floor"),
+		atMost(3, "64 goroutines: server CPU a pair at most 3 times the floor's", 64, "server_cpu", "floor"),
+		atMost(2.5, "512 goroutines: server CPU a pair at most 2.5 times the floor's", 512, "server_cpu", "floor"),
+		within(kept, "with Keep, 1 goroutine: at least 300,000 pairs/s", 1, "pairs", least(300_000)),
+		within(kept, "with Keep, 1 goroutine: less than 0.1 commands a pair", 1, "commands", less(0.1)),
+		within(kept, "with Keep, 64 goroutines: less than 0.1 commands a pair", 64, "commands", less(0.1)),
+	},
+}
+
+var uncontendedRivals = []string{
+	"redislock", "redislock 5ms", "redsync", "redsync fail-fast", "redsync 5 nodes", "redsync 5 nodes fail-fast",
+}
+
+// uncontended measures goroutines over one client with a key each. fault, if not nil, happens after the warm-up; then
+// what the servers use cannot be measured.
+func (e *env) uncontended(ctx context.Context, p *peer, n int, lasts time.Duration, fault func()) (figures, error) {
+	c, err := gather(ctx, p, e.target, 1, n)
+	if err != nil {
+		return nil, err
+	}
+	defer c.close()
+	for i, w := range c.list {
+		w.key, w.guard = fmt.Sprintf("key/%03d", i), new(guard)
+	}
+	if err := c.warm(ctx, 2, 64); err != nil {
+		return nil, err
+	}
+	used := func() (figures, error) { return nil, nil }
+	if fault == nil {
+		used, err = e.meter(ctx, p)
+	} else {
+		fault()
+		// The first to meet the fault detects it, and is not measured; a lock
+		// that fails because of it does not fail the round.
+		_ = c.warm(ctx, 1, 64)
+		err = pause(ctx, time.Second)
+	}
+	if err != nil {
+		return nil, err
+	}
+	took, err := c.work(ctx, e.lasts(lasts), nil)
+	if err != nil {
+		return nil, err
+	}
+	return c.pairs(took, used)
+}
+
+// pairs returns the figures of all pairs; none if there was no pair.
+func (c *workers) pairs(took time.Duration, used func() (figures, error)) (figures, error) {
+	f, err := used()
+	var times hist
+	for _, w := range c.list {
+		times.join(&w.pairs)
+	}
+	if times.count == 0 || err != nil {
+		return nil, err
+	}
+	count := float64(times.count)
+	all := figures{"pairs": count / took.Seconds(), "p50": times.quantile(0.5), "p99": times.quantile(0.99)}
+	for name, v := range f {
+		all[name] = v / count
+	}
+	return all, nil
+}
+
+// s8 is Redlock while nodes fail.
+var s8 = scenario{
+	name:  "s8",
+	title: "Redlock over five nodes: all healthy, one that hangs, two that are down",
+	about: "As S1, over five servers. After the warm-up one server is stopped (SIGSTOP), or two are killed, and a second passes before it is " +
+		"measured. redsync waits for its own timeouts then; where it did not finish one pair in the time, its figures are left out.",
+	metrics: only(pairs, "pairs", "p50", "p99", "client_cpu", "server_cpu"),
+	variants: []variant{
+		{"1 goroutine, all nodes healthy", 1}, {"64 goroutines, all nodes healthy", 64},
+		{"1 goroutine, one node hangs", hangs + 1}, {"64 goroutines, one node hangs", hangs + 64},
+		{"1 goroutine, two nodes down", gone + 1}, {"64 goroutines, two nodes down", gone + 64},
+	},
+	takes: func(_ *env, p *peer) bool { return strings.Contains(p.name, "5 nodes") },
+	run:   runRedlock,
+	bars: []bar{
+		aheadOfRedsync("1 goroutine", 1), aheadOfRedsync("64 goroutines", 64),
+		fast("1 goroutine, one node hangs", hangs, 1), fast("64 goroutines, one node hangs", hangs, 64),
+		fast("1 goroutine, two nodes down", gone, 1), fast("64 goroutines, two nodes down", gone, 64),
+		prompt("1 goroutine, one node hangs", hangs, 1), prompt("64 goroutines, one node hangs", hangs, 64),
+		prompt("1 goroutine, two nodes down", gone, 1), prompt("64 goroutines, two nodes down", gone, 64),
+	},
+}
+
+// The states of the nodes. A variant's n is the goroutines, and so much more.
+const (
+	hangs = 1000
+	gone  = 2000
+)
+
+func aheadOfRedsync(text string, n int) bar {
+	return against(redlock, text+", all nodes healthy: pairs/s ahead of redsync over the same nodes", n, "pairs",
+		func(ratio float64) bool { return ratio > 1 }, "redsync 5 nodes", "redsync 5 nodes fail-fast")
+}
+
+func fast(text string, state, n int) bar {
+	return growth(redlock, text+": pairs/s at least 0.8 of those with all nodes healthy", "pairs", n, state+n, least(0.8))
+}
+
+func prompt(text string, state, n int) bar {
+	return growth(redlock, text+": p99 at most twice that with all nodes healthy", "p99", n, state+n, most(2))
+}
+
+func runRedlock(ctx context.Context, e *env, v variant, p *peer) (figures, error) {
+	var fault func()
+	switch {
+	case v.n >= gone:
+		fault = func() {
+			for _, s := range e.redis[3:] {
+				s.Kill()
+			}
+		}
+		defer e.redis[3].Restart()
+		defer e.redis[4].Restart()
+	case v.n >= hangs:
+		fault = e.redis[0].Stop
+		defer e.redis[0].Cont()
+	}
+	return e.uncontended(ctx, p, v.n%hangs, 2*time.Second, fault)
+}
+
+// s13 is what a key that is kept costs where it must not be: the case against LockOptions.Keep.
+var s13 = scenario{
+	name:  "s13",
+	title: "two clients that take turns on a key, one after the other",
+	about: "Two clients with connections of their own lock and release one key, always the one and then the other; none waits, unless " +
+		"the other client keeps the key (LockOptions.Keep), which it then has to give back. A pair is one lock and one release.",
+	metrics:  only(pairs, "pairs", "p50", "p99", "commands"),
+	variants: counts("client", 2),
+	takes:    func(_ *env, p *peer) bool { return p.name == baseline || p.differs == keeping },
+	run:      runAlternate,
+	bars: []bar{
+		against(kept, "with Keep: at least 0.9 of the pairs/s without", 2, "pairs", least(0.9), baseline),
+	},
+}
+
+func runAlternate(ctx context.Context, e *env, v variant, p *peer) (figures, error) {
+	c, err := gather(ctx, p, e.target, v.n, v.n)
+	if err != nil {
+		return nil, err
+	}
+	defer c.close()
+	if err := c.warm(ctx, 2, v.n); err != nil {
+		return nil, err
+	}
+	used, err := e.meter(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	waits, stop := context.WithCancel(ctx) // it ends with the round: a Lock is never cancelled
+	defer stop()
+	begin := time.Now()
+	var took time.Duration
+	for lasts := e.lasts(time.Second); took < lasts; took = time.Since(begin) {
+		for _, w := range c.list {
+			if err := w.turn(ctx, waits, 0); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return c.pairs(took, used)
+}
