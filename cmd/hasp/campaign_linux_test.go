@@ -555,7 +555,7 @@ func (s *tally) add(end, kind string, c counts) {
 	s.all[[2]string{end, kind}] = counts{of.rounds + c.rounds, of.named + c.named, of.soon + c.soon, of.unsaid + c.unsaid, of.wrong + c.wrong}
 }
 
-// String is the table of docs/evidence.md: in each cell the rounds, and the beats inside another's hold.
+// String is the table of docs/results/campaigns.md: in each cell the rounds, and the beats inside another's hold.
 func (s *tally) String() string {
 	text := "| end | " + strings.Join(whats, " | ") + " | named | until it is known | unsaid | not allowed |\n|---|" + strings.Repeat("--:|", len(whats)+4) + "\n"
 	for _, end := range endings {
