@@ -31,7 +31,7 @@ func tries(d *Driver, rs ...contend.Owner) (calls []*wire.Call) {
 // granted says whether a Try was, and by which fence.
 func granted(c *wire.Call) (uint64, bool) {
 	a, err := parseTry(c.Reply)
-	return a.fence, c.Err == nil && err == nil && a.granted
+	return a.Fence, c.Err == nil && err == nil && a.Granted
 }
 
 // Requests in one script are answered one by one, in their order, and fences

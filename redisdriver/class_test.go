@@ -124,7 +124,7 @@ func TestClaimOnAFullServer(t *testing.T) {
 	if got := w.inspect(d, "k"); got.Left < b.TTL-5*time.Second {
 		t.Errorf("the lease lasts %v", got.Left)
 	}
-	if err := d.sendRelease(w.ctx, d.unclaimedCall(b.Claim())); !errors.Is(err, driver.ErrNotHeld) {
+	if err := w.unclaimed(d, b); !errors.Is(err, driver.ErrNotHeld) {
 		t.Errorf("the claim left no mark: %v", err)
 	}
 }

@@ -172,6 +172,20 @@ func (d *Driver) Traits() driver.Traits {
 	return t
 }
 
+// grantState is the state of our grants, see queue.lua.
+func (d *Driver) grantState() string {
+	if d.muted.Load() {
+		return "m"
+	}
+	return "h"
+}
+
+// enters says whether a waiter that is handed a key may enter on the message: not before replicas have confirmed it.
+func (d *Driver) enters() bool { return d.renew.Replicas() == 0 && d.maxTTL == 0 }
+
+// Classify returns the class of an error; see [driver.Driver].
+func (d *Driver) Classify(err error) driver.Class { return classify(err) }
+
 // closeTime bounds Close.
 const closeTime = time.Second
 

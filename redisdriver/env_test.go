@@ -172,6 +172,11 @@ func (w *world) release(d *Driver, r contend.Owner) {
 	}
 }
 
+// unclaimed answers a hint for r's owner, as if it had no waiter.
+func (w *world) unclaimed(d *Driver, r contend.Owner) error {
+	return d.released(d.send.Do(w.ctx, d.unclaimedCall(r.Claim())))
+}
+
 // releasesNothing fails unless a Release finds that r's owner does not hold its key.
 func (w *world) releasesNothing(d driver.Driver, r contend.Owner) {
 	w.Helper()

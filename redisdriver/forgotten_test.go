@@ -45,10 +45,10 @@ func TestForgottenMarkRefusesOnce(t *testing.T) {
 					w.together(d, calls...)
 					for _, c := range calls {
 						a, err := parseTry(c.Reply)
-						if err != nil || c.Err != nil || a.why != driver.FenceTooLow {
+						if err != nil || c.Err != nil || a.Why != driver.FenceTooLow {
 							t.Fatalf("%+v, %v, %v", a, err, c.Err)
 						}
-						floor = a.fence
+						floor = a.Fence
 					}
 				} else {
 					floor = w.tooLow(d, r)

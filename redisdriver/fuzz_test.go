@@ -108,12 +108,12 @@ func FuzzTryReply(f *testing.F) {
 			if err != nil {
 				continue
 			}
-			if got.granted && got.fence == 0 && strings.Trim(text, "0") != "" {
+			if got.Granted && got.Fence == 0 && strings.Trim(text, "0") != "" {
 				t.Errorf("%v grants without a fence", v)
 			}
-			if !got.granted {
-				got.refusal(true)
-				got.refusal(false)
+			if !got.Granted {
+				got.refuse(true)
+				got.refuse(false)
 			}
 		}
 	})

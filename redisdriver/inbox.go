@@ -47,7 +47,7 @@ func (w *watcher) signalLater(after time.Duration) {
 func newInbox(d *Driver, hashSlot int) *inbox {
 	in := &inbox{d: d, hashSlot: hashSlot, channel: wire.Sidecars + "inbox:" + d.id, watchers: map[string][]*watcher{}}
 	o := wire.InboxOptions{
-		Client: d.rdb, Receive: in.receive, News: in.news, Muted: d.muted.Store, Classify: d.Classify, Idle: in.unused,
+		Client: d.rdb, Receive: in.receive, News: in.news, Muted: d.muted.Store, Classify: classify, Idle: in.unused,
 	}
 	if hashSlot >= 0 {
 		in.channel = wire.Sidecars + "inbox:{" + wire.TagOf(hashSlot) + "}" + d.id

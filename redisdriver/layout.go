@@ -4,12 +4,163 @@
 package redisdriver
 
 import (
+	"fmt"
+	"hash/maphash"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/redisdriver/internal/wire"
 )
+
+// What a node keeps beside what belongs to a lock key; see node.lua and fences.lua.
+const (
+	markKey     = wire.Sidecars + "fence"
+	recordKey   = wire.Sidecars + "node"
+	proposedKey = wire.Sidecars + "proposed"
+)
+
+// sharedValue begins the value of a lock key that is shared.
+const sharedValue = "SHAREDLEASESAREINHASPSHARE "
+
+// names are the Redis keys that belong to one lock key: see queue.lua, and key.lua for those of a shared key.
+type names struct {
+	lock, grant, queue, places, shares, held, room, side string
+
+	key  string
+	all  [7]any // lock to room, as calls want them
+	mark any    // a string; outside of a cluster it is one for all
+}
+
+// anyMark is markKey, as calls want it.
+var anyMark any = markKey
+
+// names returns the keys of a lock, all in its slot.
+func (d *Driver) names(key string) *names {
+	const (
+		grant, queue, places = wire.Sidecars + "grant:", wire.Sidecars + "queue:", wire.Sidecars + "places:"
+		shares, held, room   = wire.Sidecars + "shares:", wire.Sidecars + "held:", wire.Sidecars + "room:"
+	)
+	var all, lock, side string // one text: this is on every call's way
+	if p := d.prefix; strings.ContainsAny(p, "{}") || strings.ContainsAny(key, "{}") {
+		lock = p + key
+		side = wire.Beside(lock)
+		all = grant + side + queue + side + places + side + shares + side + held + side + room + side
+	} else {
+		all = grant + "{" + p + key + "}" + queue + "{" + p + key + "}" + places + "{" + p + key + "}" +
+			shares + "{" + p + key + "}" + held + "{" + p + key + "}" + room + "{" + p + key + "}"
+		side = all[len(grant):][:len(p)+len(key)+2]
+		lock = side[1 : len(side)-1]
+	}
+	cut := func(begins string) (name string) {
+		name, all = all[:len(begins)+len(side)], all[len(begins)+len(side):]
+		return name
+	}
+	n := &names{
+		lock: lock, grant: cut(grant), queue: cut(queue), places: cut(places), shares: cut(shares), held: cut(held), room: cut(room),
+		side: side, key: lock[len(d.prefix):], mark: anyMark,
+	}
+	n.all = [7]any{n.lock, n.grant, n.queue, n.places, n.shares, n.held, n.room}
+	if d.cluster {
+		n.mark = markKey + ":{" + wire.TagOf(wire.HashSlot(lock)) + "}"
+	}
+	return n
+}
+
+// recent are the names of some keys that were used last: most programs want the same keys again, and to make the names
+// is a fifth of what a call allocates.
+type recent [1024]atomic.Pointer[names]
+
+var recentSeed = maphash.MakeSeed()
+
+// keyed is names, and remembers them.
+func (d *Driver) keyed(key string) *names {
+	last := &d.recent[maphash.String(recentSeed, key)%uint64(len(d.recent))]
+	if n := last.Load(); n != nil && n.key == key {
+		return n
+	}
+	n := d.names(key)
+	last.Store(n)
+	return n
+}
+
+// gone is the key that says an owner was released.
+func (n *names) gone(owner string) string { return wire.Sidecars + "gone:" + owner + ":" + n.side }
+
+// value is what a lock key holds while an owner has it.
+func value(c driver.Claim) string { return c.Owner + " " + c.Label }
+
+// holderOf reads a lock key's value. A value that is not of our form is another
+// program's. Of a shared key it names no owner.
+func holderOf(v string) driver.Holder {
+	const label = driver.OwnerLen + 1
+	if strings.HasPrefix(v, sharedValue) {
+		return driver.Holder{Mode: driver.Shared}
+	}
+	if len(v) >= label && len(v) <= label+driver.MaxLabel && v[driver.OwnerLen] == ' ' &&
+		driver.ValidOwner(v[:driver.OwnerLen]) {
+		return driver.Holder{Owner: v[:driver.OwnerLen], Label: v[label:]}
+	}
+	return driver.Holder{Foreign: true, Label: v[:min(len(v), driver.MaxLabel)]}
+}
+
+// grant is the head of a grant record, see queue.lua, or of one of the leases of
+// a key that is shared, see key.lua.
+type grant struct {
+	owner string
+	fence uint64
+	since time.Time
+	state byte // 'h', 'm', 'c', 'H', 'M', 'C'; 0 when there is no record of a holder
+
+	mode  driver.Mode
+	limit int
+	slot  int
+}
+
+// parseGrant reads the first 59 bytes of a grant record, and behind them limit
+// and slot of a lease that is shared; anything else is no record.
+func parseGrant(s string) grant {
+	if len(s) > 59 {
+		g := parseGrant(s[:59])
+		limit, slot, ok := strings.Cut(s[60:], " ")
+		slot, _, _ = strings.Cut(slot, " ") // what else the lease says
+		var err, err2 error
+		g.mode = driver.Shared
+		g.limit, err = strconv.Atoi(limit)
+		g.slot, err2 = strconv.Atoi(slot)
+		if s[59] != ' ' || !ok || err != nil || err2 != nil || g.state == 0 {
+			return grant{}
+		}
+		return g
+	}
+	if len(s) != 59 || s[26] != ' ' || s[43] != ' ' || s[57] != ' ' || !driver.ValidOwner(s[:26]) {
+		return grant{}
+	}
+	fence, err := strconv.ParseUint(s[27:43], 10, 64)
+	ms, err2 := strconv.ParseUint(s[44:57], 10, 63)
+	if err != nil || err2 != nil {
+		return grant{}
+	}
+	switch s[58] {
+	case 'C':
+		fence = 0 // of a holder before
+		fallthrough
+	case 'h', 'm', 'c', 'H', 'M':
+		return grant{owner: s[:26], fence: fence, since: time.UnixMilli(int64(ms)), state: s[58]}
+	}
+	return grant{}
+}
+
+// holder adds what the grant record knows, if it is about this holder.
+func (g grant) holder(value string) driver.Holder {
+	h := holderOf(value)
+	if !h.Foreign && h.Owner == g.owner && h.Owner != "" {
+		h.Since, h.Mode, h.Limit, h.Slot = g.since, g.mode, g.limit, g.slot
+	}
+	return h
+}
 
 // layout is what the scripts and this package must agree on: F.Keep in Lua is its Keep.
 var layout = struct {
@@ -90,11 +241,6 @@ func (a tryAnyArgs) args() []any {
 	return []any{"tryAny", a.value, a.ttl, a.state, a.fences, a.fence, a.how, a.limit, a.place, a.patience}
 }
 
-// releaseOf releases what a Try acquired: its keys but the tombstone, and its value.
-func releaseOf(try *wire.Call) *wire.Call {
-	return &wire.Call{Script: try.Script, Mark: try.Mark, Keys: try.Keys[:7], Args: []any{"release", try.Args[1]}}
-}
-
 func (a releaseAnyArgs) args() []any {
 	return []any{"releaseAny", a.value, a.tombstone, a.upTo, a.ending, a.tell}
 }
@@ -132,3 +278,14 @@ const (
 	linger = 60 * time.Second // a sidecar outlives what it belongs to for so long
 	keep   = 61 * time.Second // the largest fence of a key is kept for so long after its lease
 )
+
+// maxLimit is the largest limit that the scripts tell from none, see `room` in common.lua.
+const maxLimit = 1 << 40
+
+func limitOf(c driver.Claim) string { return strconv.FormatInt(min(int64(c.Limit), maxLimit), 10) }
+
+// maxFence is the largest that 16 digits hold. The scripts compare fences as
+// texts; this one is centuries ahead of every clock, and so refused.
+const maxFence = 9_999_999_999_999_999
+
+func digits(fence uint64) string { return fmt.Sprintf("%016d", min(fence, maxFence)) }

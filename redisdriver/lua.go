@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"unicode"
+
+	"github.com/hasplock/hasp/redisdriver/internal/wire"
 )
 
 // The scripts are built of these files when they are first used. Each file is Lua. A comment that begins with --# says what is
@@ -19,6 +21,30 @@ import (
 //
 //go:embed lua/*.lua
 var sources embed.FS
+
+// scripts are those that differ where a node record is kept.
+type scripts struct{ batch, extend, keep *wire.Script }
+
+var (
+	plain = scripts{load("batch", false), load("extend", false), load("keep", false)}
+	node  = scripts{load("batch", true), load("extend", true), load("keep", true)}
+
+	bearScript    = load("bear", false)
+	inspectScript = load("inspect", false)
+	sweepScript   = load("sweep", false)
+	recordScript  = load("record", true)
+	admitScript   = load("admit", true)
+)
+
+// load returns a script, which is built when it is first used.
+func load(name string, node bool) *wire.Script {
+	s := wire.NewScript(func() string { return build(name, node) })
+	s.Fault = dataError
+	if s.Batch = name == "batch"; s.Batch && node {
+		s.Keys = []any{recordKey, proposedKey}
+	}
+	return s
+}
 
 // built is one script while it is built.
 type built struct {
@@ -187,7 +213,7 @@ func (b *built) field(name string, a []string) string {
 			return a[0]
 		}
 		return a[1]
-	case "newer": // as newer in data.go
+	case "newer": // as newer in errors.go
 		return fmt.Sprintf("string.find(%s, '%s')", a[0], laterText)
 	case "shared":
 		return cut(a[0], 1, 27) + " == '" + layout.Shared + "'"

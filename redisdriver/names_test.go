@@ -16,11 +16,12 @@ func TestNamesOfALock(t *testing.T) {
 		d := &Driver{prefix: prefix}
 		for _, key := range []string{"k", "a{b}c", "{", "}", "a}b{", "{}"} {
 			side := wire.Beside(prefix + key)
-			want := names{
+			want := &names{
 				lock: prefix + key, grant: "hasp.grant:" + side, queue: "hasp.queue:" + side, places: "hasp.places:" + side,
-				shares: "hasp.shares:" + side, held: "hasp.held:" + side, room: "hasp.room:" + side, side: side, mark: "hasp.fence",
+				shares: "hasp.shares:" + side, held: "hasp.held:" + side, room: "hasp.room:" + side, side: side, mark: "hasp.fence", key: key,
 			}
-			if got := d.names(key); got != want {
+			want.all = [7]any{want.lock, want.grant, want.queue, want.places, want.shares, want.held, want.room}
+			if got := d.names(key); *got != *want {
 				t.Errorf("of %q behind %q: %+v", key, prefix, got)
 			}
 		}
@@ -34,7 +35,7 @@ func TestRememberedNames(t *testing.T) {
 		for i := range 2 * len(d.recent) {
 			for _, key := range []string{fmt.Sprint("k", i), fmt.Sprintf("{%d}x", i)} {
 				n, k := d.names(key), d.keyed(key)
-				if k.names != n || k.key != key || k.all != [7]any{n.lock, n.grant, n.queue, n.places, n.shares, n.held, n.room} {
+				if *k != *n || k.key != key {
 					t.Fatalf("of %q are remembered %+v", key, k)
 				}
 				if d.keyed(key) != k {

@@ -5,9 +5,14 @@ package redisdriver
 
 import (
 	"context"
+	"crypto/rand"
+	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/redisdriver/internal/wire"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -19,9 +24,7 @@ import (
 // instead of 29 when it comes alone.
 type Node struct{ *Driver }
 
-var (
-	_ driver.Recorded = (*Node)(nil)
-)
+var _ driver.Recorded = (*Node)(nil)
 
 // NewNode is [New] for a server that keeps a node record. maxTTL is the longest TTL
 // that a request may have, and at least 10 ms. The client must not be a
@@ -38,12 +41,94 @@ func NewNode(rdb redis.UniversalClient, maxTTL time.Duration, o *Options) *Node 
 	return &Node{d}
 }
 
-// Vote requests the server's vote; see [driver.Node].
+// Vote requests the server's vote; see [driver.Node]. It never waits for one node alone.
 func (n *Node) Vote(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
-	return n.vote(ctx, r)
+	a, refused, err := n.prepare(r)
+	if a.call == nil {
+		return refused, err
+	}
+	_, err = n.send.Do(ctx, a.call)
+	return n.tried(ctx, a, err)
+}
+
+// StartVote starts a Vote: a Node is a quorum.Async.
+func (n *Node) StartVote(ctx context.Context, r driver.VoteRequest, done func(driver.Result, error)) {
+	a, refused, err := n.prepare(r)
+	if a.call == nil {
+		done(refused, err)
+		return
+	}
+	n.send.Begin(ctx, a.call, func(c *wire.Call) { done(n.tried(ctx, a, c.Err)) })
 }
 
 // Withdraw gives a vote up; see [driver.Node].
 func (n *Node) Withdraw(ctx context.Context, r driver.WithdrawRequest) error {
-	return n.withdraw(ctx, r)
+	if err := n.check(r.Claim); err != nil {
+		return err
+	}
+	return n.released(n.send.Do(ctx, n.releaseCall(r)))
+}
+
+// StartWithdraw starts a Withdraw: a Node is a quorum.Async.
+func (n *Node) StartWithdraw(ctx context.Context, r driver.WithdrawRequest, done func(error)) {
+	if err := n.check(r.Claim); err != nil {
+		done(err)
+		return
+	}
+	n.send.Begin(ctx, n.releaseCall(r), func(c *wire.Call) { done(n.released(c.Reply, c.Err)) })
+}
+
+// Record returns the server's node record; see [driver.Recorded].
+func (n *Node) Record(ctx context.Context) (driver.Record, error) {
+	if n.bad != nil {
+		return driver.Record{}, n.bad
+	}
+	reply, err := n.send.Do(ctx, &wire.Call{Script: recordScript, Keys: []any{recordKey}, Args: []any{rand.Text()}})
+	if err != nil {
+		return driver.Record{}, err
+	}
+	r := wire.NewReply(reply)
+	rec := driver.Record{Text: wire.Next[string](r), Node: wire.Next[string](r)}
+	if err := newer(recordKey, rec.Text); err != nil {
+		return driver.Record{}, err
+	}
+	if f := strings.Fields(rec.Text); len(f) == 3 && f[0] == "ok" {
+		ms, err := strconv.ParseInt(f[2], 10, 64)
+		rec.Voting, rec.MaxTTL, r.Bad = true, wire.Span(ms), r.Bad || err != nil || ms <= 0
+	}
+	switch {
+	case r.Bad:
+		return driver.Record{}, wire.ErrReply
+	case rec.Node == "":
+		return driver.Record{}, errNameless
+	}
+	return rec, nil
+}
+
+// errNameless is of a server that cannot be told from another, or from itself
+// before a restart.
+var errNameless = &wire.ConfigError{Why: "INFO of this server has no run_id of 40 hexadecimal digits, by which a restart is noticed: " +
+	"take a server that has it, or do without a node record (max-ttl= in a store's URL)"}
+
+// Admit lets the server vote; see [driver.Recorded]. maxTTL is at least 10 ms, and
+// is rounded up to milliseconds.
+func (n *Node) Admit(ctx context.Context, r driver.Record, maxTTL time.Duration) error {
+	if n.bad != nil {
+		return n.bad
+	}
+	if maxTTL < minTTL {
+		return fmt.Errorf("redis: a node is admitted for leases of %v at least, not %v", minTTL, maxTTL)
+	}
+	reply, err := n.send.Do(ctx, &wire.Call{
+		Script: admitScript, Keys: []any{markKey, recordKey, proposedKey}, Args: []any{r.Text, wire.Millis(maxTTL)},
+	})
+	switch {
+	case err != nil:
+		return err
+	case reply == int64(1):
+		return nil
+	case reply == int64(0):
+		return driver.ErrNotHeld
+	}
+	return wire.ErrReply
 }

@@ -306,10 +306,10 @@ func TestNodeBatch(t *testing.T) {
 		switch {
 		case err != nil:
 			t.Fatalf("request %d: %v", i, err)
-		case a.granted:
-			got = append(got, fmt.Sprintf("%dx%d", int64(a.fence-now), a.fences))
+		case a.Granted:
+			got = append(got, fmt.Sprintf("%dx%d", int64(a.Fence-now), a.Fences))
 		default:
-			got = append(got, map[driver.Why]string{driver.Held: "held", driver.FenceTooLow: "low", driver.Released: "gone"}[a.why])
+			got = append(got, map[driver.Why]string{driver.Held: "held", driver.FenceTooLow: "low", driver.Released: "gone"}[a.Why])
 		}
 		if c.Life == "" {
 			t.Errorf("request %d does not name the server", i)

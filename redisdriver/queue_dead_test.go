@@ -262,8 +262,8 @@ func TestRefusalInTheLastMillisecond(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := a.refusal(true).RetryIn; got != want {
-			t.Errorf("with %d ms left: RetryIn is %v, want %v", left, got, want)
+		if a.refuse(true); a.RetryIn != want {
+			t.Errorf("with %d ms left: RetryIn is %v, want %v", left, a.RetryIn, want)
 		}
 	}
 }

@@ -226,7 +226,7 @@ func TestLateHintSparesTheLease(t *testing.T) {
 	w.wait(d, b)
 	w.release(d, a)
 	w.grant(d, queued(b))
-	if err := d.sendRelease(w.ctx, d.unclaimedCall(b.Claim())); !errors.Is(err, driver.ErrNotHeld) {
+	if err := w.unclaimed(d, b); !errors.Is(err, driver.ErrNotHeld) {
 		t.Errorf("the answer to a late hint: %v", err)
 	}
 	w.has(d, b)

@@ -22,7 +22,7 @@ func TestHandoffToNobodyGoesOn(t *testing.T) {
 	w.wait(d, b)
 	w.wait(d, c)
 	w.release(d, a)
-	if err := d.sendRelease(w.ctx, d.unclaimedCall(b.Claim())); err != nil {
+	if err := w.unclaimed(d, b); err != nil {
 		t.Errorf("the handoff is not given up: %v", err)
 	}
 	w.has(d, c)

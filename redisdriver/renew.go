@@ -6,6 +6,7 @@ package redisdriver
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -163,7 +164,7 @@ func (d *Driver) leaseJobs(rs []driver.RenewRequest, idx []int, channel string) 
 				args = append(args, g.inbox)
 			}
 			if g.entered {
-				args = append(args, d.granted())
+				args = append(args, d.grantState())
 				for _, i := range about {
 					args = append(args, fenceHeld(rs[i]))
 				}
@@ -309,4 +310,21 @@ func (d *Driver) lookIn(c driver.Claim, ms int64) time.Duration {
 		return pollMax
 	}
 	return min(in, pollStep)
+}
+
+// confirm waits until the replicas confirm a lease that was granted. It renews it for that: a renewal always writes.
+func (d *Driver) confirm(ctx context.Context, r driver.RenewRequest, granted driver.Result) (res driver.Result, err error) {
+	one := []driver.RenewRequest{r}
+	j := d.leaseJobs(one, []int{0}, "")[0]
+	if _, err := d.renew.Do(ctx, j.call); err != nil {
+		return res, fmt.Errorf("redis: asking the replicas: %w", err) // never NotSent: the lease was granted
+	}
+	d.report(one, j, func(_ int, answer driver.Renewal) { err = answer.Err })
+	if errors.Is(err, driver.ErrNotHeld) {
+		err = &ReplicasError{Want: d.renew.Replicas(), Gone: true}
+	}
+	if err != nil {
+		return res, err
+	}
+	return granted, nil
 }

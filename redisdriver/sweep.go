@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"slices"
 	"strings"
 	"time"
 
@@ -330,7 +331,7 @@ func (s *sweep) run(ctx context.Context, r remnant) (reply any, err error) {
 func (d *Driver) sweepCall(r remnant, seen, place string, stays time.Duration) *wire.Call {
 	n := d.names(r.key)
 	return &wire.Call{
-		Script: sweepScript, Keys: d.withRecord([]any{n.lock, n.grant, n.queue, n.places, n.shares, n.held, r.name}),
+		Script: sweepScript, Keys: d.withRecord(append(slices.Clone(n.all[:6]), r.name)),
 		Args: []any{r.kind, seen, stays.Milliseconds(), place},
 	}
 }

@@ -135,23 +135,6 @@ func (b *boxes) close() {
 	}
 }
 
-// giveBack answers a hint for an owner that has no watcher here: whatever it
-// was given goes on to the next. When too many of them come at once, the rest
-// is left to the claim time.
-func (d *Driver) giveBack(c driver.Claim) {
-	select {
-	case d.giving <- struct{}{}:
-	default:
-		return
-	}
-	d.running.Go(func() {
-		defer func() { <-d.giving }()
-		ctx, cancel := context.WithTimeout(d.life, 5*time.Second)
-		defer cancel()
-		_ = d.sendRelease(ctx, d.unclaimedCall(c)) // without an answer: the claim expires
-	})
-}
-
 // parseHint reads what notify in first.lua publishes: the waiter's claim, and before that may stand
 // when to try, in ms: such a hint says only that a waiter should look then; or the lease that it was handed, see
 // offer in serve.lua.

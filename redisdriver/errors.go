@@ -10,8 +10,34 @@ import (
 	"strconv"
 	"sync"
 
+	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/redisdriver/internal/wire"
 )
+
+// classify returns the class of an error.
+func classify(err error) driver.Class {
+	var data *DataError
+	var later *LayoutError
+	if errors.As(err, &data) || errors.As(err, &later) {
+		return driver.ClassImpossible
+	}
+	return wire.Classify(err)
+}
+
+// ReplicasError reports that fewer replicas (Got) than [Options].Replicas (Want) confirmed a request in time, so that a failover may
+// undo it. A requested lease is not granted then, and a lease that was to be renewed lasts no longer.
+type ReplicasError = wire.ReplicasError
+
+// TypeError reports a lock key (Key, as Redis calls it) that holds another type of Redis value (Type), which is left
+// unchanged.
+type TypeError = wire.TypeError
+
+// SentinelsError reports that none of the Sentinels of a failover client said which server is the master: they cannot be reached,
+// or refused the login, which is another than that of the servers.
+type SentinelsError = wire.SentinelsError
+
+// Explained is an error of a go-redis client in words of this package, where go-redis's mislead.
+func Explained(err error) error { return wire.Explained(err) }
 
 // DataError reports data in the store that hasp did not write and cannot work with: a
 // number that was edited, restored from elsewhere, or is used up. Nothing is granted
