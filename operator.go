@@ -10,6 +10,7 @@ import (
 	"iter"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/operator"
 	"github.com/hasplock/hasp/internal/clock"
 	"github.com/hasplock/hasp/internal/lifetime"
 )
@@ -194,7 +195,7 @@ func (o *Operator) Admit(ctx context.Context) error {
 	}
 	defer done()
 	node, recorded := o.c.drv.(driver.Recorded)
-	switch admit := driver.OperationsOf(o.c.drv).Admit; {
+	switch admit := operator.Of(o.c.drv).Admit; {
 	case admit != nil:
 		err = admit(ctx)
 	case recorded:

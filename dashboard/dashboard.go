@@ -24,7 +24,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp"
-	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/operator"
 )
 
 // Options of New. The zero value serves this machine alone, and breaks nothing.
@@ -78,10 +78,10 @@ type Record struct {
 
 // Finding is what an examination of the store found.
 type Finding struct {
-	Level driver.Level // ok, warn or fail
-	Node  string       // the server it is about; empty for the whole store
-	Check string       // what was looked at, in a word
-	Text  string       // what was found, and what to do
+	Level operator.Level // ok, warn or fail
+	Node  string         // the server it is about; empty for the whole store
+	Check string         // what was looked at, in a word
+	Text  string         // what was found, and what to do
 }
 
 // Leak is something in the store that no owner stands behind any more.

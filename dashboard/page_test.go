@@ -16,6 +16,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/operator"
 )
 
 func label(host string) driver.Label {
@@ -58,7 +59,7 @@ func TestHostileKeysAreText(t *testing.T) {
 	}
 	o := local()
 	o.Title, o.Doctor = hostileKeys[0], func(context.Context) ([]Finding, error) {
-		return []Finding{{driver.LevelWarn, hostileKeys[1], hostileKeys[0], strings.Join(hostileKeys, " ")}}, nil
+		return []Finding{{operator.LevelWarn, hostileKeys[1], hostileKeys[0], strings.Join(hostileKeys, " ")}}, nil
 	}
 	o.Leaks = func(context.Context) (all []Leak, err error) {
 		for _, key := range hostileKeys {

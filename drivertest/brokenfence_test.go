@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/operator"
 	"github.com/hasplock/hasp/memdriver"
 )
 
@@ -395,8 +396,8 @@ var brokenLooks = []brokenEngine{
 var brokenSweepers = []brokenEngine{
 	{"lists as left over what is renewed", "LeftoversAreWhatNobodyRenews",
 		one(func(s *memdriver.Store, p *patched) {
-			p.sweep = func(ctx context.Context, prefix string, held func(driver.Info)) iter.Seq2[driver.Leftover, error] {
-				return func(yield func(driver.Leftover, error) bool) {
+			p.sweep = func(ctx context.Context, prefix string, held func(driver.Info)) iter.Seq2[operator.Leftover, error] {
+				return func(yield func(operator.Leftover, error) bool) {
 					for l, err := range s.ListLeftovers(ctx, prefix, held) {
 						l.Live = false
 						if !yield(l, err) {
@@ -408,11 +409,11 @@ var brokenSweepers = []brokenEngine{
 		})},
 	{"lists as left over what is held", "LiveLocksAreNoLeftovers",
 		one(func(s *memdriver.Store, p *patched) {
-			p.sweep = func(ctx context.Context, prefix string, held func(driver.Info)) iter.Seq2[driver.Leftover, error] {
-				return func(yield func(driver.Leftover, error) bool) {
+			p.sweep = func(ctx context.Context, prefix string, held func(driver.Info)) iter.Seq2[operator.Leftover, error] {
+				return func(yield func(operator.Leftover, error) bool) {
 					for info, err := range s.List(ctx, prefix) {
 						held(info)
-						if !yield(driver.Leftover{Key: info.Key, Kind: driver.LeftLease, Holder: info.Holder}, err) {
+						if !yield(operator.Leftover{Key: info.Key, Kind: operator.LeftLease, Holder: info.Holder}, err) {
 							return
 						}
 					}
@@ -421,7 +422,7 @@ var brokenSweepers = []brokenEngine{
 		})},
 	{"removes what is left over now, whatever was listed", "ARemovalComparesWhatWasListed",
 		one(func(s *memdriver.Store, p *patched) {
-			p.remove = func(ctx context.Context, l driver.Leftover) (time.Duration, error) {
+			p.remove = func(ctx context.Context, l operator.Leftover) (time.Duration, error) {
 				for now, err := range s.ListLeftovers(ctx, l.Key, nil) {
 					if err == nil && now.Key == l.Key {
 						return s.RemoveLeftover(ctx, now)
@@ -432,7 +433,7 @@ var brokenSweepers = []brokenEngine{
 		})},
 	{"says that it removed what another did", "TwoSweepsAtOnce",
 		one(func(s *memdriver.Store, p *patched) {
-			p.remove = func(ctx context.Context, l driver.Leftover) (time.Duration, error) {
+			p.remove = func(ctx context.Context, l operator.Leftover) (time.Duration, error) {
 				_, _ = s.RemoveLeftover(ctx, l)
 				return 0, nil
 			}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/operator"
 	"github.com/hasplock/hasp/internal/contend"
 )
 
@@ -280,7 +281,7 @@ func (e *env) askForNames() {
 	}
 }
 
-var needSweeper = Need{"driver.Operations.ListLeftovers", func(d driver.Driver) bool { return driver.OperationsOf(d).ListLeftovers != nil }}
+var needSweeper = Need{"operator.Operations.ListLeftovers", func(d driver.Driver) bool { return operator.Of(d).ListLeftovers != nil }}
 
 // persisted returns an owner like a with a lease on the key that has no expiry, and its fence, or skips the case. A busy machine
 // gets more time for it.
@@ -302,11 +303,11 @@ func (e *env) persisted(a contend.Owner) (contend.Owner, uint64) {
 }
 
 // leftovers lists what is left over, and what is held.
-func (e *env) leftovers(prefix string) (left map[string]driver.Leftover, held map[string]driver.Info) {
+func (e *env) leftovers(prefix string) (left map[string]operator.Leftover, held map[string]driver.Info) {
 	e.Helper()
-	left, held = make(map[string]driver.Leftover), make(map[string]driver.Info)
+	left, held = make(map[string]operator.Leftover), make(map[string]driver.Info)
 	start := time.Now()
-	for l, err := range driver.OperationsOf(e.d).ListLeftovers(e.ctx, prefix, func(i driver.Info) { held[i.Key] = i }) {
+	for l, err := range operator.Of(e.d).ListLeftovers(e.ctx, prefix, func(i driver.Info) { held[i.Key] = i }) {
 		if err != nil {
 			e.TB.Fatalf("ListLeftovers of %q: %v", prefix, err)
 		}
@@ -317,16 +318,16 @@ func (e *env) leftovers(prefix string) (left map[string]driver.Leftover, held ma
 }
 
 // deserted makes a lease without an expiry that no client renews, and returns its owner and what is listed of it.
-func (e *env) deserted(r contend.Owner) (contend.Owner, driver.Leftover) {
+func (e *env) deserted(r contend.Owner) (contend.Owner, operator.Leftover) {
 	e.Helper()
 	a, _ := e.persisted(e.brief(r))
-	var l driver.Leftover
+	var l operator.Leftover
 	e.eventually(a.TTL, "a lease without an expiry and without renewals is listed", func() bool {
 		left, _ := e.leftovers("")
 		l = left[r.Key]
 		return l.Key == r.Key && !l.Live
 	})
-	if l.Kind != driver.LeftLease || l.Foreign() || l.Holder.Owner != a.Owner || l.Holder.Label != a.Label {
+	if l.Kind != operator.LeftLease || l.Foreign() || l.Holder.Owner != a.Owner || l.Holder.Label != a.Label {
 		e.Fatalf("listed as %+v, and its owner is %s", l, a.Owner)
 	}
 	return a, l
@@ -360,7 +361,7 @@ var sweeps = map[string]func(p *player, s step, name string, r contend.Owner){
 			p.stays(l, s.text)
 			return
 		}
-		stays, err := driver.OperationsOf(p.d).RemoveLeftover(p.ctx, l)
+		stays, err := operator.Of(p.d).RemoveLeftover(p.ctx, l)
 		if err != nil {
 			p.Fatalf("RemoveLeftover: %v", err)
 		}
@@ -398,9 +399,9 @@ func (p *player) unleft(s step) {
 }
 
 // stays fails unless RemoveLeftover says that nothing was done.
-func (e *env) stays(l driver.Leftover, what string) {
+func (e *env) stays(l operator.Leftover, what string) {
 	e.Helper()
-	if _, err := driver.OperationsOf(e.d).RemoveLeftover(e.ctx, l); !errors.Is(err, driver.ErrNotHeld) {
+	if _, err := operator.Of(e.d).RemoveLeftover(e.ctx, l); !errors.Is(err, driver.ErrNotHeld) {
 		e.Fatalf("RemoveLeftover of %s: %v, want ErrNotHeld", what, err)
 	}
 }
@@ -413,7 +414,7 @@ func twoSweepsAtOnce(e *env) {
 		var wg sync.WaitGroup
 		for _, d := range clients {
 			wg.Go(func() {
-				switch _, err := driver.OperationsOf(d).RemoveLeftover(e.ctx, l); {
+				switch _, err := operator.Of(d).RemoveLeftover(e.ctx, l); {
 				case err == nil:
 					removed.Add(1)
 				case !errors.Is(err, driver.ErrNotHeld):

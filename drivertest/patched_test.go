@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/operator"
 	"github.com/hasplock/hasp/memdriver"
 )
 
@@ -27,8 +28,8 @@ type patched struct {
 	inspect func(ctx context.Context, key string) (driver.Info, error)
 	list    func(ctx context.Context, prefix string) iter.Seq2[driver.Info, error]
 	close   func() error
-	sweep   func(ctx context.Context, prefix string, held func(driver.Info)) iter.Seq2[driver.Leftover, error]
-	remove  func(ctx context.Context, l driver.Leftover) (time.Duration, error)
+	sweep   func(ctx context.Context, prefix string, held func(driver.Info)) iter.Seq2[operator.Leftover, error]
+	remove  func(ctx context.Context, l operator.Leftover) (time.Duration, error)
 	record  func(ctx context.Context) (driver.Record, error)
 	admit   func(ctx context.Context, r driver.Record, maxTTL time.Duration) error
 }
@@ -89,8 +90,8 @@ func (p *patched) List(ctx context.Context, prefix string) iter.Seq2[driver.Info
 	return p.list(ctx, prefix)
 }
 
-func (p *patched) Operations() driver.Operations {
-	return driver.Operations{ListLeftovers: p.sweep, RemoveLeftover: p.remove}
+func (p *patched) Operations() operator.Operations {
+	return operator.Operations{ListLeftovers: p.sweep, RemoveLeftover: p.remove}
 }
 
 func (p *patched) Record(ctx context.Context) (driver.Record, error) { return p.record(ctx) }

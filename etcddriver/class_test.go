@@ -12,6 +12,7 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/operator"
 	"github.com/hasplock/hasp/internal/faultproxy"
 	"github.com/hasplock/hasp/internal/testserver"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -96,7 +97,7 @@ func TestDenied(t *testing.T) {
 				t.Errorf("leftovers without a permission: %v", err)
 			}
 		}
-		theirs := driver.Leftover{Key: "theirs/k", Name: "hasp/theirs/k|w|x", Kind: driver.LeftLease, State: "1"}
+		theirs := operator.Leftover{Key: "theirs/k", Name: "hasp/theirs/k|w|x", Kind: operator.LeftLease, State: "1"}
 		if _, err := d.RemoveLeftover(ctx, theirs); d.Classify(err) != driver.ClassDenied || !strings.Contains(err.Error(), theirs.Name) {
 			t.Errorf("a leftover without a permission: %v", err)
 		}

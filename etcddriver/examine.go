@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/operator"
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"google.golang.org/grpc"
@@ -29,22 +29,22 @@ const memberLimit = 2 * time.Second
 type examination struct {
 	d      *Driver
 	states []*clientv3.StatusResponse // by endpoint; nil where it does not answer
-	large  []*driver.Finding          // by endpoint
-	found  []driver.Finding
+	large  []*operator.Finding        // by endpoint
+	found  []operator.Finding
 }
 
-func (x *examination) say(level driver.Level, check, format string, args ...any) {
-	x.found = append(x.found, driver.Finding{Level: level, Check: check, Text: fmt.Sprintf(format, args...)})
+func (x *examination) say(level operator.Level, check, format string, args ...any) {
+	x.found = append(x.found, operator.Finding{Level: level, Check: check, Text: fmt.Sprintf(format, args...)})
 }
 
-// Examine is of [driver.Operations]: what each member says of itself, the alarms, and the
+// Examine is of [operator.Operations]: what each member says of itself, the alarms, and the
 // shortest lease that the servers grant, for which it takes one without a key and revokes it.
-func (d *Driver) Examine(ctx context.Context) ([]driver.Finding, error) {
+func (d *Driver) Examine(ctx context.Context) ([]operator.Finding, error) {
 	if d.bad != nil {
 		return nil, d.bad
 	}
 	endpoints := d.client.Endpoints()
-	x := &examination{d: d, states: make([]*clientv3.StatusResponse, len(endpoints)), large: make([]*driver.Finding, len(endpoints))}
+	x := &examination{d: d, states: make([]*clientv3.StatusResponse, len(endpoints)), large: make([]*operator.Finding, len(endpoints))}
 	errs := make([]error, len(endpoints))
 	var asked sync.WaitGroup
 	for i, endpoint := range endpoints {
@@ -65,7 +65,7 @@ func (d *Driver) Examine(ctx context.Context) ([]driver.Finding, error) {
 			if errors.Is(errs[i], context.DeadlineExceeded) {
 				why = fmt.Sprintf("nothing within %v", memberLimit)
 			}
-			x.say(driver.LevelWarn, "member", "%s does not answer: %s", endpoint, why)
+			x.say(operator.LevelWarn, "member", "%s does not answer: %s", endpoint, why)
 			continue
 		}
 		answers++
@@ -85,31 +85,31 @@ func (d *Driver) Examine(ctx context.Context) ([]driver.Finding, error) {
 func (x *examination) member(endpoint string, s *clientv3.StatusResponse) {
 	switch {
 	case s.Leader == 0:
-		x.say(driver.LevelWarn, "member", "%s has no leader: it is cut off from the others, or too few of them run", endpoint)
+		x.say(operator.LevelWarn, "member", "%s has no leader: it is cut off from the others, or too few of them run", endpoint)
 	case s.IsLearner:
-		x.say(driver.LevelWarn, "member", "%s is a learner, which answers no request of a lock: promote it (etcdctl member promote), or leave it out of the endpoints", endpoint)
+		x.say(operator.LevelWarn, "member", "%s is a learner, which answers no request of a lock: promote it (etcdctl member promote), or leave it out of the endpoints", endpoint)
 	case s.Leader == s.Header.MemberId:
-		x.say(driver.LevelOK, "member", "%s is etcd %s, and the leader", endpoint, s.Version)
+		x.say(operator.LevelOK, "member", "%s is etcd %s, and the leader", endpoint, s.Version)
 	default:
-		x.say(driver.LevelOK, "member", "%s is etcd %s, and has a leader", endpoint, s.Version)
+		x.say(operator.LevelOK, "member", "%s is etcd %s, and has a leader", endpoint, s.Version)
 	}
 	if revokesRenewed(s.Version) {
-		x.say(driver.LevelWarn, "version", "%s: etcd %s may revoke leases that were renewed, after its leader was stalled: take 3.4.31, 3.5.13 or later", endpoint, s.Version)
+		x.say(operator.LevelWarn, "version", "%s: etcd %s may revoke leases that were renewed, after its leader was stalled: take 3.4.31, 3.5.13 or later", endpoint, s.Version)
 	}
 	if quota := s.DbSizeQuota; quota > 0 && s.DbSize > quota/100*nearlyFull { // older servers do not say what it is
-		x.say(driver.LevelWarn, "space", "%s has used %d of %d MiB: when they are full, nothing is granted. Compact and defragment it, or raise --quota-backend-bytes",
+		x.say(operator.LevelWarn, "space", "%s has used %d of %d MiB: when they are full, nothing is granted. Compact and defragment it, or raise --quota-backend-bytes",
 			endpoint, s.DbSize>>20, quota>>20)
 	}
 }
 
 // askLarge asks a member for a key with a long name, on a connection of its own.
-func (d *Driver) askLarge(ctx context.Context, endpoint string) *driver.Finding {
+func (d *Driver) askLarge(ctx context.Context, endpoint string) *operator.Finding {
 	cc, err := d.client.Dial(endpoint)
 	if err != nil {
 		return nil
 	}
 	defer cc.Close()
-	return driver.AskLarge(ctx, func(ctx context.Context, text string) error {
+	return operator.AskLarge(ctx, func(ctx context.Context, text string) error {
 		_, err := etcdserverpb.NewKVClient(cc).Range(ctx, &etcdserverpb.RangeRequest{Key: []byte(d.prefix + text), Serializable: true}, grpc.WaitForReady(true))
 		return err
 	})
@@ -117,15 +117,15 @@ func (d *Driver) askLarge(ctx context.Context, endpoint string) *driver.Finding 
 
 // vanish is about the members that answer, but no large request.
 func (x *examination) vanish(answers int) {
-	var bad []driver.Finding
+	var bad []operator.Finding
 	for i, f := range x.large {
 		if f != nil {
-			bad = append(bad, driver.Finding{Level: driver.LevelWarn, Check: f.Check, Text: x.d.client.Endpoints()[i] + ": " + f.Text})
+			bad = append(bad, operator.Finding{Level: operator.LevelWarn, Check: f.Check, Text: x.d.client.Endpoints()[i] + ": " + f.Text})
 		}
 	}
 	for i := range bad {
 		if len(bad) == answers {
-			bad[i].Level = driver.LevelFail
+			bad[i].Level = operator.LevelFail
 		}
 	}
 	x.found = append(x.found, bad...)
@@ -140,13 +140,13 @@ func (x *examination) members(ctx context.Context) {
 		}
 	}
 	if len(clusters) > 1 {
-		x.say(driver.LevelFail, "cluster", "the endpoints belong to %d clusters, as %s: each grants a key, whoever holds it in another. Name the members of one", len(clusters),
+		x.say(operator.LevelFail, "cluster", "the endpoints belong to %d clusters, as %s: each grants a key, whoever holds it in another. Name the members of one", len(clusters),
 			strings.Join(slices.Sorted(maps.Values(clusters)), " and "))
 		return
 	}
 	list, err := x.d.client.MemberList(ctx)
 	if err != nil {
-		x.say(driver.LevelWarn, "cluster", "its members are unknown: %v", err)
+		x.say(operator.LevelWarn, "cluster", "its members are unknown: %v", err)
 		return
 	}
 	voters := 0
@@ -158,13 +158,13 @@ func (x *examination) members(ctx context.Context) {
 	spare := (voters - 1) / 2
 	switch {
 	case voters == 1:
-		x.say(driver.LevelOK, "cluster", "it has one member: while that is down, nothing is granted or renewed")
+		x.say(operator.LevelOK, "cluster", "it has one member: while that is down, nothing is granted or renewed")
 	case len(x.states) < voters:
-		x.say(driver.LevelWarn, "cluster", "of its %d members, %d may fail, but the endpoints are only %d: if those fail, nothing is granted. Name all of them", voters, spare, len(x.states))
+		x.say(operator.LevelWarn, "cluster", "of its %d members, %d may fail, but the endpoints are only %d: if those fail, nothing is granted. Name all of them", voters, spare, len(x.states))
 	case len(names) < voters:
-		x.say(driver.LevelWarn, "cluster", "%d of its %d members answer, and it takes %d", len(names), voters, voters-spare)
+		x.say(operator.LevelWarn, "cluster", "%d of its %d members answer, and it takes %d", len(names), voters, voters-spare)
 	default:
-		x.say(driver.LevelOK, "cluster", "its %d members answer, and %d of them may fail", voters, spare)
+		x.say(operator.LevelOK, "cluster", "its %d members answer, and %d of them may fail", voters, spare)
 	}
 }
 
@@ -183,10 +183,10 @@ func (x *examination) alarms(ctx context.Context) {
 	}
 	all := strings.Join(raised, " ")
 	if strings.Contains(all, etcdserverpb.AlarmType_NOSPACE.String()) {
-		x.say(driver.LevelFail, "space", "etcd is out of space (NOSPACE), and grants nothing: compact and defragment it, then etcdctl alarm disarm")
+		x.say(operator.LevelFail, "space", "etcd is out of space (NOSPACE), and grants nothing: compact and defragment it, then etcdctl alarm disarm")
 	}
 	if strings.Contains(all, etcdserverpb.AlarmType_CORRUPT.String()) {
-		x.found = append(x.found, driver.Finding{Level: driver.LevelFail, Check: "data", FencesRepeat: true, Text: "the data of a member is corrupt (CORRUPT), and nothing is " +
+		x.found = append(x.found, operator.Finding{Level: operator.LevelFail, Check: "data", FencesRepeat: true, Text: "the data of a member is corrupt (CORRUPT), and nothing is " +
 			"granted: remove that member, add it anew with an empty directory, then etcdctl alarm disarm"})
 	}
 }
@@ -200,10 +200,10 @@ func (x *examination) election(ctx context.Context) {
 	_, _ = x.d.client.Revoke(ctx, got.ID) // else it expires
 	switch least := time.Duration(got.TTL) * time.Second; {
 	case least > x.d.minTTL:
-		x.say(driver.LevelWarn, "election", "its election time-out (some %v) makes every lease last for %v at least: with a shorter TTL, others wait that long nevertheless for what a "+
+		x.say(operator.LevelWarn, "election", "its election time-out (some %v) makes every lease last for %v at least: with a shorter TTL, others wait that long nevertheless for what a "+
 			"crashed process held. Use TTLs of %v or more", (least * 2 / 3).Round(time.Second), least, least)
 	default:
-		x.say(driver.LevelOK, "election", "its election time-out allows leases of %v", least)
+		x.say(operator.LevelOK, "election", "its election time-out allows leases of %v", least)
 	}
 }
 

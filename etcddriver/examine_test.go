@@ -8,16 +8,16 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/operator"
 	"github.com/hasplock/hasp/internal/testserver"
 )
 
 // finds examines, and fails unless there is such a finding.
-func finds(t *testing.T, d *Driver, level driver.Level, check, part string) {
+func finds(t *testing.T, d *Driver, level operator.Level, check, part string) {
 	t.Helper()
 	found, err := d.Examine(t.Context())
 	must(t, err)
-	if !slices.ContainsFunc(found, func(f driver.Finding) bool {
+	if !slices.ContainsFunc(found, func(f operator.Finding) bool {
 		return f.Level == level && f.Check == check && strings.Contains(f.Text, part)
 	}) {
 		t.Errorf("no finding %s %s %q in %+v", level, check, part, found)
@@ -36,26 +36,26 @@ func TestExamineOne(t *testing.T) {
 	t.Parallel()
 	s := testserver.Etcd(t)
 	d := examined(t, s.Addr())
-	finds(t, d, driver.LevelOK, "member", "and the leader")
-	finds(t, d, driver.LevelOK, "cluster", "one member")
-	finds(t, d, driver.LevelOK, "election", "leases of 2s")
+	finds(t, d, operator.LevelOK, "member", "and the leader")
+	finds(t, d, operator.LevelOK, "cluster", "one member")
+	finds(t, d, operator.LevelOK, "election", "leases of 2s")
 	if leases, err := d.client.Leases(t.Context()); err != nil || len(leases.Leases) > 0 {
 		t.Errorf("it left %v, %v", leases, err)
 	}
 	slow := testserver.Etcd(t, "--heartbeat-interval=300", "--election-timeout=3000", "--initial-cluster-token=other")
-	finds(t, examined(t, slow.Addr()), driver.LevelWarn, "election", "5s at least")
-	finds(t, open(t, s.Addr(), slow.Addr()), driver.LevelFail, "cluster", "2 clusters")
+	finds(t, examined(t, slow.Addr()), operator.LevelWarn, "election", "5s at least")
+	finds(t, open(t, s.Addr(), slow.Addr()), operator.LevelFail, "cluster", "2 clusters")
 }
 
 func TestExamineCluster(t *testing.T) {
 	t.Parallel()
 	c := testserver.NewEtcdCluster(t)
 	d := open(t, c.Addrs()...)
-	finds(t, d, driver.LevelOK, "cluster", "its 3 members answer, and 1 of them may fail")
-	finds(t, open(t, c.Addrs()[0]), driver.LevelWarn, "cluster", "Name all of them")
+	finds(t, d, operator.LevelOK, "cluster", "its 3 members answer, and 1 of them may fail")
+	finds(t, open(t, c.Addrs()[0]), operator.LevelWarn, "cluster", "Name all of them")
 	c.Members[2].Kill()
-	finds(t, d, driver.LevelWarn, "member", "does not answer")
-	finds(t, d, driver.LevelWarn, "cluster", "2 of its 3 members answer, and it takes 2")
+	finds(t, d, operator.LevelWarn, "member", "does not answer")
+	finds(t, d, operator.LevelWarn, "cluster", "2 of its 3 members answer, and it takes 2")
 }
 
 func TestExamineFull(t *testing.T) {
@@ -67,8 +67,8 @@ func TestExamineFull(t *testing.T) {
 			break
 		}
 	}
-	finds(t, d, driver.LevelFail, "space", "NOSPACE")
-	finds(t, d, driver.LevelWarn, "space", "MiB")
+	finds(t, d, operator.LevelFail, "space", "NOSPACE")
+	finds(t, d, operator.LevelWarn, "space", "MiB")
 }
 
 func TestVersionsThatRevokeRenewedLeases(t *testing.T) {

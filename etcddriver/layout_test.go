@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/operator"
 	"github.com/hasplock/hasp/internal/testserver"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
@@ -116,7 +117,7 @@ func TestNewerLayout(t *testing.T) {
 			}
 		}
 		refused("ListLeftovers", last)
-		_, err := d.RemoveLeftover(t.Context(), driver.Leftover{Key: "k", Name: other.name(writes), Kind: driver.LeftLease, State: modified(t, d, other.name(writes))})
+		_, err := d.RemoveLeftover(t.Context(), operator.Leftover{Key: "k", Name: other.name(writes), Kind: operator.LeftLease, State: modified(t, d, other.name(writes))})
 		refused("RemoveLeftover", err)
 		if all := everything(t, d.client, n.root, false); len(all) != 4 {
 			t.Errorf("of four keys there are %q", all)

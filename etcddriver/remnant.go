@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/operator"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -98,11 +99,11 @@ const (
 	placeKeep  = time.Minute
 )
 
-// RemoveLeftover removes what ListLeftovers found; see [driver.Operations]. A lease that was
+// RemoveLeftover removes what ListLeftovers found; see [operator.Operations]. A lease that was
 // not renewed, by etcd's history, is gone at once, and so is a place; the key is abandoned. Where that history was
 // compacted the mark of the holder says so; a reader has none, and its lease expires within an hour, a place within a
 // minute. What stood beside a lock expires as it would have.
-func (d *Driver) RemoveLeftover(ctx context.Context, l driver.Leftover) (stays time.Duration, err error) {
+func (d *Driver) RemoveLeftover(ctx context.Context, l operator.Leftover) (stays time.Duration, err error) {
 	if err := d.valid(driver.CheckKey(l.Key)); err != nil {
 		return 0, err
 	}

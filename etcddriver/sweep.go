@@ -10,15 +10,16 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/operator"
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-var _ driver.Operator = (*Driver)(nil)
+var _ operator.Driver = (*Driver)(nil)
 
-// Operations implements [driver.Operator].
-func (d *Driver) Operations() driver.Operations {
-	return driver.Operations{Examine: d.Examine, ListLeftovers: d.ListLeftovers, RemoveLeftover: d.RemoveLeftover}
+// Operations implements [operator.Driver].
+func (d *Driver) Operations() operator.Operations {
+	return operator.Operations{Examine: d.Examine, ListLeftovers: d.ListLeftovers, RemoveLeftover: d.RemoveLeftover}
 }
 
 // A sweep asks for little at a time, and leaves the servers to others for longer than it took.
@@ -29,12 +30,12 @@ const (
 	sweepLimit = 10 * time.Second // of one request: the client waits for servers that are down without end
 )
 
-// ListLeftovers yields what is left over of keys; see [driver.Operations]. It reads all keys of etcd below the
+// ListLeftovers yields what is left over of keys; see [operator.Operations]. It reads all keys of etcd below the
 // prefix, in pages, with pauses that are longer than the reads.
-func (d *Driver) ListLeftovers(ctx context.Context, prefix string, held func(driver.Info)) iter.Seq2[driver.Leftover, error] {
-	return func(yield func(driver.Leftover, error) bool) {
+func (d *Driver) ListLeftovers(ctx context.Context, prefix string, held func(driver.Info)) iter.Seq2[operator.Leftover, error] {
+	return func(yield func(operator.Leftover, error) bool) {
 		if err := d.valid(nil); err != nil {
-			yield(driver.Leftover{}, err)
+			yield(operator.Leftover{}, err)
 			return
 		}
 		s := &sweep{d: d, held: held, yield: yield}
@@ -46,7 +47,7 @@ func (d *Driver) ListLeftovers(ctx context.Context, prefix string, held func(dri
 			err = s.later
 		}
 		if err != nil {
-			yield(driver.Leftover{}, err)
+			yield(operator.Leftover{}, err)
 		}
 	}
 }
@@ -55,7 +56,7 @@ func (d *Driver) ListLeftovers(ctx context.Context, prefix string, held func(dri
 type sweep struct {
 	d     *Driver
 	held  func(driver.Info)
-	yield func(driver.Leftover, error) bool
+	yield func(operator.Leftover, error) bool
 	lefts *lefts // of this page
 	key   string
 	kvs   []*mvccpb.KeyValue
@@ -91,7 +92,7 @@ func paced[T any](ctx context.Context, f func(context.Context) (T, error)) (v T,
 	if v, err = f(limited); err != nil {
 		return v, err
 	}
-	return v, driver.Rest(ctx, time.Since(begun), sweepPause)
+	return v, operator.Rest(ctx, time.Since(begun), sweepPause)
 }
 
 // add takes the next key of etcd. What is not of a lock is none of ours.
@@ -141,7 +142,7 @@ func (s *sweep) settle(ctx context.Context) (more bool, err error) {
 			if err != nil {
 				return false, err
 			}
-			if l.Live = f.is == stands; l.Live && l.Kind == driver.LeftPlace {
+			if l.Live = f.is == stands; l.Live && l.Kind == operator.LeftPlace {
 				continue // its waiter puts it on a lease again, or its claim
 			}
 		}
@@ -203,17 +204,17 @@ func (d *Driver) remnant(kv *mvccpb.KeyValue) remnant {
 }
 
 // leftover describes a key of etcd that has no lease.
-func (d *Driver) leftover(key string, kv *mvccpb.KeyValue) driver.Leftover {
-	l := driver.Leftover{Key: key, Kind: driver.LeftSidecar, Name: string(kv.Key), State: strconv.FormatInt(kv.ModRevision, 10)}
+func (d *Driver) leftover(key string, kv *mvccpb.KeyValue) operator.Leftover {
+	l := operator.Leftover{Key: key, Kind: operator.LeftSidecar, Name: string(kv.Key), State: strconv.FormatInt(kv.ModRevision, 10)}
 	switch d.remnant(kv) {
 	case foreignRemnant:
-		l.Kind = driver.LeftLease
+		l.Kind = operator.LeftLease
 		l.Holder = driver.Holder{Foreign: true, Label: string(kv.Value[:min(len(kv.Value), driver.MaxLabel)])}
 	case entryRemnant:
 		e, _ := d.entryOf(kv)
-		l.Kind, l.Holder = driver.LeftPlace, e.holder()
+		l.Kind, l.Holder = operator.LeftPlace, e.holder()
 		if e.held() {
-			l.Kind, l.Fence = driver.LeftLease, e.fence()
+			l.Kind, l.Fence = operator.LeftLease, e.fence()
 		}
 	}
 	return l

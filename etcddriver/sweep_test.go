@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/operator"
 	"github.com/hasplock/hasp/internal/testserver"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -22,9 +23,9 @@ import (
 )
 
 // left lists what is left over, by its name in etcd.
-func left(t testing.TB, d *Driver, prefix string) map[string]driver.Leftover {
+func left(t testing.TB, d *Driver, prefix string) map[string]operator.Leftover {
 	t.Helper()
-	all := map[string]driver.Leftover{}
+	all := map[string]operator.Leftover{}
 	for l, err := range d.ListLeftovers(t.Context(), prefix, nil) {
 		if err != nil {
 			t.Fatalf("ListLeftovers: %v", err)
@@ -35,7 +36,7 @@ func left(t testing.TB, d *Driver, prefix string) map[string]driver.Leftover {
 }
 
 // only returns the one thing that is left over.
-func only(t testing.TB, d *Driver) driver.Leftover {
+func only(t testing.TB, d *Driver) operator.Leftover {
 	t.Helper()
 	all := left(t, d, "")
 	if len(all) != 1 {
@@ -45,7 +46,7 @@ func only(t testing.TB, d *Driver) driver.Leftover {
 }
 
 // removes fails unless a leftover is removed, and kept for so long nevertheless.
-func removes(t testing.TB, d *Driver, l driver.Leftover, stays time.Duration) {
+func removes(t testing.TB, d *Driver, l operator.Leftover, stays time.Duration) {
 	t.Helper()
 	if got, err := d.RemoveLeftover(t.Context(), l); err != nil || got != stays {
 		t.Fatalf("RemoveLeftover of %+v: %v, %v, want %v", l, got, err, stays)
@@ -53,7 +54,7 @@ func removes(t testing.TB, d *Driver, l driver.Leftover, stays time.Duration) {
 }
 
 // leavesIt fails unless a leftover is no longer as it was listed.
-func leavesIt(t testing.TB, d *Driver, l driver.Leftover) {
+func leavesIt(t testing.TB, d *Driver, l operator.Leftover) {
 	t.Helper()
 	if _, err := d.RemoveLeftover(t.Context(), l); !errors.Is(err, driver.ErrNotHeld) {
 		t.Fatalf("RemoveLeftover of %+v: %v, want ErrNotHeld", l, err)
@@ -286,7 +287,7 @@ func TestLeftoverOfAWriter(t *testing.T) {
 			persist(t, d.client, n.name(writes))
 			persist(t, d.client, n.name(writes)) // once more: the version before has no lease either
 			l := only(t, d)
-			if !l.Live || l.Kind != driver.LeftLease || l.Fence != fence || l.Holder.Owner != a.Owner || l.Name != n.name(writes) {
+			if !l.Live || l.Kind != operator.LeftLease || l.Fence != fence || l.Holder.Owner != a.Owner || l.Name != n.name(writes) {
 				t.Fatalf("%s: listed as %+v", mark, l)
 			}
 			leavesIt(t, d, l)
@@ -371,7 +372,7 @@ func TestLeftoverWithoutHistory(t *testing.T) {
 			c.spoil(n.name(unfinished))
 			compact(t, d)
 			l := only(t, d)
-			if l.Live != c.live || l.Kind != driver.LeftLease {
+			if l.Live != c.live || l.Kind != operator.LeftLease {
 				t.Errorf("%s: listed as %+v", what, l)
 			}
 			if l.Live = false; c.live {
@@ -411,7 +412,7 @@ func TestPlacesLeftOver(t *testing.T) {
 		}
 		name := desert(t, other, dead, writes)
 		l := only(t, d)
-		if l.Kind != driver.LeftPlace || l.Name != name || l.Holder.Owner != dead.Owner || l.Holder.Label != dead.Label || l.Live || l.Fence != 0 {
+		if l.Kind != operator.LeftPlace || l.Name != name || l.Holder.Owner != dead.Owner || l.Holder.Label != dead.Label || l.Live || l.Fence != 0 {
 			t.Fatalf("listed as %+v", l)
 		}
 		persist(t, d.client, name)
@@ -445,7 +446,7 @@ func TestSidecarsLeftOver(t *testing.T) {
 		}
 		del(t, d, n.name(writes))
 		l := only(t, d)
-		if l.Kind != driver.LeftSidecar || l.Key != "k" || l.Name != n.name(unfinished) || l.Holder != (driver.Holder{}) {
+		if l.Kind != operator.LeftSidecar || l.Key != "k" || l.Name != n.name(unfinished) || l.Holder != (driver.Holder{}) {
 			t.Errorf("listed as %+v", l)
 		}
 		removes(t, d, l, memory+window)
@@ -456,7 +457,7 @@ func TestSidecarsLeftOver(t *testing.T) {
 		}
 		put(t, d, n.name(released), "")
 		l = only(t, d)
-		if l.Kind != driver.LeftSidecar || l.Name != n.name(released) {
+		if l.Kind != operator.LeftSidecar || l.Name != n.name(released) {
 			t.Errorf("listed as %+v", l)
 		}
 		removes(t, d, l, tombTTL+window)
@@ -522,11 +523,11 @@ func TestLeftoversOfOthersAreRefused(t *testing.T) {
 		name := desert(t, d, a, writes)
 		put(t, d, "hasp/other", "x")
 		l := only(t, d)
-		for _, change := range []func(*driver.Leftover){
-			func(l *driver.Leftover) { l.Key = "" }, func(l *driver.Leftover) { l.Key = "other" }, func(l *driver.Leftover) { l.Name = "other" },
-			func(l *driver.Leftover) { l.Name = "hasp/other" }, func(l *driver.Leftover) { l.State = "" }, func(l *driver.Leftover) { l.State = "0" },
-			func(l *driver.Leftover) { l.Kind = "other" }, func(l *driver.Leftover) { l.Kind = driver.LeftPlace }, func(l *driver.Leftover) { l.Kind = driver.LeftSidecar },
-			func(l *driver.Leftover) { l.Holder.Foreign = true },
+		for _, change := range []func(*operator.Leftover){
+			func(l *operator.Leftover) { l.Key = "" }, func(l *operator.Leftover) { l.Key = "other" }, func(l *operator.Leftover) { l.Name = "other" },
+			func(l *operator.Leftover) { l.Name = "hasp/other" }, func(l *operator.Leftover) { l.State = "" }, func(l *operator.Leftover) { l.State = "0" },
+			func(l *operator.Leftover) { l.Kind = "other" }, func(l *operator.Leftover) { l.Kind = operator.LeftPlace }, func(l *operator.Leftover) { l.Kind = operator.LeftSidecar },
+			func(l *operator.Leftover) { l.Holder.Foreign = true },
 		} {
 			bad := l
 			change(&bad)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/operator"
 	"github.com/hasplock/hasp/drivertest"
 	"github.com/hasplock/hasp/internal/contend"
 	"github.com/hasplock/hasp/memdriver"
@@ -336,7 +337,7 @@ func TestPersist(t *testing.T) {
 		if info, err := s.Inspect(t.Context(), "k"); err != nil || info.Left >= 0 || info.Holders[0].Left >= 0 {
 			t.Errorf("Inspect says %+v, %v", info, err)
 		}
-		var left []driver.Leftover
+		var left []operator.Leftover
 		for l, err := range s.ListLeftovers(t.Context(), "", func(i driver.Info) { t.Errorf("%+v is held with an expiry", i) }) {
 			need(t, err)
 			left = append(left, l)

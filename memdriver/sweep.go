@@ -11,13 +11,14 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/operator"
 )
 
-var _ driver.Operator = (*Store)(nil)
+var _ operator.Driver = (*Store)(nil)
 
-// Operations implements [driver.Operator].
-func (s *Store) Operations() driver.Operations {
-	return driver.Operations{ListLeftovers: s.ListLeftovers, RemoveLeftover: s.RemoveLeftover}
+// Operations implements [operator.Driver].
+func (s *Store) Operations() operator.Operations {
+	return operator.Operations{ListLeftovers: s.ListLeftovers, RemoveLeftover: s.RemoveLeftover}
 }
 
 // Persist takes the expiry from the leases that stand on a key, as a person may in a store that lets one: each stays until
@@ -34,18 +35,18 @@ func (s *Store) Persist(key string) {
 	}
 }
 
-// ListLeftovers is of [driver.Operations].
-func (s *Store) ListLeftovers(ctx context.Context, prefix string, held func(driver.Info)) iter.Seq2[driver.Leftover, error] {
-	return func(yield func(driver.Leftover, error) bool) {
+// ListLeftovers is of [operator.Operations].
+func (s *Store) ListLeftovers(ctx context.Context, prefix string, held func(driver.Info)) iter.Seq2[operator.Leftover, error] {
+	return func(yield func(operator.Leftover, error) bool) {
 		keys, err := s.keysWith(ctx, prefix)
 		if err != nil {
-			yield(driver.Leftover{}, err)
+			yield(operator.Leftover{}, err)
 			return
 		}
 		for _, key := range keys {
 			info, left, err := s.leftovers(ctx, key)
 			if err != nil {
-				yield(driver.Leftover{}, err)
+				yield(operator.Leftover{}, err)
 				return
 			}
 			if held != nil && info.Held && len(left) == 0 {
@@ -60,7 +61,7 @@ func (s *Store) ListLeftovers(ctx context.Context, prefix string, held func(driv
 	}
 }
 
-func (s *Store) leftovers(ctx context.Context, key string) (info driver.Info, left []driver.Leftover, err error) {
+func (s *Store) leftovers(ctx context.Context, key string) (info driver.Info, left []operator.Leftover, err error) {
 	if err := s.enter(ctx); err != nil {
 		return info, nil, err
 	}
@@ -70,8 +71,8 @@ func (s *Store) leftovers(ctx context.Context, key string) (info driver.Info, le
 	defer s.forget(e, now)
 	for _, h := range e.holders {
 		if h.persisted {
-			left = append(left, driver.Leftover{
-				Key: key, Kind: driver.LeftLease, Name: key, Holder: h.holderInfo(), Fence: h.fence, Live: h.until.After(now), State: h.state(),
+			left = append(left, operator.Leftover{
+				Key: key, Kind: operator.LeftLease, Name: key, Holder: h.holderInfo(), Fence: h.fence, Live: h.until.After(now), State: h.state(),
 			})
 		}
 	}
@@ -81,8 +82,8 @@ func (s *Store) leftovers(ctx context.Context, key string) (info driver.Info, le
 // state differs for each lease, and after each renewal.
 func (p *place) state() string { return fmt.Sprintf("%q %d %d", p.id, p.fence, p.until.UnixNano()) }
 
-// RemoveLeftover is of [driver.Operations]. The key goes to the next waiter.
-func (s *Store) RemoveLeftover(ctx context.Context, l driver.Leftover) (stays time.Duration, err error) {
+// RemoveLeftover is of [operator.Operations]. The key goes to the next waiter.
+func (s *Store) RemoveLeftover(ctx context.Context, l operator.Leftover) (stays time.Duration, err error) {
 	if err := s.enter(ctx); err != nil {
 		return 0, err
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/operator"
 	"github.com/hasplock/hasp/internal/testserver"
 	"github.com/hasplock/hasp/open"
 	"github.com/redis/go-redis/v9"
@@ -77,12 +78,12 @@ func TestClient(t *testing.T) {
 func TestDriverHasAllMethods(t *testing.T) {
 	for url, has := range map[string]func(d driver.Driver) bool{
 		"redis://localhost": func(d driver.Driver) bool {
-			o := driver.OperationsOf(d)
+			o := operator.Of(d)
 			return o.ListLeftovers != nil && o.RemoveLeftover != nil
 		},
 		"redis://localhost?max-ttl=1m": func(d driver.Driver) bool { _, ok := d.(driver.Recorded); return ok },
-		"redlock://a,b,c":              func(d driver.Driver) bool { return driver.OperationsOf(d).Admit != nil },
-		"etcd://a":                     func(d driver.Driver) bool { return driver.OperationsOf(d).Examine != nil },
+		"redlock://a,b,c":              func(d driver.Driver) bool { return operator.Of(d).Admit != nil },
+		"etcd://a":                     func(d driver.Driver) bool { return operator.Of(d).Examine != nil },
 		"zk://a":                       func(d driver.Driver) bool { _, ok := d.(driver.Teller); return ok },
 	} {
 		d, err := open.Driver(t.Context(), url)

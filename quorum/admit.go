@@ -11,11 +11,12 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/operator"
 	"github.com/hasplock/hasp/internal/admission"
 )
 
-// Operations implements [driver.Operator].
-func (d *Driver) Operations() driver.Operations { return driver.Operations{Admit: d.Admit} }
+// Operations implements [operator.Driver].
+func (d *Driver) Operations() operator.Operations { return operator.Operations{Admit: d.Admit} }
 
 // Admit declares on behalf of the operator that no locks are active: every node that
 // is held back votes from now on. It is for new deployments, and for a restart of

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/operator"
 	"github.com/hasplock/hasp/internal/admission"
 	"github.com/hasplock/hasp/internal/ballot"
 )
@@ -73,7 +74,7 @@ type Driver struct {
 
 var (
 	_ driver.Driver   = (*Driver)(nil)
-	_ driver.Operator = (*Driver)(nil)
+	_ operator.Driver = (*Driver)(nil)
 )
 
 // New makes a Driver of an odd number of nodes, 3 to 7, each a store of its own

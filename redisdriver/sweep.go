@@ -13,15 +13,16 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/operator"
 	"github.com/hasplock/hasp/redisdriver/internal/wire"
 	"github.com/redis/go-redis/v9"
 )
 
-var _ driver.Operator = (*Driver)(nil)
+var _ operator.Driver = (*Driver)(nil)
 
-// Operations implements [driver.Operator].
-func (d *Driver) Operations() driver.Operations {
-	return driver.Operations{ListLeftovers: d.ListLeftovers, RemoveLeftover: d.RemoveLeftover}
+// Operations implements [operator.Driver].
+func (d *Driver) Operations() operator.Operations {
+	return operator.Operations{ListLeftovers: d.ListLeftovers, RemoveLeftover: d.RemoveLeftover}
 }
 
 // A sweep asks for little at a time, and leaves the server to others for longer than it took: a command of others
@@ -32,32 +33,32 @@ const (
 	sweepPause = 10 * time.Millisecond
 )
 
-// ListLeftovers yields what is left over of keys; see [driver.Operations]. It reads the whole database with SCAN, in steps,
+// ListLeftovers yields what is left over of keys; see [operator.Operations]. It reads the whole database with SCAN, in steps,
 // with pauses that are longer than the steps. What a newer hasp wrote is skipped, and the last error says so. With NoPrefix a
 // string without an expiry that hasp did not write is none.
-func (d *Driver) ListLeftovers(ctx context.Context, prefix string, held func(driver.Info)) iter.Seq2[driver.Leftover, error] {
-	return func(yield func(driver.Leftover, error) bool) {
+func (d *Driver) ListLeftovers(ctx context.Context, prefix string, held func(driver.Info)) iter.Seq2[operator.Leftover, error] {
+	return func(yield func(operator.Leftover, error) bool) {
 		if d.bad != nil {
-			yield(driver.Leftover{}, d.bad)
+			yield(operator.Leftover{}, d.bad)
 			return
 		}
 		nodes, err := wire.Masters(ctx, d.rdb)
 		if err != nil {
-			yield(driver.Leftover{}, err)
+			yield(operator.Leftover{}, err)
 			return
 		}
 		s := &sweep{d: d, prefix: prefix, held: held, yield: yield}
 		for _, node := range nodes {
 			more, err := s.node(ctx, node)
 			if err != nil {
-				yield(driver.Leftover{}, err)
+				yield(operator.Leftover{}, err)
 			}
 			if err != nil || !more {
 				return
 			}
 		}
 		if s.newer != nil {
-			yield(driver.Leftover{}, s.newer)
+			yield(operator.Leftover{}, s.newer)
 		}
 	}
 }
@@ -67,7 +68,7 @@ type sweep struct {
 	d      *Driver
 	prefix string
 	held   func(driver.Info)
-	yield  func(driver.Leftover, error) bool
+	yield  func(operator.Leftover, error) bool
 	newer  error // of the first record of a later layout, all of which are skipped
 }
 
@@ -123,7 +124,7 @@ func paced[T any](ctx context.Context, f func(context.Context) (T, error)) (v T,
 	if v, err = wire.Await(ctx, f); err != nil {
 		return v, err
 	}
-	return v, driver.Rest(ctx, time.Since(begun), sweepPause)
+	return v, operator.Rest(ctx, time.Since(begun), sweepPause)
 }
 
 // remnantOf says which lock a key of Redis is, or belongs to.
@@ -215,7 +216,7 @@ func (s *sweep) lease(ctx context.Context, r remnant, value string, pttl int64, 
 	if err != nil || what.state == "" {
 		return true, err
 	}
-	l := driver.Leftover{Key: r.key, Kind: driver.LeftLease, Name: r.name, Holder: h, State: what.state, Live: what.is == "live"}
+	l := operator.Leftover{Key: r.key, Kind: operator.LeftLease, Name: r.name, Holder: h, State: what.state, Live: what.is == "live"}
 	if !h.Since.IsZero() {
 		l.Fence = g.fence
 	}
@@ -272,7 +273,7 @@ func (s *sweep) sidecar(ctx context.Context, r remnant, pttl int64) (more bool, 
 	if err != nil || what.state == "" {
 		return true, err
 	}
-	return s.yield(driver.Leftover{Key: r.key, Kind: driver.LeftSidecar, Name: r.name, State: what.state}, nil), nil
+	return s.yield(operator.Leftover{Key: r.key, Kind: operator.LeftSidecar, Name: r.name, State: what.state}, nil), nil
 }
 
 // places yields the places in a queue of waiters that have been gone for a while.
@@ -293,7 +294,7 @@ func (s *sweep) places(ctx context.Context, r remnant) (more bool, err error) {
 		if s.skips(s.d.names(r.key).places, place) {
 			continue
 		}
-		l := driver.Leftover{Key: r.key, Kind: driver.LeftPlace, Name: r.name, State: place + "\n" + value}
+		l := operator.Leftover{Key: r.key, Kind: operator.LeftPlace, Name: r.name, State: place + "\n" + value}
 		l.Holder = waiters(&wire.Reply{Fields: []any{value, place}})[0]
 		if !s.yield(l, nil) {
 			return false, nil
@@ -336,10 +337,10 @@ func (d *Driver) sweepCall(r remnant, seen, place string, stays time.Duration) *
 	}
 }
 
-// RemoveLeftover removes what ListLeftovers found; see [driver.Operations]. A lease that is not renewed is gone at once. A
+// RemoveLeftover removes what ListLeftovers found; see [operator.Operations]. A lease that is not renewed is gone at once. A
 // lease of which that cannot be known, since its grant is gone or was made permanent as well, and what stood beside a lock
 // get an expiry of a minute instead, or, of a node, its longest TTL.
-func (d *Driver) RemoveLeftover(ctx context.Context, l driver.Leftover) (stays time.Duration, err error) {
+func (d *Driver) RemoveLeftover(ctx context.Context, l operator.Leftover) (stays time.Duration, err error) {
 	if err := d.checkKey(l.Key); err != nil {
 		return 0, err
 	}
@@ -364,16 +365,16 @@ func (d *Driver) RemoveLeftover(ctx context.Context, l driver.Leftover) (stays t
 var errNotListed = errors.New("redis: this was not listed by ListLeftovers of a driver with these options")
 
 // listed reads what State says.
-func (d *Driver) listed(l driver.Leftover) (r remnant, seen, place string, ok bool) {
+func (d *Driver) listed(l operator.Leftover) (r remnant, seen, place string, ok bool) {
 	r, ok = d.remnantOf(l.Name)
 	if !ok || r.key != l.Key {
 		return r, "", "", false
 	}
 	switch l.Kind {
-	case driver.LeftPlace:
+	case operator.LeftPlace:
 		r.kind = placesRemnant
 		place, seen, ok = strings.Cut(l.State, "\n")
-	case driver.LeftLease, driver.LeftSidecar:
+	case operator.LeftLease, operator.LeftSidecar:
 		r.kind, seen, ok = strings.Cut(l.State, " ")
 	default:
 		ok = false

@@ -15,20 +15,21 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/operator"
 	"github.com/hasplock/hasp/internal/contend"
 	"github.com/hasplock/hasp/redisdriver/internal/wire"
 )
 
 // leftovers lists what is left over, by its name in Redis; of a queue by the owner of the place.
-func (w *world) leftovers(d *Driver, prefix string) map[string]driver.Leftover {
+func (w *world) leftovers(d *Driver, prefix string) map[string]operator.Leftover {
 	w.Helper()
-	all := map[string]driver.Leftover{}
+	all := map[string]operator.Leftover{}
 	for l, err := range d.ListLeftovers(w.ctx, prefix, nil) {
 		if err != nil {
 			w.Fatalf("ListLeftovers: %v", err)
 		}
 		name := l.Name
-		if l.Kind == driver.LeftPlace {
+		if l.Kind == operator.LeftPlace {
 			name = l.Holder.Owner
 		}
 		all[name] = l
@@ -37,7 +38,7 @@ func (w *world) leftovers(d *Driver, prefix string) map[string]driver.Leftover {
 }
 
 // only returns the one thing that is left over.
-func (w *world) only(d *Driver) driver.Leftover {
+func (w *world) only(d *Driver) operator.Leftover {
 	w.Helper()
 	all := w.leftovers(d, "")
 	if len(all) != 1 {
@@ -47,7 +48,7 @@ func (w *world) only(d *Driver) driver.Leftover {
 }
 
 // removes fails unless a leftover is removed, and kept for so long nevertheless.
-func (w *world) removes(d *Driver, l driver.Leftover, stays time.Duration) {
+func (w *world) removes(d *Driver, l operator.Leftover, stays time.Duration) {
 	w.Helper()
 	if got, err := d.RemoveLeftover(w.ctx, l); err != nil || got != stays {
 		w.Fatalf("RemoveLeftover of %+v: %v, %v, want %v", l, got, err, stays)
@@ -55,7 +56,7 @@ func (w *world) removes(d *Driver, l driver.Leftover, stays time.Duration) {
 }
 
 // leaves fails unless a leftover is no longer as it was listed.
-func (w *world) leaves(d *Driver, l driver.Leftover) {
+func (w *world) leaves(d *Driver, l operator.Leftover) {
 	w.Helper()
 	if _, err := d.RemoveLeftover(w.ctx, l); !errors.Is(err, driver.ErrNotHeld) {
 		w.Fatalf("RemoveLeftover of %+v: %v, want ErrNotHeld", l, err)
@@ -234,7 +235,7 @@ func TestSidecarsLeftOver(t *testing.T) {
 	w.do("SET", wire.Sidecars+"queue", "1")
 	w.do("SET", wire.Sidecars+"queue:no lock", "1")
 	w.do("PERSIST", n.mark)
-	if l := w.only(d); l.Name != gone || l.Kind != driver.LeftSidecar {
+	if l := w.only(d); l.Name != gone || l.Kind != operator.LeftSidecar {
 		t.Errorf("while the lock is held: %+v", l)
 	}
 	w.removes(d, w.only(d), keep)
@@ -313,7 +314,7 @@ func TestPlacesLeftOver(t *testing.T) {
 	}
 	silent(dead, dead.Patience+linger)
 	l := w.only(d)
-	if l.Kind != driver.LeftPlace || l.Holder.Owner != dead.Owner || l.Holder.Label != dead.Label || l.Live {
+	if l.Kind != operator.LeftPlace || l.Holder.Owner != dead.Owner || l.Holder.Label != dead.Label || l.Live {
 		t.Fatalf("listed as %+v", l)
 	}
 	silent(dead, 0) // a sign of life
@@ -378,10 +379,10 @@ func TestLeftoversOfOthersAreRefused(t *testing.T) {
 	w, d := newPlain(t)
 	w.do("SET", "lock:k", "peer")
 	l := w.only(d)
-	for _, change := range []func(*driver.Leftover){
-		func(l *driver.Leftover) { l.Key = "" }, func(l *driver.Leftover) { l.Key = "other" }, func(l *driver.Leftover) { l.Name = "other:k" },
-		func(l *driver.Leftover) { l.State = "" }, func(l *driver.Leftover) { l.State = "foreign" }, func(l *driver.Leftover) { l.Kind = "other" },
-		func(l *driver.Leftover) { l.Kind = driver.LeftPlace }, func(l *driver.Leftover) { l.State = "foreign x" },
+	for _, change := range []func(*operator.Leftover){
+		func(l *operator.Leftover) { l.Key = "" }, func(l *operator.Leftover) { l.Key = "other" }, func(l *operator.Leftover) { l.Name = "other:k" },
+		func(l *operator.Leftover) { l.State = "" }, func(l *operator.Leftover) { l.State = "foreign" }, func(l *operator.Leftover) { l.Kind = "other" },
+		func(l *operator.Leftover) { l.Kind = operator.LeftPlace }, func(l *operator.Leftover) { l.State = "foreign x" },
 	} {
 		bad := l
 		change(&bad)

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/operator"
 )
 
 // NewMySQL returns a driver that keeps locks in a database of MariaDB 10.6 or later, or
@@ -186,36 +187,36 @@ var mysqlSettings = []string{`SHOW VARIABLES WHERE Variable_name IN ('version', 
 
 const mysqlClock = `SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))`
 
-func judgeMySQL(v settings) []driver.Finding {
-	found := []driver.Finding{finding(driver.LevelOK, "version", "%s", v["version"])}
+func judgeMySQL(v settings) []operator.Finding {
+	found := []operator.Finding{finding(operator.LevelOK, "version", "%s", v["version"])}
 	const flush = "innodb_flush_log_at_trx_commit"
 	switch v[flush] {
 	case "0":
-		found = append(found, finding(driver.LevelFail, flush, "%s is 0: a commit is answered before it is written, and a lease would be forgotten in a crash, so none is granted. Set it to 1", flush))
+		found = append(found, finding(operator.LevelFail, flush, "%s is 0: a commit is answered before it is written, and a lease would be forgotten in a crash, so none is granted. Set it to 1", flush))
 	case "2":
 		found = append(found, repeats(flush, "%s is 2: when the machine crashes, leases and fences of the last second may be lost. Set it to 1", flush))
 	default:
-		found = append(found, finding(driver.LevelOK, flush, "%s is %s: a lease is on the disk before it is granted", flush, v[flush]))
+		found = append(found, finding(operator.LevelOK, flush, "%s is %s: a lease is on the disk before it is granted", flush, v[flush]))
 	}
 	if v["autocommit"] == "OFF" {
-		found = append(found, finding(driver.LevelFail, "autocommit", "autocommit is off for this user: statements of locks would not be committed, so none is granted. Leave it on (init_connect)"))
+		found = append(found, finding(operator.LevelFail, "autocommit", "autocommit is off for this user: statements of locks would not be committed, so none is granted. Leave it on (init_connect)"))
 	}
 	found = append(found, judgeReplicas(v))
 	if v["wsrep_on"] == "ON" && v["wsrep_cluster_size"] != "1" {
-		found = append(found, finding(driver.LevelWarn, "galera", "it is one of %s nodes of a Galera cluster, each of which measures leases by its own clock: where those differ, there can be two holders. "+
+		found = append(found, finding(operator.LevelWarn, "galera", "it is one of %s nodes of a Galera cluster, each of which measures leases by its own clock: where those differ, there can be two holders. "+
 			"All programs must use one node only, and another when that is gone for longer than their leases last (in a proxy: one writer, the others as backups)", v["wsrep_cluster_size"]))
 	}
 	return append(found, judgeIsolation(cmp.Or(v["transaction_isolation"], v["tx_isolation"])), judgeConnections(v["threads_connected"], v["max_connections"]))
 }
 
-func judgeReplicas(v settings) driver.Finding {
+func judgeReplicas(v settings) operator.Finding {
 	const promoted = "a replica that is promoted may not have received every lock, and there can be two holders, and fences may repeat"
 	either := func(what string) string {
 		return cmp.Or(v["rpl_semi_sync_master_"+what], v["rpl_semi_sync_source_"+what])
 	}
 	switch {
 	case v["read_only"] != "OFF":
-		return finding(driver.LevelFail, "role", "it is read-only, as a replica is: name the server that takes writes")
+		return finding(operator.LevelFail, "role", "it is read-only, as a replica is: name the server that takes writes")
 	case either("enabled") == "ON" && either("status") == "OFF":
 		return repeats("role", "semi-synchronous replication is on, but at present no replica is waited for, since none answered in time or is there: %s", promoted)
 	case either("enabled") == "ON":
@@ -224,5 +225,5 @@ func judgeReplicas(v settings) driver.Finding {
 	case v["replicas"] != "0":
 		return repeats("role", "%s replicas receive its commits later: %s. Semi-synchronous replication (AFTER_SYNC) prevents that, as long as it does not time out", v["replicas"], promoted)
 	}
-	return finding(driver.LevelOK, "role", "it takes writes, and no replica is seen (without the right PROCESS, none is)")
+	return finding(operator.LevelOK, "role", "it takes writes, and no replica is seen (without the right PROCESS, none is)")
 }

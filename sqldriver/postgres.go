@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/operator"
 )
 
 // PostgresOptions are options of [NewPostgres]; the zero value is the default.
@@ -240,24 +241,24 @@ var postgresSettings = []string{`SELECT name, current_setting(name) FROM unnest(
 
 const postgresClock = `SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint`
 
-func judgePostgres(v settings) []driver.Finding {
-	found := []driver.Finding{finding(driver.LevelOK, "version", "PostgreSQL %s", v["server_version"])}
+func judgePostgres(v settings) []operator.Finding {
+	found := []operator.Finding{finding(operator.LevelOK, "version", "PostgreSQL %s", v["server_version"])}
 	switch commit := v["synchronous_commit"]; {
 	case v["fsync"] == "off":
 		found = append(found, repeats("fsync", "fsync is off: when the machine crashes, leases and fences may be lost with the rest of the database. Set fsync = on, and restart the server"))
 	case v["full_page_writes"] == "off":
 		found = append(found, repeats("fsync", "full_page_writes is off: when the machine crashes, pages may be torn, and leases and fences lost. Set full_page_writes = on, and reload"))
 	case commit == "off":
-		found = append(found, finding(driver.LevelFail, "synchronous_commit", "synchronous_commit is off: a commit is answered before it is on the disk, and a lease would be forgotten "+
+		found = append(found, finding(operator.LevelFail, "synchronous_commit", "synchronous_commit is off: a commit is answered before it is on the disk, and a lease would be forgotten "+
 			"in a crash, so none is granted. Set it to on for this user or database (ALTER ROLE … SET synchronous_commit = on)"))
 	default:
-		found = append(found, finding(driver.LevelOK, "synchronous_commit", "synchronous_commit is %s, fsync on: a lease is on the disk before it is granted", commit))
+		found = append(found, finding(operator.LevelOK, "synchronous_commit", "synchronous_commit is %s, fsync on: a lease is on the disk before it is granted", commit))
 	}
 	switch {
 	case v["standby"] == "true":
-		found = append(found, finding(driver.LevelFail, "role", "it is a standby, which grants no locks: name its primary"))
+		found = append(found, finding(operator.LevelFail, "role", "it is a standby, which grants no locks: name its primary"))
 	case v["default_transaction_read_only"] == "on":
-		found = append(found, finding(driver.LevelFail, "role", "default_transaction_read_only is on for this user or database: locks must be written. Set it to off for this user"))
+		found = append(found, finding(operator.LevelFail, "role", "default_transaction_read_only is on for this user or database: locks must be written. Set it to off for this user"))
 	default:
 		found = append(found, judgeStandbys(v))
 	}
@@ -265,16 +266,16 @@ func judgePostgres(v settings) []driver.Finding {
 }
 
 // judgeStandbys is about those that may be promoted.
-func judgeStandbys(v settings) driver.Finding {
+func judgeStandbys(v settings) operator.Finding {
 	const promoted = "a standby that is promoted may not have received every lock, and there can be two holders, and fences may repeat"
 	switch names, commit := v["synchronous_standby_names"], v["synchronous_commit"]; {
 	case v["standbys"] == "0" && names != "" && commit != "local" && commit != "off":
-		return finding(driver.LevelWarn, "role", "it is a primary whose commits wait for a standby (synchronous_standby_names), and none is connected: nothing is granted before one is")
+		return finding(operator.LevelWarn, "role", "it is a primary whose commits wait for a standby (synchronous_standby_names), and none is connected: nothing is granted before one is")
 	case v["standbys"] != "0" && names != "" && v["statement_timeout"] != "0":
-		return finding(driver.LevelWarn, "role", "its commits wait for standbys, but statement_timeout is %s for this user: it ends that wait, and what it ends is committed on this server alone. "+
+		return finding(operator.LevelWarn, "role", "its commits wait for standbys, but statement_timeout is %s for this user: it ends that wait, and what it ends is committed on this server alone. "+
 			"This command does not take it for granted, but a program may whose client hears no warnings. Set it to 0 for this user", v["statement_timeout"])
 	case v["standbys"] == "0":
-		return finding(driver.LevelOK, "role", "it is a primary without standbys")
+		return finding(operator.LevelOK, "role", "it is a primary without standbys")
 	case names == "":
 		return repeats("role", "%s standbys receive its commits later, and synchronous_standby_names is empty: %s. Name there those that may be promoted", v["standbys"], promoted)
 	case commit == "local" || commit == "off":
@@ -282,5 +283,5 @@ func judgeStandbys(v settings) driver.Finding {
 	case v["asynchronous"] != "0":
 		return repeats("role", "%s of its %s standbys are asynchronous: %s. Promote none of them, or name them in synchronous_standby_names", v["asynchronous"], v["standbys"], promoted)
 	}
-	return finding(driver.LevelOK, "role", "it is a primary, whose commits wait for standbys (%s of them are connected)", v["standbys"])
+	return finding(operator.LevelOK, "role", "it is a primary, whose commits wait for standbys (%s of them are connected)", v["standbys"])
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/operator"
 )
 
 // A Server keeps locks in the database of a server, which any number of machines share.
@@ -51,7 +52,7 @@ type engine struct {
 	byHand   func(key string) []string
 	settings []string // queries for names and values, for Examine
 	clock    string   // and one for the microseconds since 1970
-	judge    func(settings) []driver.Finding
+	judge    func(settings) []operator.Finding
 	raise    string // and how to do so by hand
 	fences   string // a query for what comes next and for the largest there was
 	sequence bool   // fences come from a sequence, and sGrant returns a row; else each key counts its own

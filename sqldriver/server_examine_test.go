@@ -10,14 +10,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/operator"
 	"github.com/hasplock/hasp/internal/testserver"
 )
 
 // has fails unless there is such a finding.
-func has(t *testing.T, found []driver.Finding, level driver.Level, check, part string) {
+func has(t *testing.T, found []operator.Finding, level operator.Level, check, part string) {
 	t.Helper()
-	if !slices.ContainsFunc(found, func(f driver.Finding) bool {
+	if !slices.ContainsFunc(found, func(f operator.Finding) bool {
 		return f.Level == level && f.Check == check && strings.Contains(f.Text, part)
 	}) {
 		t.Errorf("no finding %s %s %q in %+v", level, check, part, found)
@@ -30,47 +30,47 @@ func TestSettingsAreJudged(t *testing.T) {
 		"asynchronous": "0", "default_transaction_isolation": "read committed", "default_transaction_read_only": "off", "statement_timeout": "0"}
 	mysql := settings{"version": "10.11", flush: "1", "read_only": "OFF", "autocommit": "ON", "replicas": "0", "tx_isolation": "REPEATABLE-READ"}
 	for _, c := range []struct {
-		judge   func(settings) []driver.Finding
+		judge   func(settings) []operator.Finding
 		base    settings
 		change  settings
-		level   driver.Level
+		level   operator.Level
 		check   string
 		text    string
 		repeats bool
 	}{
-		{judgePostgres, postgres, nil, driver.LevelOK, "role", "a primary without standbys", false},
-		{judgePostgres, postgres, nil, driver.LevelOK, "isolation", "read committed;", false},
-		{judgePostgres, postgres, settings{"fsync": "off"}, driver.LevelWarn, "fsync", "fsync = on", true},
-		{judgePostgres, postgres, settings{"full_page_writes": "off"}, driver.LevelWarn, "fsync", "full_page_writes = on", true},
-		{judgePostgres, postgres, settings{"synchronous_commit": "off"}, driver.LevelFail, "synchronous_commit", "ALTER ROLE", false},
-		{judgePostgres, postgres, settings{"standby": "true"}, driver.LevelFail, "role", "name its primary", false},
-		{judgePostgres, postgres, settings{"default_transaction_read_only": "on"}, driver.LevelFail, "role", "default_transaction_read_only", false},
-		{judgePostgres, postgres, settings{"standbys": "2"}, driver.LevelWarn, "role", "2 standbys receive its commits later", true},
-		{judgePostgres, postgres, settings{"standbys": "2", "synchronous_standby_names": "*"}, driver.LevelOK, "role", "whose commits wait for standbys", false},
-		{judgePostgres, postgres, settings{"standbys": "2", "synchronous_standby_names": "*", "statement_timeout": "5s"}, driver.LevelWarn, "role", "statement_timeout is 5s", false},
-		{judgePostgres, postgres, settings{"standbys": "2", "asynchronous": "1", "synchronous_standby_names": "a"}, driver.LevelWarn, "role", "1 of its 2 standbys", true},
-		{judgePostgres, postgres, settings{"standbys": "1", "synchronous_standby_names": "*", "synchronous_commit": "local"}, driver.LevelWarn, "role", "wait for no standby", true},
-		{judgePostgres, postgres, settings{"synchronous_standby_names": "*"}, driver.LevelWarn, "role", "none is connected", false},
-		{judgePostgres, postgres, settings{"default_transaction_isolation": "serializable"}, driver.LevelWarn, "isolation", "serializable", false},
-		{judgeMySQL, mysql, nil, driver.LevelOK, "role", "it takes writes", false},
-		{judgeMySQL, mysql, nil, driver.LevelOK, "isolation", "repeatable read;", false},
-		{judgeMySQL, mysql, settings{flush: "2"}, driver.LevelWarn, flush, "last second", true},
-		{judgeMySQL, mysql, settings{flush: "0"}, driver.LevelFail, flush, "Set it to 1", false},
-		{judgeMySQL, mysql, settings{"read_only": "ON"}, driver.LevelFail, "role", "read-only", false},
-		{judgeMySQL, mysql, settings{"autocommit": "OFF"}, driver.LevelFail, "autocommit", "autocommit is off", false},
-		{judgeMySQL, mysql, settings{"replicas": "1"}, driver.LevelWarn, "role", "1 replicas", true},
-		{judgeMySQL, mysql, settings{"replicas": "1", "rpl_semi_sync_master_enabled": "ON", "rpl_semi_sync_master_status": "OFF"}, driver.LevelWarn, "role", "no replica is waited for", true},
-		{judgeMySQL, mysql, settings{"rpl_semi_sync_source_enabled": "ON", "rpl_semi_sync_source_status": "ON", "rpl_semi_sync_source_timeout": "10000"}, driver.LevelWarn, "role", "10000 ms", true},
-		{judgeMySQL, mysql, settings{"wsrep_on": "ON", "wsrep_cluster_size": "3"}, driver.LevelWarn, "galera", "one of 3 nodes", false},
-		{judgeMySQL, mysql, settings{"wsrep_on": "ON", "wsrep_cluster_size": "1"}, driver.LevelOK, "role", "takes writes", false},
-		{judgeMySQL, mysql, settings{"transaction_isolation": "SERIALIZABLE"}, driver.LevelWarn, "isolation", "serializable", false},
+		{judgePostgres, postgres, nil, operator.LevelOK, "role", "a primary without standbys", false},
+		{judgePostgres, postgres, nil, operator.LevelOK, "isolation", "read committed;", false},
+		{judgePostgres, postgres, settings{"fsync": "off"}, operator.LevelWarn, "fsync", "fsync = on", true},
+		{judgePostgres, postgres, settings{"full_page_writes": "off"}, operator.LevelWarn, "fsync", "full_page_writes = on", true},
+		{judgePostgres, postgres, settings{"synchronous_commit": "off"}, operator.LevelFail, "synchronous_commit", "ALTER ROLE", false},
+		{judgePostgres, postgres, settings{"standby": "true"}, operator.LevelFail, "role", "name its primary", false},
+		{judgePostgres, postgres, settings{"default_transaction_read_only": "on"}, operator.LevelFail, "role", "default_transaction_read_only", false},
+		{judgePostgres, postgres, settings{"standbys": "2"}, operator.LevelWarn, "role", "2 standbys receive its commits later", true},
+		{judgePostgres, postgres, settings{"standbys": "2", "synchronous_standby_names": "*"}, operator.LevelOK, "role", "whose commits wait for standbys", false},
+		{judgePostgres, postgres, settings{"standbys": "2", "synchronous_standby_names": "*", "statement_timeout": "5s"}, operator.LevelWarn, "role", "statement_timeout is 5s", false},
+		{judgePostgres, postgres, settings{"standbys": "2", "asynchronous": "1", "synchronous_standby_names": "a"}, operator.LevelWarn, "role", "1 of its 2 standbys", true},
+		{judgePostgres, postgres, settings{"standbys": "1", "synchronous_standby_names": "*", "synchronous_commit": "local"}, operator.LevelWarn, "role", "wait for no standby", true},
+		{judgePostgres, postgres, settings{"synchronous_standby_names": "*"}, operator.LevelWarn, "role", "none is connected", false},
+		{judgePostgres, postgres, settings{"default_transaction_isolation": "serializable"}, operator.LevelWarn, "isolation", "serializable", false},
+		{judgeMySQL, mysql, nil, operator.LevelOK, "role", "it takes writes", false},
+		{judgeMySQL, mysql, nil, operator.LevelOK, "isolation", "repeatable read;", false},
+		{judgeMySQL, mysql, settings{flush: "2"}, operator.LevelWarn, flush, "last second", true},
+		{judgeMySQL, mysql, settings{flush: "0"}, operator.LevelFail, flush, "Set it to 1", false},
+		{judgeMySQL, mysql, settings{"read_only": "ON"}, operator.LevelFail, "role", "read-only", false},
+		{judgeMySQL, mysql, settings{"autocommit": "OFF"}, operator.LevelFail, "autocommit", "autocommit is off", false},
+		{judgeMySQL, mysql, settings{"replicas": "1"}, operator.LevelWarn, "role", "1 replicas", true},
+		{judgeMySQL, mysql, settings{"replicas": "1", "rpl_semi_sync_master_enabled": "ON", "rpl_semi_sync_master_status": "OFF"}, operator.LevelWarn, "role", "no replica is waited for", true},
+		{judgeMySQL, mysql, settings{"rpl_semi_sync_source_enabled": "ON", "rpl_semi_sync_source_status": "ON", "rpl_semi_sync_source_timeout": "10000"}, operator.LevelWarn, "role", "10000 ms", true},
+		{judgeMySQL, mysql, settings{"wsrep_on": "ON", "wsrep_cluster_size": "3"}, operator.LevelWarn, "galera", "one of 3 nodes", false},
+		{judgeMySQL, mysql, settings{"wsrep_on": "ON", "wsrep_cluster_size": "1"}, operator.LevelOK, "role", "takes writes", false},
+		{judgeMySQL, mysql, settings{"transaction_isolation": "SERIALIZABLE"}, operator.LevelWarn, "isolation", "serializable", false},
 	} {
 		v := maps.Clone(c.base)
 		maps.Copy(v, c.change)
 		found := c.judge(v)
 		has(t, found, c.level, c.check, c.text)
 		for _, f := range found {
-			if f.Check != c.check && f.Level != driver.LevelOK || f.Check == c.check && f.FencesRepeat != c.repeats {
+			if f.Check != c.check && f.Level != operator.LevelOK || f.Check == c.check && f.FencesRepeat != c.repeats {
 				t.Errorf("%v: besides, %+v", c.change, f)
 			}
 		}
@@ -80,15 +80,15 @@ func TestSettingsAreJudged(t *testing.T) {
 func TestClockIsJudged(t *testing.T) {
 	for _, c := range []struct {
 		ahead, trip time.Duration
-		level       driver.Level
+		level       operator.Level
 		text        string
 	}{
-		{time.Millisecond, time.Millisecond, driver.LevelOK, "give or take 1ms"},
-		{-3 * time.Second, time.Millisecond, driver.LevelWarn, "3s behind"},
-		{3 * time.Second, time.Millisecond, driver.LevelWarn, "3s ahead of"},
-		{3 * time.Second, 5 * time.Second, driver.LevelOK, "give or take 3s"},
+		{time.Millisecond, time.Millisecond, operator.LevelOK, "give or take 1ms"},
+		{-3 * time.Second, time.Millisecond, operator.LevelWarn, "3s behind"},
+		{3 * time.Second, time.Millisecond, operator.LevelWarn, "3s ahead of"},
+		{3 * time.Second, 5 * time.Second, operator.LevelOK, "give or take 3s"},
 	} {
-		has(t, []driver.Finding{judgeClock(c.ahead, c.trip)}, c.level, "clock", c.text)
+		has(t, []operator.Finding{judgeClock(c.ahead, c.trip)}, c.level, "clock", c.text)
 	}
 }
 
@@ -96,20 +96,20 @@ func TestExaminePostgres(t *testing.T) {
 	t.Parallel()
 	found, err := newPostgres(t, testserver.Postgres(t)).open(t).Examine(t.Context())
 	must(t, err)
-	has(t, found, driver.LevelOK, "version", "PostgreSQL 1")
-	has(t, found, driver.LevelWarn, "fsync", "fsync = on") // as the tests start it
-	has(t, found, driver.LevelOK, "role", "without standbys")
-	has(t, found, driver.LevelOK, "isolation", "read committed;")
-	has(t, found, driver.LevelOK, "clock", "this machine's")
+	has(t, found, operator.LevelOK, "version", "PostgreSQL 1")
+	has(t, found, operator.LevelWarn, "fsync", "fsync = on") // as the tests start it
+	has(t, found, operator.LevelOK, "role", "without standbys")
+	has(t, found, operator.LevelOK, "isolation", "read committed;")
+	has(t, found, operator.LevelOK, "clock", "this machine's")
 }
 
 func TestExamineMySQL(t *testing.T) {
 	t.Parallel()
 	found, err := newMySQL(t, testserver.MariaDB(t, "--transaction-isolation=SERIALIZABLE")).open(t).Examine(t.Context())
 	must(t, err)
-	has(t, found, driver.LevelOK, "version", "MariaDB")
-	has(t, found, driver.LevelOK, "innodb_flush_log_at_trx_commit", "on the disk")
-	has(t, found, driver.LevelOK, "role", "takes writes")
-	has(t, found, driver.LevelWarn, "isolation", "serializable")
-	has(t, found, driver.LevelOK, "clock", "this machine's")
+	has(t, found, operator.LevelOK, "version", "MariaDB")
+	has(t, found, operator.LevelOK, "innodb_flush_log_at_trx_commit", "on the disk")
+	has(t, found, operator.LevelOK, "role", "takes writes")
+	has(t, found, operator.LevelWarn, "isolation", "serializable")
+	has(t, found, operator.LevelOK, "clock", "this machine's")
 }

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/operator"
 	"github.com/hasplock/hasp/internal/contend"
 	"github.com/hasplock/hasp/internal/testserver"
 )
@@ -304,7 +305,7 @@ func movedWithoutFences(t *testing.T, d database) {
 	}
 	found, err := s.Examine(t.Context())
 	must(t, err)
-	has(t, found, driver.LevelFail, "fences", advice)
+	has(t, found, operator.LevelFail, "fences", advice)
 	must(t, s.Init(t.Context()))
 	if d.postgres() { // a little behind, so that the next grant would have some fences of the last
 		run(t, db, fmt.Sprintf("SELECT setval('hasp_fence', %d)", newest-500))
@@ -314,7 +315,7 @@ func movedWithoutFences(t *testing.T, d database) {
 			t.Errorf("%s: %d fences to %d, after %d", r.Key, res.Fences, res.Fence, newest)
 		}
 	}
-	if found, err = s.Examine(t.Context()); err != nil || slices.ContainsFunc(found, func(f driver.Finding) bool { return f.Check == "fences" }) {
+	if found, err = s.Examine(t.Context()); err != nil || slices.ContainsFunc(found, func(f operator.Finding) bool { return f.Check == "fences" }) {
 		t.Errorf("after Init: %+v, %v", found, err)
 	}
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/operator"
 	"github.com/hasplock/hasp/internal/contend"
 	"github.com/hasplock/hasp/internal/faultproxy"
 	"github.com/hasplock/hasp/internal/testserver"
@@ -94,8 +95,8 @@ func TestExamineCountsConnections(t *testing.T) {
 			w.grant(w.driver(), ask(rand.Text()))
 		}
 		all, err := d.Examine(w.ctx)
-		i := slices.IndexFunc(all, func(f driver.Finding) bool { return f.Check == "connections" })
-		if err != nil || i < 0 || !strings.Contains(all[i].Text, c.text) || (all[i].Level == driver.LevelWarn) != c.warn {
+		i := slices.IndexFunc(all, func(f operator.Finding) bool { return f.Check == "connections" })
+		if err != nil || i < 0 || !strings.Contains(all[i].Text, c.text) || (all[i].Level == operator.LevelWarn) != c.warn {
 			t.Errorf("it says %+v (%v)", all, err)
 		}
 	}
@@ -108,8 +109,8 @@ func TestExamineSaysThatNoConnectionIsLeft(t *testing.T) {
 	d := w.driver()
 	w.grant(d, ask("k"))
 	all, err := d.Examine(w.ctx)
-	if err != nil || !slices.ContainsFunc(all, func(f driver.Finding) bool {
-		return f.Check == "connections" && f.Level == driver.LevelWarn && strings.Contains(f.Text, "as many as maxClientCnxns allows")
+	if err != nil || !slices.ContainsFunc(all, func(f operator.Finding) bool {
+		return f.Check == "connections" && f.Level == operator.LevelWarn && strings.Contains(f.Text, "as many as maxClientCnxns allows")
 	}) {
 		t.Errorf("it says %+v (%v)", all, err)
 	}

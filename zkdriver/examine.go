@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/operator"
 	"github.com/hasplock/hasp/zkdriver/internal/zk"
 )
 
@@ -24,8 +24,8 @@ const (
 	shortSession = longStop * 6 / 5
 )
 
-// Examine is of [driver.Operations]: the session that the servers granted, and what each server says of itself.
-func (d *Driver) Examine(ctx context.Context) ([]driver.Finding, error) {
+// Examine is of [operator.Operations]: the session that the servers granted, and what each server says of itself.
+func (d *Driver) Examine(ctx context.Context) ([]operator.Finding, error) {
 	if d.bad != nil {
 		return nil, d.bad
 	}
@@ -33,19 +33,19 @@ func (d *Driver) Examine(ctx context.Context) ([]driver.Finding, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := driver.Finding{Level: driver.LevelOK, Check: "session", Text: fmt.Sprintf("%s has a session of %v for this process, and so leases of at most %v",
+	f := operator.Finding{Level: operator.LevelOK, Check: "session", Text: fmt.Sprintf("%s has a session of %v for this process, and so leases of at most %v",
 		d.c.zk.Server(), s.Timeout(), d.Traits().MaxTTL)}
 	switch {
 	case s.Timeout() < d.c.timeout:
-		f.Level = driver.LevelWarn
+		f.Level = operator.LevelWarn
 		f.Text += fmt.Sprintf(": %v were asked for, and its maxSessionTimeout is shorter", d.c.timeout)
 	case s.Timeout() > d.c.timeout:
-		f.Level = driver.LevelWarn
+		f.Level = operator.LevelWarn
 		f.Text += fmt.Sprintf(": %v were asked for, and its minSessionTimeout is longer: so long does what a process that dies held last", d.c.timeout)
 	}
-	found := []driver.Finding{f}
+	found := []operator.Finding{f}
 	if s.Timeout() < shortSession {
-		found = append(found, driver.Finding{Level: driver.LevelWarn, Check: "leader", Text: fmt.Sprintf("a session of %v is over while a leader is stopped, "+
+		found = append(found, operator.Finding{Level: operator.LevelWarn, Check: "leader", Text: fmt.Sprintf("a session of %v is over while a leader is stopped, "+
 			"which may be for syncLimit ticks (%v by default): when it goes on, a key may have two holders if the first is cut off at that moment. Ask for %v or more",
 			s.Timeout(), longStop, shortSession)})
 	}
@@ -57,27 +57,27 @@ func (d *Driver) Examine(ctx context.Context) ([]driver.Finding, error) {
 }
 
 // large asks for a node with a long name, in a session of its own.
-func (c *Conn) large(ctx context.Context) *driver.Finding {
+func (c *Conn) large(ctx context.Context) *operator.Finding {
 	aside := c.zk.Aside()
 	defer aside.Close()
 	s, err := aside.Session(ctx)
 	if err != nil {
 		return nil
 	}
-	return driver.AskLarge(ctx, func(ctx context.Context, text string) error {
+	return operator.AskLarge(ctx, func(ctx context.Context, text string) error {
 		call := zk.Exists("/" + text)
 		return s.Do(ctx, call)
 	})
 }
 
 // connections says how many of the connections that the server has for one host this one has. Few servers tell.
-func (c *Conn) connections(ctx context.Context, s *zk.Session) []driver.Finding {
+func (c *Conn) connections(ctx context.Context, s *zk.Session) []operator.Finding {
 	addr := c.zk.Server()
 	const spare = ": each command that holds a lock or waits has one, and those beyond wait outside of the queue. Raise it"
 	conf, err := c.zk.Word(ctx, addr, "conf")
 	text, full := c.zk.Word(ctx, addr, "cons")
 	if errors.Is(err, zk.ErrFull) || errors.Is(full, zk.ErrFull) {
-		return []driver.Finding{{Level: driver.LevelWarn, Check: "connections", Text: fmt.Sprintf("%s closed a new connection of this host at once: "+
+		return []operator.Finding{{Level: operator.LevelWarn, Check: "connections", Text: fmt.Sprintf("%s closed a new connection of this host at once: "+
 			"it has as many as maxClientCnxns allows", addr) + spare}}
 	}
 	most, bad := strconv.Atoi(fieldOf(conf, "maxClientCnxns"))
@@ -95,15 +95,15 @@ func (c *Conn) connections(ctx context.Context, s *zk.Session) []driver.Finding 
 			}
 		}
 	}
-	f := driver.Finding{Level: driver.LevelOK, Check: "connections", Text: fmt.Sprintf("%s takes %d connections of a host (maxClientCnxns)", addr, most)}
+	f := operator.Finding{Level: operator.LevelOK, Check: "connections", Text: fmt.Sprintf("%s takes %d connections of a host (maxClientCnxns)", addr, most)}
 	if own != "" {
 		f.Text = fmt.Sprintf("this host has %d of the %d connections that %s takes of a host (maxClientCnxns)", hosts[own], most, addr)
 	}
 	if hosts[own]*5 >= most*4 {
-		f.Level = driver.LevelWarn
+		f.Level = operator.LevelWarn
 		f.Text += spare
 	}
-	return []driver.Finding{f}
+	return []operator.Finding{f}
 }
 
 // fieldOf returns the value of a line "name: value", or "name=value".
@@ -117,7 +117,7 @@ func fieldOf(text, name string) string {
 }
 
 // ensemble asks each server for its mode, and judges whether they are one.
-func (c *Conn) ensemble(ctx context.Context) []driver.Finding {
+func (c *Conn) ensemble(ctx context.Context) []operator.Finding {
 	texts, bounds, errs := make([]string, len(c.servers)), make([]string, len(c.servers)), make([]error, len(c.servers))
 	var asked sync.WaitGroup
 	for i, addr := range c.servers {
@@ -128,9 +128,9 @@ func (c *Conn) ensemble(ctx context.Context) []driver.Finding {
 		})
 	}
 	asked.Wait()
-	var found []driver.Finding
-	say := func(level driver.Level, check, format string, args ...any) {
-		found = append(found, driver.Finding{Level: level, Check: check, Text: fmt.Sprintf(format, args...)})
+	var found []operator.Finding
+	say := func(level operator.Level, check, format string, args ...any) {
+		found = append(found, operator.Finding{Level: level, Check: check, Text: fmt.Sprintf(format, args...)})
 	}
 	modes := map[string]int{}
 	for i, addr := range c.servers {
@@ -138,33 +138,33 @@ func (c *Conn) ensemble(ctx context.Context) []driver.Finding {
 		version, _, _ := strings.Cut(fieldOf(texts[i], "Zookeeper version"), "-")
 		switch {
 		case errs[i] != nil:
-			say(driver.LevelWarn, "mode", "%s does not answer: %v", addr, errs[i])
+			say(operator.LevelWarn, "mode", "%s does not answer: %v", addr, errs[i])
 			continue
 		case strings.Contains(texts[i], "not currently serving"):
-			say(driver.LevelWarn, "mode", "%s serves no client: it is cut off from the others, or too few of them run", addr)
+			say(operator.LevelWarn, "mode", "%s serves no client: it is cut off from the others, or too few of them run", addr)
 		case mode == "":
-			say(driver.LevelOK, "mode", "%s does not say its mode (srvr is not in its 4lw.commands.whitelist)", addr)
+			say(operator.LevelOK, "mode", "%s does not say its mode (srvr is not in its 4lw.commands.whitelist)", addr)
 		case mode == "read-only":
-			say(driver.LevelWarn, "mode", "%s is read-only: it is cut off from the others, and grants nothing", addr)
+			say(operator.LevelWarn, "mode", "%s is read-only: it is cut off from the others, and grants nothing", addr)
 		default:
-			say(driver.LevelOK, "mode", "%s is ZooKeeper %s, %s", addr, version, mode)
+			say(operator.LevelOK, "mode", "%s is ZooKeeper %s, %s", addr, version, mode)
 		}
 		modes[mode]++
 		if least, most := fieldOf(bounds[i], "minSessionTimeout"), fieldOf(bounds[i], "maxSessionTimeout"); least != "" && most != "" {
-			say(driver.LevelOK, "session", "%s grants sessions from %s to %s ms", addr, least, most)
+			say(operator.LevelOK, "session", "%s grants sessions from %s to %s ms", addr, least, most)
 		}
 	}
 	switch {
 	case modes["standalone"] > 0 && len(c.servers) > 1:
-		say(driver.LevelFail, "ensemble", "%d of the %d servers are standalone: they are no ensemble, and each grants a key without regard to the others. Name one, or make "+
+		say(operator.LevelFail, "ensemble", "%d of the %d servers are standalone: they are no ensemble, and each grants a key without regard to the others. Name one, or make "+
 			"them one (server.N= in their configuration)", modes["standalone"], len(c.servers))
 	case modes["leader"] > 1:
-		say(driver.LevelFail, "ensemble", "%d of the servers are leaders: they belong to several ensembles, and each grants a key without regard to the others. Name the servers "+
+		say(operator.LevelFail, "ensemble", "%d of the servers are leaders: they belong to several ensembles, and each grants a key without regard to the others. Name the servers "+
 			"of one. (While a leader changes, two may say so for a moment: look again)", modes["leader"])
 	case modes["standalone"] == 1:
-		say(driver.LevelOK, "ensemble", "it is one server: while that is down, nothing is granted or renewed")
+		say(operator.LevelOK, "ensemble", "it is one server: while that is down, nothing is granted or renewed")
 	case modes["leader"] == 0 && modes[""] == 0:
-		say(driver.LevelWarn, "ensemble", "none of the servers that answer is the leader: name all servers, or this program stops with those that are named")
+		say(operator.LevelWarn, "ensemble", "none of the servers that answer is the leader: name all servers, or this program stops with those that are named")
 	}
 	return found
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/operator"
 	"github.com/hasplock/hasp/zkdriver/internal/recipe"
 	"github.com/hasplock/hasp/zkdriver/internal/zk"
 )
@@ -118,7 +119,7 @@ func (p pace) do(ctx context.Context, calls ...*zk.Call) error {
 		if p.pause == 0 {
 			continue
 		}
-		if err := driver.Rest(ctx, time.Since(begun), p.pause); err != nil {
+		if err := operator.Rest(ctx, time.Since(begun), p.pause); err != nil {
 			return err
 		}
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/operator"
 	"github.com/hasplock/hasp/internal/contend"
 	"github.com/hasplock/hasp/internal/faultproxy"
 	"github.com/hasplock/hasp/internal/testserver"
@@ -113,8 +114,8 @@ func TestTraitsAreTheGrantedSessions(t *testing.T) {
 			t.Errorf("%v asked for: %+v", c.asked, tr)
 		}
 		found, err := w.over(conn).Examine(w.ctx)
-		if err != nil || (found[0].Level == driver.LevelOK) != (c.asked == c.granted) ||
-			slices.ContainsFunc(found, func(f driver.Finding) bool { return f.Check == "leader" }) != (c.granted < 12*time.Second) {
+		if err != nil || (found[0].Level == operator.LevelOK) != (c.asked == c.granted) ||
+			slices.ContainsFunc(found, func(f operator.Finding) bool { return f.Check == "leader" }) != (c.granted < 12*time.Second) {
 			t.Errorf("%v asked for: %+v, %v", c.asked, found, err)
 		}
 		_ = client.Close()

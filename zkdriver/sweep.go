@@ -13,15 +13,16 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/operator"
 	"github.com/hasplock/hasp/zkdriver/internal/recipe"
 	"github.com/hasplock/hasp/zkdriver/internal/zk"
 )
 
-var _ driver.Operator = (*Driver)(nil)
+var _ operator.Driver = (*Driver)(nil)
 
-// Operations implements [driver.Operator].
-func (d *Driver) Operations() driver.Operations {
-	return driver.Operations{Examine: d.Examine, ListLeftovers: d.ListLeftovers, RemoveLeftover: d.RemoveLeftover}
+// Operations implements [operator.Driver].
+func (d *Driver) Operations() operator.Operations {
+	return operator.Operations{Examine: d.Examine, ListLeftovers: d.ListLeftovers, RemoveLeftover: d.RemoveLeftover}
 }
 
 // A sweep asks for little at a time, and leaves the server to others for longer than it took.
@@ -34,18 +35,18 @@ const (
 	rest = 10 * time.Minute
 )
 
-// ListLeftovers yields what is left over of keys; see [driver.Operations]. It reads the names of all keys at once, and then the
+// ListLeftovers yields what is left over of keys; see [operator.Operations]. It reads the names of all keys at once, and then the
 // keys, some at a time, with pauses that are longer than the reads. The clock of the ensemble's leader tells live leases from
 // others. Without a prefix it also yields marks of released owners, of which it is not known what their keys are.
-func (d *Driver) ListLeftovers(ctx context.Context, prefix string, held func(driver.Info)) iter.Seq2[driver.Leftover, error] {
-	return func(yield func(driver.Leftover, error) bool) {
+func (d *Driver) ListLeftovers(ctx context.Context, prefix string, held func(driver.Info)) iter.Seq2[operator.Leftover, error] {
+	return func(yield func(operator.Leftover, error) bool) {
 		if err := d.valid(nil); err != nil {
-			yield(driver.Leftover{}, err)
+			yield(operator.Leftover{}, err)
 			return
 		}
-		sw := &sweep{d: d, held: held, yield: func(l driver.Leftover) bool { return yield(l, nil) }, rest: rest}
+		sw := &sweep{d: d, held: held, yield: func(l operator.Leftover) bool { return yield(l, nil) }, rest: rest}
 		if err := sw.walk(ctx, prefix); err != nil && !errors.Is(err, errEnough) {
-			yield(driver.Leftover{}, err)
+			yield(operator.Leftover{}, err)
 		}
 	}
 }
@@ -58,7 +59,7 @@ type sweep struct {
 	d     *Driver
 	pace  pace
 	held  func(driver.Info)
-	yield func(driver.Leftover) bool
+	yield func(operator.Leftover) bool
 	rest  time.Duration
 	now   time.Time // by the leader's clock, when the walk began
 	// Nodes say with which write their last child came or went, and not when. But every write up to old is older than rest,
@@ -69,7 +70,7 @@ type sweep struct {
 
 // folder is an empty folder, since a write.
 type folder struct {
-	driver.Leftover
+	operator.Leftover
 	since int64
 }
 
@@ -123,18 +124,18 @@ func (sw *sweep) saw(s zk.Stat) {
 const linger = time.Minute
 
 // nodes are those that no session ends. hasp writes none: they are copies.
-func (dir directory) nodes(now time.Time) (all []driver.Leftover) {
+func (dir directory) nodes(now time.Time) (all []operator.Leftover) {
 	for i, n := range dir.queue {
 		get := dir.gets[i]
 		if get.Stat.EphemeralOwner != 0 || n.Newer > 0 || recipe.Decode(get.Data).Newer > 0 {
 			continue
 		}
-		l := driver.Leftover{Key: dir.key, Kind: driver.LeftPlace, Name: dir.path() + "/" + n.Name, Holder: holder(n, get.Data), State: state(get)}
+		l := operator.Leftover{Key: dir.key, Kind: operator.LeftPlace, Name: dir.path() + "/" + n.Name, Holder: holder(n, get.Data), State: state(get)}
 		switch {
 		case n.Foreign(): // it may hold the key by now, or soon
-			l.Kind = driver.LeftLease
+			l.Kind = operator.LeftLease
 		case dir.queue.Holds(i):
-			l.Kind, l.Fence, l.Live = driver.LeftLease, fenceIn(n, get), !quiet(get, now)
+			l.Kind, l.Fence, l.Live = operator.LeftLease, fenceIn(n, get), !quiet(get, now)
 		case !quiet(get, now.Add(-linger)):
 			continue
 		}
@@ -157,7 +158,7 @@ func (sw *sweep) look(dir directory) error {
 			continue
 		}
 		if sw.saw(list.Stat); len(dir.queue) == 0 && list.Stat.NumChildren == 0 && list.Stat.DataLength == 0 {
-			l := driver.Leftover{Key: dir.key, Kind: driver.LeftSidecar, Name: dir.paths[i], State: state(list)}
+			l := operator.Leftover{Key: dir.key, Kind: operator.LeftSidecar, Name: dir.paths[i], State: state(list)}
 			sw.empty = append(sw.empty, folder{l, list.Stat.Pzxid})
 		}
 	}
@@ -199,7 +200,7 @@ func (sw *sweep) marks(ctx context.Context) error {
 			if get.Err != nil || get.Stat.EphemeralOwner != 0 || recipe.Decode(get.Data).Newer > 0 {
 				continue
 			}
-			if !sw.yield(driver.Leftover{Kind: driver.LeftSidecar, Name: sw.d.released() + "/" + some[i], State: state(get)}) {
+			if !sw.yield(operator.Leftover{Kind: operator.LeftSidecar, Name: sw.d.released() + "/" + some[i], State: state(get)}) {
 				return errEnough
 			}
 		}
@@ -236,9 +237,9 @@ func (d *Driver) now(ctx context.Context, s *zk.Session) (time.Time, error) {
 	return time.UnixMilli(set.Stat.Mtime), nil
 }
 
-// RemoveLeftover removes what ListLeftovers found; see [driver.Operations]. All of it is gone at once. Only what no session ends is
+// RemoveLeftover removes what ListLeftovers found; see [operator.Operations]. All of it is gone at once. Only what no session ends is
 // ever deleted, whatever became of its name.
-func (d *Driver) RemoveLeftover(ctx context.Context, l driver.Leftover) (stays time.Duration, err error) {
+func (d *Driver) RemoveLeftover(ctx context.Context, l operator.Leftover) (stays time.Duration, err error) {
 	if err := d.valid(nil); err != nil {
 		return 0, err
 	}
@@ -265,7 +266,7 @@ func (d *Driver) RemoveLeftover(ctx context.Context, l driver.Leftover) (stays t
 	case state(get) != l.State, get.Stat.EphemeralOwner != 0, recipe.Decode(get.Data).Newer > 0:
 		return 0, driver.ErrNotHeld
 	}
-	if l.Kind != driver.LeftSidecar && !n.Foreign() {
+	if l.Kind != operator.LeftSidecar && !n.Foreign() {
 		if now, err := d.now(ctx, s); err != nil {
 			return 0, err
 		} else if !quiet(get, now) {
@@ -279,7 +280,7 @@ func (d *Driver) RemoveLeftover(ctx context.Context, l driver.Leftover) (stays t
 		return 0, err
 	}
 	switch {
-	case absent(del.Err), errors.Is(del.Err, zk.ErrEphemeral), errors.Is(del.Err, zk.ErrBadVersion), errors.Is(del.Err, zk.ErrNotEmpty) && l.Kind == driver.LeftSidecar:
+	case absent(del.Err), errors.Is(del.Err, zk.ErrEphemeral), errors.Is(del.Err, zk.ErrBadVersion), errors.Is(del.Err, zk.ErrNotEmpty) && l.Kind == operator.LeftSidecar:
 		return 0, driver.ErrNotHeld
 	}
 	return 0, about(del.Err, "delete", l.Name)
@@ -288,20 +289,20 @@ func (d *Driver) RemoveLeftover(ctx context.Context, l driver.Leftover) (stays t
 var errNotListed = errors.New("zookeeper: this was not listed by ListLeftovers of a driver with these options")
 
 // listed reports whether ListLeftovers may have listed it, and which node of a queue it is.
-func (d *Driver) listed(l driver.Leftover) (n recipe.Node, ok bool) {
+func (d *Driver) listed(l operator.Leftover) (n recipe.Node, ok bool) {
 	if l.Key == "" {
 		name, below := strings.CutPrefix(l.Name, d.released()+"/")
-		return recipe.Node{}, below && driver.ValidOwner(name) && l.Kind == driver.LeftSidecar
+		return recipe.Node{}, below && driver.ValidOwner(name) && l.Kind == operator.LeftSidecar
 	}
 	name, below := strings.CutPrefix(l.Name, d.dir(l.Key))
 	if driver.CheckKey(l.Key) != nil || !below {
 		return recipe.Node{}, false
 	}
-	if l.Kind == driver.LeftSidecar {
+	if l.Kind == operator.LeftSidecar {
 		return recipe.Node{}, name == "" || slices.Contains(d.folders(), strings.TrimPrefix(name, "/"))
 	}
 	n, ok = recipe.Parse(strings.TrimPrefix(name, "/"))
-	return n, ok && (n.Kind >= recipe.Slot) == (d.layout == Semaphore) && n.Newer == 0 && n.Foreign() == l.Foreign() && (l.Kind == driver.LeftLease || l.Kind == driver.LeftPlace && !n.Foreign())
+	return n, ok && (n.Kind >= recipe.Slot) == (d.layout == Semaphore) && n.Newer == 0 && n.Foreign() == l.Foreign() && (l.Kind == operator.LeftLease || l.Kind == operator.LeftPlace && !n.Foreign())
 }
 
 // about adds to the refusal of a server what was refused.

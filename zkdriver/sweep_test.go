@@ -15,15 +15,16 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/operator"
 	"github.com/hasplock/hasp/internal/faultproxy"
 	"github.com/hasplock/hasp/zkdriver/internal/recipe"
 	"github.com/hasplock/hasp/zkdriver/internal/zk"
 )
 
 // leftovers lists what is left over, by its path.
-func (w *world) leftovers(d *Driver, prefix string) map[string]driver.Leftover {
+func (w *world) leftovers(d *Driver, prefix string) map[string]operator.Leftover {
 	w.Helper()
-	all := map[string]driver.Leftover{}
+	all := map[string]operator.Leftover{}
 	for l, err := range d.ListLeftovers(w.ctx, prefix, nil) {
 		if err != nil {
 			w.Fatalf("ListLeftovers: %v", err)
@@ -34,7 +35,7 @@ func (w *world) leftovers(d *Driver, prefix string) map[string]driver.Leftover {
 }
 
 // only returns the one thing that is left over.
-func (w *world) only(d *Driver) driver.Leftover {
+func (w *world) only(d *Driver) operator.Leftover {
 	w.Helper()
 	all := w.leftovers(d, "")
 	if len(all) != 1 {
@@ -43,7 +44,7 @@ func (w *world) only(d *Driver) driver.Leftover {
 	return slices.Collect(maps.Values(all))[0]
 }
 
-func (w *world) removes(d *Driver, l driver.Leftover) {
+func (w *world) removes(d *Driver, l operator.Leftover) {
 	w.Helper()
 	if stays, err := d.RemoveLeftover(w.ctx, l); err != nil || stays != 0 {
 		w.Fatalf("RemoveLeftover of %+v: %v, %v", l, stays, err)
@@ -51,7 +52,7 @@ func (w *world) removes(d *Driver, l driver.Leftover) {
 }
 
 // leaves fails unless a leftover is no longer as it was listed.
-func (w *world) leaves(d *Driver, l driver.Leftover) {
+func (w *world) leaves(d *Driver, l operator.Leftover) {
 	w.Helper()
 	if _, err := d.RemoveLeftover(w.ctx, l); !errors.Is(err, driver.ErrNotHeld) {
 		w.Fatalf("RemoveLeftover of %+v: %v, want ErrNotHeld", l, err)
@@ -241,8 +242,8 @@ func TestRemovalOfAFolderOvertaken(t *testing.T) {
 	d, p := w.behind(time.Hour)
 	w.grant(d, ask("held"))
 	w.do(w.admin, zk.Create(d.dir("k"), nil, w.admin.acl, zk.Persistent))
-	var l driver.Leftover
-	sw := &sweep{d: d, yield: func(found driver.Leftover) bool { l = found; return true }}
+	var l operator.Leftover
+	sw := &sweep{d: d, yield: func(found operator.Leftover) bool { l = found; return true }}
 	if err := sw.walk(w.ctx, ""); err != nil || l.Name != d.dir("k") {
 		t.Fatalf("listed is %+v, %v", l, err)
 	}
@@ -306,7 +307,7 @@ func TestRenewalTakesBackItsNode(t *testing.T) {
 		for _, data := range [][]byte{data.Encode(), []byte("damaged")} {
 			w.inPlace(path, data)
 			l := w.only(d)
-			if l.Kind != driver.LeftLease || !l.Live || l.Foreign() || l.Holder.Owner != a.Owner || l.Name != path {
+			if l.Kind != operator.LeftLease || !l.Live || l.Foreign() || l.Holder.Owner != a.Owner || l.Name != path {
 				t.Fatalf("layout %d: listed as %+v", layout, l)
 			}
 			w.leaves(d, l)
@@ -366,7 +367,7 @@ func TestPlacesLeftOver(t *testing.T) {
 		t.Errorf("after a minute there is left over %+v", all)
 	}
 	all := dirs[0].nodes(written.Add(dead.TTL + linger + time.Millisecond))
-	if len(all) != 1 || all[0].Kind != driver.LeftPlace || all[0].Name != path || all[0].Holder.Owner != dead.Owner || all[0].Holder.Label != dead.Label || all[0].Live {
+	if len(all) != 1 || all[0].Kind != operator.LeftPlace || all[0].Name != path || all[0].Holder.Owner != dead.Owner || all[0].Holder.Label != dead.Label || all[0].Live {
 		t.Fatalf("listed as %+v", all)
 	}
 	w.eventually("it is removed", func() bool {
@@ -383,10 +384,10 @@ func TestEmptyFolders(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	d := w.driver()
-	list := func(d *Driver, rest time.Duration) map[string]driver.Leftover {
+	list := func(d *Driver, rest time.Duration) map[string]operator.Leftover {
 		t.Helper()
-		all := map[string]driver.Leftover{}
-		sw := &sweep{d: d, rest: rest, yield: func(l driver.Leftover) bool { all[l.Name] = l; return true }}
+		all := map[string]operator.Leftover{}
+		sw := &sweep{d: d, rest: rest, yield: func(l operator.Leftover) bool { all[l.Name] = l; return true }}
 		must(t, sw.walk(w.ctx, ""))
 		return all
 	}
@@ -401,7 +402,7 @@ func TestEmptyFolders(t *testing.T) {
 		t.Errorf("left over at once: %+v", all)
 	}
 	all := list(d, 0)
-	if len(all) != 2 || all[d.dir("a")].Key != "a" || all[d.dir("b")].Kind != driver.LeftSidecar {
+	if len(all) != 2 || all[d.dir("a")].Key != "a" || all[d.dir("b")].Kind != operator.LeftSidecar {
 		t.Fatalf("left over are %+v", all)
 	}
 	w.do(w.admin, zk.Create(d.dir("a")+"/x", nil, w.admin.acl, zk.Persistent))
@@ -428,7 +429,7 @@ func TestEmptyFolders(t *testing.T) {
 	plain(d.dir("s")+"/leases", nil)
 	all = list(sem, 0)
 	for _, folder := range []string{"/locks", "/leases"} {
-		if l := all[d.dir("s")+folder]; l.Key != "s" || l.Kind != driver.LeftSidecar {
+		if l := all[d.dir("s")+folder]; l.Key != "s" || l.Kind != operator.LeftSidecar {
 			t.Fatalf("%s is listed as %+v", folder, l)
 		}
 		w.removes(sem, all[d.dir("s")+folder])
@@ -469,7 +470,7 @@ func TestMarksOfReleasedOwnersLeftOver(t *testing.T) {
 		t.Errorf("of a prefix there is left over %+v", all)
 	}
 	l := w.only(d)
-	if l.Key != "" || l.Name != tomb || l.Kind != driver.LeftSidecar || l.Foreign() {
+	if l.Key != "" || l.Name != tomb || l.Kind != operator.LeftSidecar || l.Foreign() {
 		t.Errorf("listed as %+v", l)
 	}
 	w.removes(d, l)
@@ -506,13 +507,13 @@ func TestLeftoversOfOthersAreRefused(t *testing.T) {
 	path := w.makes(d, "k", curator+"__WRIT__0000000001", nil, zk.Persistent)
 	w.makes(d, "k", "config", nil, zk.Persistent)
 	l := w.only(d)
-	for _, change := range []func(*driver.Leftover){
-		func(l *driver.Leftover) { l.Key = "" }, func(l *driver.Leftover) { l.Key = "other" }, func(l *driver.Leftover) { l.Name = "/other" },
-		func(l *driver.Leftover) { l.Name += "/x" }, func(l *driver.Leftover) { l.Name = d.dir("k") + "/config" }, func(l *driver.Leftover) { l.Name = d.dir("k") },
-		func(l *driver.Leftover) { l.State = "" }, func(l *driver.Leftover) { l.Kind = "other" }, func(l *driver.Leftover) { l.Kind = driver.LeftPlace },
-		func(l *driver.Leftover) { l.Kind = driver.LeftSidecar }, func(l *driver.Leftover) { l.Holder.Foreign = false },
-		func(l *driver.Leftover) { l.Key, l.Name, l.Kind = "", d.released()+"/x", driver.LeftSidecar },
-		func(l *driver.Leftover) { l.Key, l.Name = strings.Repeat("k", driver.MaxKey+1), path },
+	for _, change := range []func(*operator.Leftover){
+		func(l *operator.Leftover) { l.Key = "" }, func(l *operator.Leftover) { l.Key = "other" }, func(l *operator.Leftover) { l.Name = "/other" },
+		func(l *operator.Leftover) { l.Name += "/x" }, func(l *operator.Leftover) { l.Name = d.dir("k") + "/config" }, func(l *operator.Leftover) { l.Name = d.dir("k") },
+		func(l *operator.Leftover) { l.State = "" }, func(l *operator.Leftover) { l.Kind = "other" }, func(l *operator.Leftover) { l.Kind = operator.LeftPlace },
+		func(l *operator.Leftover) { l.Kind = operator.LeftSidecar }, func(l *operator.Leftover) { l.Holder.Foreign = false },
+		func(l *operator.Leftover) { l.Key, l.Name, l.Kind = "", d.released()+"/x", operator.LeftSidecar },
+		func(l *operator.Leftover) { l.Key, l.Name = strings.Repeat("k", driver.MaxKey+1), path },
 	} {
 		bad := l
 		change(&bad)

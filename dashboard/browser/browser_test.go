@@ -21,6 +21,7 @@ import (
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/dashboard"
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/operator"
 	"github.com/hasplock/hasp/memdriver"
 )
 
@@ -124,9 +125,9 @@ func TestBrowser(t *testing.T) {
 		},
 		Doctor: func(context.Context) ([]dashboard.Finding, error) {
 			return []dashboard.Finding{
-				{Level: driver.LevelOK, Node: "redis-1:6379", Check: "answers", Text: "it answers in 0.4ms"},
-				{Level: driver.LevelWarn, Node: "redis-1:6379", Check: "persistence", Text: "a restart loses locks: set max-ttl= in the URL"},
-				{Level: driver.LevelFail, Check: "eviction", Text: "maxmemory-policy is volatile-lru: CONFIG SET maxmemory-policy noeviction"},
+				{Level: operator.LevelOK, Node: "redis-1:6379", Check: "answers", Text: "it answers in 0.4ms"},
+				{Level: operator.LevelWarn, Node: "redis-1:6379", Check: "persistence", Text: "a restart loses locks: set max-ttl= in the URL"},
+				{Level: operator.LevelFail, Check: "eviction", Text: "maxmemory-policy is volatile-lru: CONFIG SET maxmemory-policy noeviction"},
 			}, nil
 		},
 		Leaks: func(context.Context) ([]dashboard.Leak, error) {

@@ -10,26 +10,26 @@ package doctor
 import (
 	"time"
 
-	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/operator"
 )
 
 // The levels of a finding.
 const (
-	OK   = driver.LevelOK
-	Warn = driver.LevelWarn
-	Fail = driver.LevelFail
+	OK   = operator.LevelOK
+	Warn = operator.LevelWarn
+	Fail = operator.LevelFail
 )
 
 // Finding is the result of one check.
 type Finding struct {
-	Level driver.Level `json:"level"`
-	Node  string       `json:"node,omitempty"` // the server's address; empty for the store as a whole
-	Check string       `json:"check"`          // what was looked at, in a word
-	Text  string       `json:"text"`           // what was found, and what to do about it
+	Level operator.Level `json:"level"`
+	Node  string         `json:"node,omitempty"` // the server's address; empty for the store as a whole
+	Check string         `json:"check"`          // what was looked at, in a word
+	Text  string         `json:"text"`           // what was found, and what to do about it
 
 	Left         float64 `json:"left_seconds,omitempty"`  // of a server that is held back
 	Took         float64 `json:"took_seconds,omitempty"`  // of a trial: what it measured
-	FencesRepeat bool    `json:"fences_repeat,omitempty"` // as driver.Finding has it
+	FencesRepeat bool    `json:"fences_repeat,omitempty"` // as operator.Finding has it
 }
 
 // Vote is whether a server votes, by its own account.

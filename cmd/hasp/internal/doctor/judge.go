@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/operator"
 )
 
 // How far a server's clock may be from ours. The order of fences counts on the
@@ -31,7 +32,7 @@ type judge struct {
 	all  []Finding
 }
 
-func (j *judge) say(l driver.Level, check, format string, args ...any) {
+func (j *judge) say(l operator.Level, check, format string, args ...any) {
 	j.all = append(j.all, Finding{Level: l, Node: j.name, Check: check, Text: fmt.Sprintf(format, args...)})
 }
 
@@ -76,7 +77,7 @@ func Judge(name string, f Facts, v Vote, a Asked) []Finding {
 }
 
 // rights are what the user lacks.
-func (j *judge) rights(missing driver.Level) {
+func (j *judge) rights(missing operator.Level) {
 	lacks := j.f.Missing
 	if j.f.Denied["INFO"] != nil && j.a.MaxTTL > 0 {
 		lacks = append(lacks, "+info")
@@ -102,7 +103,7 @@ func (j *judge) rights(missing driver.Level) {
 	}
 }
 
-func (j *judge) vote(v Vote, missing driver.Level) {
+func (j *judge) vote(v Vote, missing operator.Level) {
 	switch {
 	case v.Err != nil:
 		j.say(missing, "votes", "it does not say whether it votes: %s", Said(v.Err))

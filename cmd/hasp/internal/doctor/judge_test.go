@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/operator"
 )
 
 // well are the facts of a server about which there is nothing to say.
@@ -56,7 +57,7 @@ func TestJudge(t *testing.T) {
 		waits  int // for so many replicas
 		java   bool
 		check  string
-		level  driver.Level
+		level  operator.Level
 		text   string
 	}{
 		"silent":           {change: func(f *Facts) { f.Err = errors.New("\x1b[2Jno") }, check: "answers", level: Fail, text: `\x1b[2Jno`},
@@ -198,7 +199,7 @@ func TestFencesRepeat(t *testing.T) {
 // The state of a cluster is judged although INFO is not allowed.
 func TestClusterIsJudged(t *testing.T) {
 	for text, c := range map[string]struct {
-		level driver.Level
+		level operator.Level
 		state map[string]string
 	}{
 		"is unknown":            {Warn, nil},

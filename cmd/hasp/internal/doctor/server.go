@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/operator"
 	"github.com/hasplock/hasp/redisdriver"
 	"github.com/redis/go-redis/v9"
 )
@@ -19,7 +19,7 @@ type Facts struct {
 	Err  error         // it does not answer
 	Trip time.Duration // of the quickest of a few round trips
 
-	Large *driver.Finding // it answers small requests, and not a large one
+	Large *operator.Finding // it answers small requests, and not a large one
 
 	Ahead time.Duration // its clock before ours, give or take half of Trip
 
@@ -85,10 +85,10 @@ func Look(ctx context.Context, rdb *redis.Client, needed Rights) Facts {
 }
 
 // large sends a large request, which comes back as large.
-func large(ctx context.Context, rdb *redis.Client) *driver.Finding {
+func large(ctx context.Context, rdb *redis.Client) *operator.Finding {
 	conn := rdb.Conn()
 	defer conn.Close()
-	return driver.AskLarge(ctx, func(ctx context.Context, text string) error { return conn.Do(ctx, "PING", text).Err() })
+	return operator.AskLarge(ctx, func(ctx context.Context, text string) error { return conn.Do(ctx, "PING", text).Err() })
 }
 
 // parseInfo reads the answer to INFO.

@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp"
-	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/operator"
 	"github.com/hasplock/hasp/internal/faultproxy"
 	"github.com/hasplock/hasp/internal/testserver"
 	"github.com/hasplock/hasp/redisdriver/redisson"
@@ -268,7 +268,7 @@ func TestConfigurationOutlastsARestart(t *testing.T) {
 		done
 		exec "$0" "$CONF" "$@"`}, []string{"CONF=" + conf})
 	rdb := client(t, redis.Options{Addr: server.Addr()})
-	expect := func(level driver.Level, part string) {
+	expect := func(level operator.Level, part string) {
 		t.Helper()
 		found := Judge("h:1", Look(t.Context(), rdb, Canonical()), Vote{Voting: true}, Asked{Command: func(s string) string { return s }})
 		i := slices.IndexFunc(found, func(f Finding) bool { return f.Check == "persistence" })

@@ -21,7 +21,7 @@ import (
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/cmd/hasp/internal/child"
 	"github.com/hasplock/hasp/cmd/hasp/internal/leaks"
-	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/operator"
 	"github.com/hasplock/hasp/internal/audit"
 	"github.com/hasplock/hasp/internal/plain"
 	"github.com/spf13/cobra"
@@ -164,8 +164,8 @@ type leak struct {
 	left     time.Duration // as driver.Info has it
 	usual    time.Duration // of an overdue one, 0: --older said so
 	how      how
-	by       driver.Operations // of the store that has it
-	leftover *driver.Leftover  // nil: a lease that expires
+	by       operator.Operations // of the store that has it
+	leftover *operator.Leftover  // nil: a lease that expires
 
 	result  string        // what became of it
 	removed bool          // or gets an expiry
@@ -248,17 +248,17 @@ func (c *leaksCommand) walk(ctx context.Context, ages *leaks.Ages) (found []*lea
 
 // sweeper finds what a store, or one server of several, has left over.
 type sweeper struct {
-	driver.Operations
+	operator.Operations
 	server string // of several, its name
 }
 
 // sweepers are those of the store; none where nothing can be left over.
 func (c *leaksCommand) sweepers() (all []sweeper) {
-	if o := driver.OperationsOf(c.l.Store.Driver); o.ListLeftovers != nil {
+	if o := operator.Of(c.l.Store.Driver); o.ListLeftovers != nil {
 		return []sweeper{{o, ""}}
 	}
 	for _, server := range c.l.Store.Servers {
-		if o := driver.OperationsOf(server.Driver); o.ListLeftovers != nil {
+		if o := operator.Of(server.Driver); o.ListLeftovers != nil {
 			all = append(all, sweeper{o, server.Name})
 		}
 	}
@@ -286,16 +286,16 @@ func (c *leaksCommand) names(key string) bool {
 	return len(c.keys) == 0 || slices.Contains(c.keys, key)
 }
 
-func leakOf(l driver.Leftover, by sweeper) *leak {
+func leakOf(l operator.Leftover, by sweeper) *leak {
 	f := &leak{key: l.Key, server: by.server, holder: l.Holder, fence: l.Fence, by: by.Operations, leftover: &l}
 	f.held = sinceOf(l.Holder)
-	if l.Kind == driver.LeftLease {
+	if l.Kind == operator.LeftLease {
 		f.left = -1
 	}
 	switch {
-	case l.Kind == driver.LeftPlace:
+	case l.Kind == operator.LeftPlace:
 		f.what, f.name = whatPlace, l.Name
-	case l.Kind == driver.LeftSidecar:
+	case l.Kind == operator.LeftSidecar:
 		f.what, f.name = whatSidecar, l.Name
 	case l.Foreign():
 		f.what, f.how = whatForeign, named

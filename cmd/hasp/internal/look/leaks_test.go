@@ -18,6 +18,7 @@ import (
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/cmd/hasp/internal/store"
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/operator"
 	"github.com/hasplock/hasp/internal/audit"
 	"github.com/hasplock/hasp/memdriver"
 )
@@ -31,25 +32,25 @@ type littered struct {
 	remove  error
 }
 
-func (s *littered) Operations() driver.Operations {
-	return driver.Operations{ListLeftovers: s.ListLeftovers, RemoveLeftover: s.RemoveLeftover}
+func (s *littered) Operations() operator.Operations {
+	return operator.Operations{ListLeftovers: s.ListLeftovers, RemoveLeftover: s.RemoveLeftover}
 }
 
-func (s *littered) ListLeftovers(ctx context.Context, _ string, _ func(driver.Info)) iter.Seq2[driver.Leftover, error] {
-	return func(yield func(driver.Leftover, error) bool) {
+func (s *littered) ListLeftovers(ctx context.Context, _ string, _ func(driver.Info)) iter.Seq2[operator.Leftover, error] {
+	return func(yield func(operator.Leftover, error) bool) {
 		for i := range s.n {
-			if !yield(driver.Leftover{Key: fmt.Sprintf("k%05d", i), Kind: driver.LeftSidecar, Name: "grant"}, nil) {
+			if !yield(operator.Leftover{Key: fmt.Sprintf("k%05d", i), Kind: operator.LeftSidecar, Name: "grant"}, nil) {
 				return
 			}
 		}
 		if s.endless {
 			<-ctx.Done()
-			yield(driver.Leftover{}, ctx.Err())
+			yield(operator.Leftover{}, ctx.Err())
 		}
 	}
 }
 
-func (s *littered) RemoveLeftover(context.Context, driver.Leftover) (time.Duration, error) {
+func (s *littered) RemoveLeftover(context.Context, operator.Leftover) (time.Duration, error) {
 	s.removed++
 	return 0, s.remove
 }

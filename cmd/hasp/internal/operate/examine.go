@@ -17,6 +17,7 @@ import (
 	"github.com/hasplock/hasp/cmd/hasp/internal/doctor"
 	"github.com/hasplock/hasp/cmd/hasp/internal/store"
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/operator"
 	"github.com/hasplock/hasp/internal/admission"
 )
 
@@ -34,12 +35,12 @@ type examination struct {
 	admitted []doctor.Finding // by server, with --admit
 }
 
-func (x *examination) say(l driver.Level, node, check, format string, args ...any) {
+func (x *examination) say(l operator.Level, node, check, format string, args ...any) {
 	x.found = append(x.found, doctor.Finding{Level: l, Node: node, Check: check, Text: fmt.Sprintf(format, args...)})
 }
 
 // measured is say of something that took so long.
-func (x *examination) measured(took time.Duration, l driver.Level, check, format string, args ...any) {
+func (x *examination) measured(took time.Duration, l operator.Level, check, format string, args ...any) {
 	x.say(l, "", check, format, args...)
 	x.found[len(x.found)-1].Took = took.Seconds()
 }
@@ -158,7 +159,7 @@ func (x *examination) unusable(err error) *base.Exit {
 func (x *examination) whole() *base.Exit {
 	ctx, cancel := x.within(base.AskLimit)
 	defer cancel()
-	if examine := driver.OperationsOf(x.l.Store.Driver).Examine; examine != nil {
+	if examine := operator.Of(x.l.Store.Driver).Examine; examine != nil {
 		findings, err := examine(ctx)
 		x.take(findings)
 		if end := x.unusable(err); end != nil {
@@ -174,7 +175,7 @@ func (x *examination) whole() *base.Exit {
 }
 
 // take takes over the findings of an engine.
-func (x *examination) take(findings []driver.Finding) {
+func (x *examination) take(findings []operator.Finding) {
 	for _, f := range findings {
 		x.found = append(x.found, doctor.Finding{Level: f.Level, Check: f.Check, Text: driver.Printable(f.Text), FencesRepeat: f.FencesRepeat})
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/hasplock/hasp/cmd/hasp/internal/doctor"
 	"github.com/hasplock/hasp/cmd/hasp/internal/store"
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/operator"
 	"github.com/hasplock/hasp/memdriver"
 )
 
@@ -87,7 +88,7 @@ func TestTrial(t *testing.T) {
 		store *twisted
 		apart bool // the second client uses another store
 		fails bool // it cannot ask this one twice
-		level driver.Level
+		level operator.Level
 		check string
 		text  string
 	}{

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/hasplock/hasp/cmd/hasp/internal/doctor"
-	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/operator"
 	"golang.org/x/sys/unix"
 )
 
@@ -78,7 +78,7 @@ func TestLayersAreFound(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = unix.Unmount(root, 0) })
 	found := looks(t, "sqlite:"+root+"/x.db")
-	has(t, found, driver.LevelWarn, "disk", "keeps apart the processes of this container alone")
+	has(t, found, operator.LevelWarn, "disk", "keeps apart the processes of this container alone")
 	u, err := Parse("sqlite:" + root + "/x.db")
 	must(t, err)
 	s, err := u.Open()
@@ -101,5 +101,5 @@ func TestSharedDiskIsFound(t *testing.T) {
 		t.Errorf("on a local disk: %+v", found)
 	}
 	pretendShared(t, dir)
-	has(t, looks(t, "sqlite:"+dir+"/x.db"), driver.LevelWarn, "disk", "on a test's disk, which other machines may use")
+	has(t, looks(t, "sqlite:"+dir+"/x.db"), operator.LevelWarn, "disk", "on a test's disk, which other machines may use")
 }

@@ -15,15 +15,16 @@ import (
 
 	"github.com/hasplock/hasp/cmd/hasp/internal/doctor"
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/operator"
 	"github.com/hasplock/hasp/internal/plain"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/redis/go-redis/v9"
 )
 
 // disk says when a file is on a disk that other machines may use, or of which each container has its own.
-func disk(path string) []driver.Finding {
+func disk(path string) []operator.Finding {
 	dir := filepath.Dir(path)
-	found := driver.Finding{Level: doctor.Warn, Check: "disk", FencesRepeat: true}
+	found := operator.Finding{Level: doctor.Warn, Check: "disk", FencesRepeat: true}
 	switch kind := sharedDisk(dir); {
 	case kind != "":
 		found.Text = "the file is on " + kind + ", which other machines may use, too: " +
@@ -34,11 +35,11 @@ func disk(path string) []driver.Finding {
 	default:
 		return nil
 	}
-	return []driver.Finding{found}
+	return []operator.Finding{found}
 }
 
 // pooler notices a pooler between this program and the server: what it says of the connection is not what the server says.
-func (s *Store) pooler(ctx context.Context) []driver.Finding {
+func (s *Store) pooler(ctx context.Context) []operator.Finding {
 	c, err := s.opened.DB.Conn(ctx)
 	if err != nil {
 		return nil // the driver's own connections say why
@@ -53,20 +54,20 @@ func (s *Store) pooler(ctx context.Context) []driver.Finding {
 	if err != nil || said == known {
 		return nil
 	}
-	return []driver.Finding{{Level: driver.LevelOK, Check: "pooler", Text: "there is a pooler of connections in between, which does locks no harm; " +
+	return []operator.Finding{{Level: operator.LevelOK, Check: "pooler", Text: "there is a pooler of connections in between, which does locks no harm; " +
 		"the handoff below says whether messages come through it"}}
 }
 
 // sentinels asks each Sentinel which master it knows, and whether they could promote another.
-func (s *Store) sentinels(ctx context.Context, u *URL) []driver.Finding {
+func (s *Store) sentinels(ctx context.Context, u *URL) []operator.Finding {
 	master := u.Parts().Master
-	answers := make([]driver.Finding, len(s.opened.Sentinels))
+	answers := make([]operator.Finding, len(s.opened.Sentinels))
 	masters := make([]string, len(answers))
 	var asked sync.WaitGroup
 	for i, one := range s.opened.Sentinels {
 		asked.Go(func() {
 			addr := one.Addr
-			f := driver.Finding{Level: driver.LevelWarn, Check: "sentinel"}
+			f := operator.Finding{Level: operator.LevelWarn, Check: "sentinel"}
 			at, err := one.Client.GetMasterAddrByName(ctx, master).Result()
 			if err == nil && len(at) == 2 {
 				masters[i] = net.JoinHostPort(at[0], at[1])
@@ -74,7 +75,7 @@ func (s *Store) sentinels(ctx context.Context, u *URL) []driver.Finding {
 			}
 			switch {
 			case err == nil:
-				f.Level, f.Text = driver.LevelOK, fmt.Sprintf("the Sentinel %s knows the master as %s, and enough of them to promote another", addr, masters[i])
+				f.Level, f.Text = operator.LevelOK, fmt.Sprintf("the Sentinel %s knows the master as %s, and enough of them to promote another", addr, masters[i])
 			case masters[i] != "":
 				f.Text = fmt.Sprintf("the Sentinel %s knows the master as %s, but if that dies, none is promoted: %s", addr, masters[i], doctor.Said(err))
 			case errors.Is(err, redis.Nil):
@@ -92,7 +93,7 @@ func (s *Store) sentinels(ctx context.Context, u *URL) []driver.Finding {
 	masters = slices.DeleteFunc(masters, func(m string) bool { return m == "" })
 	slices.Sort(masters)
 	if masters = slices.Compact(masters); len(masters) > 1 {
-		found = append(found, driver.Finding{Level: driver.LevelWarn, Check: "sentinel", Text: fmt.Sprintf("the Sentinels know different masters (%s): while "+
+		found = append(found, operator.Finding{Level: operator.LevelWarn, Check: "sentinel", Text: fmt.Sprintf("the Sentinels know different masters (%s): while "+
 			"clients use both, there can be two holders. A failover takes seconds; if this stays, some of them watch another master", strings.Join(masters, ", "))})
 	}
 	return found

@@ -9,12 +9,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/operator"
 	"github.com/hasplock/hasp/internal/testserver"
 )
 
 // looks opens a store, and returns what is found besides what its engine knows.
-func looks(t *testing.T, url string) []driver.Finding {
+func looks(t *testing.T, url string) []operator.Finding {
 	t.Helper()
 	u, err := Parse(url)
 	must(t, err)
@@ -24,9 +24,9 @@ func looks(t *testing.T, url string) []driver.Finding {
 	return s.Examine(t.Context())
 }
 
-func has(t *testing.T, found []driver.Finding, level driver.Level, check, part string) {
+func has(t *testing.T, found []operator.Finding, level operator.Level, check, part string) {
 	t.Helper()
-	if !slices.ContainsFunc(found, func(f driver.Finding) bool {
+	if !slices.ContainsFunc(found, func(f operator.Finding) bool {
 		return f.Level == level && f.Check == check && strings.Contains(f.Text, part)
 	}) {
 		t.Errorf("no finding %s %s %q in %+v", level, check, part, found)
@@ -40,7 +40,7 @@ func TestPoolerIsNoticed(t *testing.T) {
 		t.Errorf("without a pooler: %+v", found)
 	}
 	pooler := testserver.PgBouncer(t, server, "pool_mode=transaction")
-	has(t, looks(t, "postgres://postgres@"+pooler.Addr()+"/postgres?sslmode=disable"), driver.LevelOK, "pooler", "a pooler of connections in between")
+	has(t, looks(t, "postgres://postgres@"+pooler.Addr()+"/postgres?sslmode=disable"), operator.LevelOK, "pooler", "a pooler of connections in between")
 }
 
 func TestSentinelsAreAsked(t *testing.T) {
@@ -49,14 +49,14 @@ func TestSentinelsAreAsked(t *testing.T) {
 	at := g.Addrs()
 	found := looks(t, "redis+sentinel://"+testserver.MasterName+"@"+strings.Join(at, ","))
 	for _, addr := range at {
-		has(t, found, driver.LevelOK, "sentinel", "the Sentinel "+addr+" knows the master as "+g.Master.Addr())
+		has(t, found, operator.LevelOK, "sentinel", "the Sentinel "+addr+" knows the master as "+g.Master.Addr())
 	}
 	if len(found) != len(at) {
 		t.Errorf("besides: %+v", found)
 	}
-	has(t, looks(t, "redis+sentinel://other@"+at[0]), driver.LevelWarn, "sentinel", "knows no master by the name other")
+	has(t, looks(t, "redis+sentinel://other@"+at[0]), operator.LevelWarn, "sentinel", "knows no master by the name other")
 	g.Sentinels[1].Kill()
-	has(t, looks(t, "redis+sentinel://"+testserver.MasterName+"@"+strings.Join(at, ",")), driver.LevelWarn, "sentinel", "the Sentinel "+at[1]+" cannot be reached: ")
+	has(t, looks(t, "redis+sentinel://"+testserver.MasterName+"@"+strings.Join(at, ",")), operator.LevelWarn, "sentinel", "the Sentinel "+at[1]+" cannot be reached: ")
 	lone := testserver.NewRedisSentinel(t, testserver.RedisGroup{Timeout: time.Minute})
-	has(t, looks(t, "redis+sentinel://"+testserver.MasterName+"@"+at[0]+","+lone.Addrs()[0]), driver.LevelWarn, "sentinel", "different masters")
+	has(t, looks(t, "redis+sentinel://"+testserver.MasterName+"@"+at[0]+","+lone.Addrs()[0]), operator.LevelWarn, "sentinel", "different masters")
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/hasplock/hasp/cmd/hasp/internal/doctor"
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/operator"
 	"github.com/hasplock/hasp/open/dial"
 	"github.com/hasplock/hasp/redisdriver/redisson"
 	"github.com/hasplock/hasp/sqldriver"
@@ -33,7 +34,7 @@ type Store struct {
 	// Replicas is how many replicas must confirm a lock.
 	Replicas int
 	// Examine looks at what the engine cannot know of its own store; nil where there is nothing.
-	Examine func(ctx context.Context) []driver.Finding
+	Examine func(ctx context.Context) []operator.Finding
 	// NoMessages says why no message may come that a key is free: the end of a sentence.
 	NoMessages string
 	// Redisson: the locks are in the layout of Redisson, which has other clients.
@@ -118,7 +119,7 @@ func (s *Store) describe(u *URL) {
 	switch p := u.Parts(); p.Kind {
 	case dial.SQLite:
 		s.kind = doctor.Kind{Local: true, Clock: true, Dangers: "a file that is deleted, restored, or on a network file system"}
-		s.Examine = func(context.Context) []driver.Finding { return disk(p.Addrs[0]) }
+		s.Examine = func(context.Context) []operator.Finding { return disk(p.Addrs[0]) }
 	case dial.Etcd:
 		s.kind = doctor.Kind{Nodes: len(p.Addrs), Dangers: "DEL of lock keys, a cluster that is restored from a snapshot"}
 	case dial.ZK:
@@ -164,7 +165,7 @@ func (s *Store) redis(u *URL, p dial.Parts) {
 			Look: func(ctx context.Context) doctor.Facts { return doctor.Look(ctx, one.Client, needed) }})
 	}
 	if p.Kind == dial.Sentinel {
-		s.Examine = func(ctx context.Context) []driver.Finding { return s.sentinels(ctx, u) }
+		s.Examine = func(ctx context.Context) []operator.Finding { return s.sentinels(ctx, u) }
 		s.Servers[0] = s.behindSentinels(u, p, s.Servers[0])
 	}
 }

@@ -1,7 +1,8 @@
 // Copyright 2026 The hasp Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package driver
+// Package operator has what an engine may do for the operator of its store, and no lock needs.
+package operator
 
 import (
 	"context"
@@ -11,10 +12,13 @@ import (
 	"net"
 	"strings"
 	"time"
+
+	"github.com/hasplock/hasp/driver"
 )
 
-// An Operator is a Driver with operations for the operator of the store. No lock needs any of them.
-type Operator interface {
+// A Driver is a [driver.Driver] with operations.
+type Driver interface {
+	driver.Driver
 	Operations() Operations
 }
 
@@ -33,7 +37,7 @@ type Operations struct {
 	//
 	// held, unless it is nil, is called for each key that is held with an expiry, by the same goroutine, so that a large store is
 	// walked only once: with the key and, of one holder, Holder, Fence and Left.
-	ListLeftovers func(ctx context.Context, prefix string, held func(Info)) iter.Seq2[Leftover, error]
+	ListLeftovers func(ctx context.Context, prefix string, held func(driver.Info)) iter.Seq2[Leftover, error]
 
 	// RemoveLeftover, which comes with ListLeftovers, removes exactly l, in one step with the comparison of what the store has
 	// now with what was listed. It never removes what a holder renews. ErrNotHeld: it is no longer as it was listed, or it is
@@ -48,9 +52,9 @@ type Operations struct {
 	Admit func(ctx context.Context) error
 }
 
-// OperationsOf returns the operations of d: none, if it is no Operator.
-func OperationsOf(d Driver) Operations {
-	if o, ok := d.(Operator); ok {
+// Of returns the operations of d: none, if it is no Driver of this package.
+func Of(d driver.Driver) Operations {
+	if o, ok := d.(Driver); ok {
 		return o.Operations()
 	}
 	return Operations{}
@@ -105,7 +109,7 @@ type Leftover struct {
 	Kind LeftoverKind
 	Name string // what it is called in the store
 	// Holder is the owner that has the lease, or had the place; the zero value of a LeftSidecar.
-	Holder Holder
+	Holder driver.Holder
 	Fence  uint64 // of a lease, 0: not known
 	// Live: a lease without an expiry that its holder renews, and will release. It is shown, since it stays
 	// for ever if that holder dies, and never removed.
