@@ -211,7 +211,7 @@ func expired(t testing.TB, s *Server, key string) {
 	})
 }
 
-// Rule: a transaction that waited for the key's row knows what time it is.
+// Rule: a transaction that waited for the key's row knows what time it is, and since when another owner holds the key.
 func clockAfterLock(t *testing.T, d database) {
 	s, db := d.open(t), d.pool(t)
 	gone, r := request("k"), request("k")
@@ -219,19 +219,25 @@ func clockAfterLock(t *testing.T, d database) {
 	r.Mode = driver.Shared
 	r.Limit = 1
 	granting(t, s, gone)
+	began, beside := time.Now(), r
+	beside.Key = "held"
+	granting(t, s, request(beside.Key))
 	tx, err := db.BeginTx(t.Context(), nil)
 	must(t, err)
 	var n int
 	must(t, tx.QueryRowContext(t.Context(), "SELECT held FROM hasp_key FOR UPDATE").Scan(&n))
-	late := queued(r)
-	out := make(chan driver.Result, 1)
-	go func() {
-		res, err := contend.Try(context.Background(), s, late)
-		if err != nil {
-			t.Error(err)
-		}
-		out <- res
-	}()
+	try := func(r contend.Owner) <-chan driver.Result {
+		out := make(chan driver.Result, 1)
+		go func() {
+			res, err := contend.Try(context.Background(), s, queued(r))
+			if err != nil {
+				t.Error(err)
+			}
+			out <- res
+		}()
+		return out
+	}
+	late, refusal := try(r), try(beside)
 	waitFor(t, "it waits for the row", func() bool {
 		if d.postgres() {
 			return number(t, db, "SELECT count(*) FROM pg_locks WHERE NOT granted AND pg_blocking_pids(pid) && ARRAY(SELECT pid FROM pg_locks WHERE relation = 'hasp_key'::regclass)") > 0
@@ -242,8 +248,11 @@ func clockAfterLock(t *testing.T, d database) {
 	})
 	expired(t, s, "k")
 	must(t, tx.Commit())
-	if res := <-out; !res.Granted || res.TTL < r.TTL {
+	if res := <-late; !res.Granted || res.TTL < r.TTL {
 		t.Errorf("when it got the row, it did not see that the lease was over: %+v", res)
+	}
+	if res := <-refusal; res.Granted || res.Holder.Since.Before(began) {
+		t.Errorf("the key was granted after %v: %+v, since %v", began, res, res.Holder.Since)
 	}
 }
 

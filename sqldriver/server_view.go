@@ -42,7 +42,7 @@ func today() rules.Now { return rules.Now{Wall: time.Now().UnixMicro()} }
 // look reads what there is of a key. Within a transaction that has locked the key's row
 // that is one moment; else what comes of it can be a refusal only.
 func (c *conn) look(claim driver.Claim) (keyView, error) {
-	s := keyView{now: today()}
+	var s keyView
 	if err := c.known(); err != nil {
 		return s, err
 	}
@@ -62,6 +62,7 @@ func (c *conn) look(claim driver.Claim) (keyView, error) {
 	if mode == forgets {
 		return s, errForgets
 	}
+	s.now.Wall = time.Now().UnixMicro() // the answer may have waited for the row
 	s.stale = mode == readOnly
 	c.s.crowd.at(claim.Key).Store(others.Int64 != 0)
 	s.there, s.others, s.keep, s.ownInbox = held.Valid, others.Int64 != 0, keep.Int64, inbox.String
