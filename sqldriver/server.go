@@ -137,7 +137,7 @@ func (c *conn) try(r driver.VoteRequest) (driver.Result, error) {
 	}
 	switch verdict := s.Decide(r, s.now); {
 	case verdict == rules.Refuse && !s.stale && !tooLong(s.key, s.now.At):
-		return s.Refused(r, s.now), nil
+		return s.Refused(r, s.now, s.Hints), nil
 	case verdict == rules.Grant:
 		if plain && !asked && !s.others && s.key.Kind == "" {
 			if res, err := c.grantAtOnce(r); err != nil || res.Granted {

@@ -61,7 +61,8 @@ const (
 	adviceForget = "a lease would be forgotten with it: "
 )
 
-// explain adds to an error what kind of trouble it is, and what to do.
+// explainServer adds to an error what kind of trouble it is, and what to do, where that is known;
+// own does so for the errors of one kind of server, and returns nil for others.
 func explainServer(own func(error) error, err error) error {
 	var se *storeError
 	switch {

@@ -175,7 +175,7 @@ func (c *conn) renew(r driver.RenewRequest) (out driver.Renewal, err error) {
 			seen = &s
 		}
 		if !s.stale && !tooLong(s.key, s.now.At) && s.Own.Live(s.now.At) && s.Own.Kind == rules.Queued && s.Own.Label == r.Label && !s.Own.WorthWriting(r.Patience, s.now.At) {
-			return driver.Renewal{RetryIn: s.Refusal(r.Claim, s.now).RetryIn}, nil
+			return driver.Renewal{RetryIn: s.Refusal(r.Claim, s.now, s.Hints).RetryIn}, nil
 		}
 	}
 	if !c.passOver && !r.Queue && !c.s.crowd.at(r.Key).Load() && r.TTL <= longest && r.Fence <= math.MaxInt64 {

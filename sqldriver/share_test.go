@@ -156,6 +156,24 @@ func TestMarkStays(t *testing.T) {
 			must(t, contend.Release(t.Context(), d, reader))
 			tells(t, d, w, true)
 		},
+		"readers beside it join again": func(t *testing.T, m *machine, d *Driver) {
+			gone, stays, w := shared("k", 9), shared("k", 0), queued(request("k"))
+			stays.TTL, w.Patience = time.Hour, time.Hour
+			readers := []contend.Owner{shared("k", 0), shared("k", 0)}
+			for _, r := range append(readers, gone, stays) {
+				granted(t, d, r)
+			}
+			refused(t, d, w)
+			m.pass(gone.TTL)
+			readers[1].Mode = driver.Exclusive
+			for _, r := range readers {
+				refused(t, d, queued(r))
+			}
+			m.pass(rules.KeepFence - 1)
+			_ = contend.Release(t.Context(), d, request("sweeps")) // of an owner that has nothing
+			must(t, contend.Release(t.Context(), d, stays))
+			tells(t, d, w, true)
+		},
 		"the last of several joins again": func(t *testing.T, m *machine, d *Driver) {
 			gone, w := shared("k", 3), request("k")
 			granted(t, d, gone)

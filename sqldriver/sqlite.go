@@ -144,7 +144,7 @@ func (d *Driver) glance(ctx context.Context, r driver.VoteRequest) (*driver.Resu
 		var answer driver.Result
 		switch v.Decide(r, now) {
 		case rules.Refuse:
-			answer = v.Refused(r, now)
+			answer = v.Refused(r, now, v.Hints)
 		case rules.TooLow:
 			answer = v.TooLow(r, now)
 		default:

@@ -72,10 +72,10 @@ type Plan struct {
 	End   Ending
 	Own   *Row  // what the owner's row becomes: the holder, or the last that shares the key, or that waits
 	Key   *Row  // what the key's own row becomes
-	Wrote int64 // with Key: the largest fence granted Exclusive
+	Wrote int64 // with Key: the largest fence granted Exclusive; for a driver that takes proposals
 
 	OwnUntil, KeyUntil time.Duration // how long the owner's row, and the key's, last at least; 0: as before
-	Fence              int64         // with them: what their fence is at least
+	Fence              int64         // with them: what their fence is at least; for a driver that takes proposals
 
 	Leave *Leaving
 }
@@ -103,13 +103,11 @@ func (v *View) Try(r driver.VoteRequest, now Now, choose Fences) (driver.Result,
 	case TooLow:
 		return v.TooLow(r, now), Plan{}, nil
 	case Join:
-		v.Hints = v.Hears
-		return v.Refused(r, now), v.join(r, now), nil
+		return v.Refused(r, now, v.Hears), v.join(r, now), nil
 	case Touch:
-		v.Hints = v.Hears
-		return v.Refused(r, now), Plan{OwnUntil: now.After(r.Patience)}, nil
+		return v.Refused(r, now, v.Hears), Plan{OwnUntil: now.After(r.Patience)}, nil
 	}
-	return v.Refused(r, now), Plan{}, nil
+	return v.Refused(r, now, v.Hints), Plan{}, nil
 }
 
 func (v *View) granted(fence int64, until time.Duration, now Now) driver.Result {
@@ -171,7 +169,8 @@ func (v *View) convert(r driver.VoteRequest, now Now) (driver.Result, Plan) {
 }
 
 // join puts an owner at the end of the queue. Where its lease is over, its row becomes its place,
-// so the key's own has to keep what it says.
+// so the key's own has to keep what it says. A reader's says nothing: the rows that leave a mark
+// stay beside its place, as long as fences are remembered.
 func (v *View) join(r driver.VoteRequest, now Now) (p Plan) {
 	p.Own = &Row{Kind: Queued, Owner: r.Owner, Label: r.Label, Since: now.At, Expires: now.After(r.Patience), Mode: r.Mode, Limit: limit(r.Claim)}
 	switch own := v.Own; {
@@ -214,11 +213,11 @@ func (v *View) RenewPlace(r driver.RenewRequest, now Now) (driver.Renewal, Plan)
 	if !v.Own.Live(now.At) || v.Own.Kind != Queued || v.Own.Label != r.Label {
 		return driver.Renewal{Err: driver.ErrNotHeld}, Plan{}
 	}
-	var p Plan
+	hints, p := v.Hints, Plan{}
 	if v.Own.WorthWriting(r.Patience, now.At) {
-		p.OwnUntil, v.Hints = now.After(r.Patience), v.Hears
+		p.OwnUntil, hints = now.After(r.Patience), v.Hears
 	}
-	return driver.Renewal{RetryIn: v.Refusal(r.Claim, now).RetryIn}, p
+	return driver.Renewal{RetryIn: v.Refusal(r.Claim, now, hints).RetryIn}, p
 }
 
 // Depart says what the key's own row has to say of a lease that was given up. Of a place there is
@@ -246,17 +245,18 @@ func (r Row) leaves(end driver.End) bool {
 	return end == driver.Unfinished
 }
 
-// Refused is the refusal of a Vote.
-func (v *View) Refused(r driver.VoteRequest, now Now) driver.Result {
-	res := v.Refusal(r.Claim, now)
+// Refused is the refusal of a Vote; hints as in Refusal.
+func (v *View) Refused(r driver.VoteRequest, now Now, hints bool) driver.Result {
+	res := v.Refusal(r.Claim, now, hints)
 	if r.Proposal != 0 {
 		res.Fence = v.Floor(r.Mode, now)
 	}
 	return res
 }
 
-// Refusal says what is in the way of a claim.
-func (v *View) Refusal(c driver.Claim, now Now) driver.Result {
+// Refusal says what is in the way of a claim. Where its place gets hints, now that the answer is
+// written, it asks again only for the end of a lease, of which there is none.
+func (v *View) Refusal(c driver.Claim, now Now, hints bool) driver.Result {
 	res := driver.Result{Why: driver.Held, Ahead: v.Ahead, Node: v.Node}
 	switch {
 	case !v.Own.Live(now.At):
@@ -276,10 +276,10 @@ func (v *View) Refusal(c driver.Claim, now Now) driver.Result {
 		}
 	}
 	switch {
-	case !v.Hints && !v.Behind:
+	case !hints && !v.Behind:
 		res.RetryIn = nextLook(v.Ahead, held, res.Left, v.Took)
 	case v.Ahead == 0:
-		res.RetryIn = max(res.Left, time.Millisecond) // there is no hint when a lease expires
+		res.RetryIn = max(res.Left, time.Millisecond)
 	}
 	return res
 }

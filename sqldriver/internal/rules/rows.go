@@ -4,7 +4,8 @@
 // Package rules decides what becomes of a request: which owner is granted a key, which waits,
 // and what a release leaves behind. It is given the rows of a key as a driver read them, and
 // says how they are to be written. It has no SQL, no clock and no I/O, and is the same for all
-// kinds of databases. A driver carries a Plan out in the transaction that read the View.
+// kinds of databases. A driver carries a Plan out in the transaction that read the View, or in one
+// that finds, before it writes, that the View still holds.
 package rules
 
 import (
