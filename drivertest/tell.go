@@ -4,6 +4,7 @@
 package drivertest
 
 import (
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -138,12 +139,8 @@ func (e *env) asks(d driver.Driver, r contend.Owner) *news {
 // told waits until each of them is told.
 func (e *env) told(all ...*news) {
 	e.Helper()
-	for i, told := range all {
-		select {
-		case <-told.came:
-		case <-time.After(e.slack + e.lost()):
-			e.Fatalf("holder %d was not told", i)
-		}
+	for i, told := range all { // nothing else would tell it, however long that takes
+		comes(e, told.came, time.Minute, fmt.Sprintf("holder %d was not told", i))
 	}
 }
 
