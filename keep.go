@@ -349,7 +349,7 @@ func (t *turn) back() <-chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.letGo()
-	if t.signals.done != nil {
+	if t.signals.done != nil && t.life.State() == lifetime.Released {
 		return t.signals.done
 	}
 	none := make(chan struct{}) // it was taken or lost, or Close gives it back

@@ -343,3 +343,25 @@ func TestMessageRacesWithPass(t *testing.T) {
 		}
 	}
 }
+
+// A call that saw a kept key gives it back too late: another took it meanwhile. It does not wait for that holder.
+func TestKeptKeyIsTakenBeforeItIsGivenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := innerClient(t, memdriver.New(), nil)
+		_, kept := keptHold(t, c)
+		c.core.calls.Enter()
+		defer c.core.calls.Leave()
+		lease := kept.take(true, c.core.now())
+		_ = lease.Done()
+		start := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		c.cohorts.giveBack(ctx, kept)
+		if waited := time.Since(start); waited > 0 {
+			t.Errorf("it waited for %v", waited)
+		}
+		if err := lease.Release(); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -24,13 +24,13 @@ type Locker interface {
 
 // lock is what all lock types are: a key, and how it is to be held. It never changes.
 type lock struct {
-	subject
+	*subject
 	from source
 	err  error // what is wrong with all that: of the first use
 }
 
 func (c *core) lock(key string, o *LockOptions, mode Mode, limit int) lock {
-	l := lock{subject: subject{c: c, key: key, mode: mode, limit: limit}, from: direct{}}
+	l := lock{subject: &subject{c: c, key: key, mode: mode, limit: limit}, from: direct{}}
 	if l.opts, l.err = o.normal(c.traits); l.err == nil && mode == Shared {
 		l.err = c.unshared(limit)
 	}
@@ -91,7 +91,7 @@ func (l *lock) ask(ctx context.Context, op string, waits, partly bool) (*Lease, 
 		return nil, l.c.fail(op, l.key, ErrClosed)
 	}
 	defer l.c.calls.Leave()
-	return l.from.lease(lockCall{&l.subject, ctx, op, waits, partly})
+	return l.from.lease(lockCall{l.subject, ctx, op, waits, partly})
 }
 
 // do holds the key while f runs. lost: the lease was lost before f returned.
@@ -122,7 +122,7 @@ func (l *lock) do(ctx context.Context, op string, f func(ctx context.Context, le
 
 // mustBeMade panics for a lock that no Client made.
 func (l *lock) mustBeMade() {
-	if l.c == nil {
+	if l.subject == nil {
 		panic("hasp: this lock was not made by a Client: use Client.Mutex, RWMutex, Semaphore or Election")
 	}
 }

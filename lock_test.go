@@ -82,6 +82,28 @@ func TestHandleIsOverwritten(t *testing.T) {
 	})
 }
 
+// A Lock that waits goes on as it began when its handle becomes that of another client and other options.
+func TestHandleIsOverwrittenWhileItWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		waiting := make(chan struct{}, 1)
+		c := newClient(t, newStore(), &hasp.Options{Observe: func(_ context.Context, e *hasp.Event) {
+			if e.Kind == hasp.EventWaiting {
+				waiting <- struct{}{}
+			}
+		}})
+		first, m := lock(t, c, "k", nil), *c.Mutex("k", nil)
+		got := make(chan *hasp.Lease)
+		go func() { got <- must(m.Lock(t.Context())) }()
+		<-waiting
+		m = *newClient(t, newStore(), nil).Mutex("other", &hasp.LockOptions{MaxHold: time.Second})
+		release(t, first)
+		lease := <-got
+		time.Sleep(time.Minute)
+		failIf(t, lease.Key() != "k" || lease.Err() != nil, "of %q after a minute: %v", lease.Key(), lease.Err())
+		release(t, lease)
+	})
+}
+
 // What is wrong with a lock, or unsupported by the engine, is reported before the store
 // is asked.
 func TestFacesRefuseBeforeTheyAsk(t *testing.T) {
