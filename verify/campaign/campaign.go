@@ -6,6 +6,7 @@
 package campaign
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -13,7 +14,6 @@ import (
 	"sync"
 
 	"github.com/hasplock/hasp/internal/testserver"
-	"github.com/hasplock/hasp/verify/engines"
 )
 
 // Options say what to run. The zero value runs nothing.
@@ -22,10 +22,9 @@ type Options struct {
 	Parallel int // schedules side by side; 0 means 4
 	// Broken names a variant without a safeguard; empty: hasp as it is.
 	Broken string
-	// Lone runs the schedules for one server instead of those for Redlock.
-	Lone bool
-	// Engine runs the schedules for another engine; empty: Redis.
-	Engine engines.Kind
+	// Of is the store: Redlock, which is also what empty means; Redis, in every other round with a node record; or an
+	// engines.Kind.
+	Of Store
 	// Wired makes real network links, between network namespaces, for the schedules
 	// with faults that allow it. See CanCutWires.
 	Wired bool
@@ -36,17 +35,15 @@ type Options struct {
 // Run runs the schedule of each seed. Schedules that need something this machine
 // lacks are skipped, and listed in the report. An error means that ctx ended.
 func Run(ctx context.Context, o Options) (*Report, error) {
-	if o.Parallel == 0 {
-		o.Parallel = 4
-	}
-	rep := &Report{Lone: o.Lone, Engine: o.Engine}
+	o.Parallel, o.Of = cmp.Or(o.Parallel, 4), cmp.Or(o.Of, Redlock)
+	rep := &Report{Of: o.Of}
 	work := make(chan uint64)
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	for range o.Parallel {
 		wg.Go(func() {
 			for seed := range work {
-				s := o.Schedule(seed)
+				s := Generate(o.Of, seed)
 				s.Wired = o.Wired && s.canBeWired()
 				if err := testserver.CanStepClocks(); err != nil && s.FakesClocks() {
 					mu.Lock()
@@ -76,17 +73,6 @@ feed:
 	wg.Wait()
 	slices.SortFunc(rep.Outcomes, func(a, b *Outcome) int { return int(int64(a.Schedule.Seed) - int64(b.Schedule.Seed)) })
 	return rep, context.Cause(ctx)
-}
-
-// Schedule returns the schedule of a seed.
-func (o *Options) Schedule(seed uint64) *Schedule {
-	switch {
-	case o.Engine != "":
-		return GenerateEngine(o.Engine, seed)
-	case o.Lone:
-		return GenerateLone(seed)
-	}
-	return Generate(seed)
 }
 
 // take adds an outcome, and keeps the history of a violation.

@@ -145,9 +145,27 @@ func newGenerator(seed, other uint64, of Store) *generator {
 	return g
 }
 
-// Generate returns the schedule of a seed, always the same. Over successive seeds
-// every kind of fault comes first in turn.
-func Generate(seed uint64) *Schedule {
+// Generate returns the schedule of a store and a seed, always the same. Over successive seeds every kind of fault comes first in turn;
+// for Redis, first without a node record and then with one.
+func Generate(of Store, seed uint64) *Schedule {
+	switch of {
+	case Redlock:
+		return generateRedlock(seed)
+	case Redis:
+		return generateRedis(seed)
+	}
+	name := fnv.New64a()
+	_, _ = name.Write([]byte(of)) // a hash refuses nothing
+	g := newGenerator(seed, name.Sum64(), of)
+	if k := engines.Kind(of); slices.Contains(engines.Replicated, k) && k != engines.SentinelRecord {
+		g.s.MaxTTL, g.s.Longest = one(g, 3*time.Second, 6*time.Second), 6*time.Second // most outlive a failover
+	}
+	g.holds()
+	g.fill()
+	return g.s
+}
+
+func generateRedlock(seed uint64) *Schedule {
 	g := newGenerator(seed, 0x6861737063616d70, Redlock)
 	for i := range g.s.Skew {
 		g.s.Skew[i] = one(g, 0, 0, 3*time.Second, -time.Second, -10*time.Second, -time.Hour)
@@ -161,9 +179,7 @@ func Generate(seed uint64) *Schedule {
 	return g.s
 }
 
-// GenerateLone is Generate for one server. The faults come in turn first without a node
-// record and then with one.
-func GenerateLone(seed uint64) *Schedule {
+func generateRedis(seed uint64) *Schedule {
 	store := Redis
 	if seed/uint64(len(loneCatalogue))%2 == 1 {
 		store = RedisNode
@@ -173,19 +189,6 @@ func GenerateLone(seed uint64) *Schedule {
 	g.holds()
 	g.fill()
 	g.s.Polls = store == Redis && g.IntN(2) == 0
-	return g.s
-}
-
-// GenerateEngine is Generate for another engine.
-func GenerateEngine(k engines.Kind, seed uint64) *Schedule {
-	name := fnv.New64a()
-	_, _ = name.Write([]byte(k)) // a hash refuses nothing
-	g := newGenerator(seed, name.Sum64(), Store(k))
-	if slices.Contains(engines.Replicated, k) && k != engines.SentinelRecord {
-		g.s.MaxTTL, g.s.Longest = one(g, 3*time.Second, 6*time.Second), 6*time.Second // most outlive a failover
-	}
-	g.holds()
-	g.fill()
 	return g.s
 }
 

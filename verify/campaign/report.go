@@ -18,8 +18,7 @@ import (
 
 // Report is the result of a campaign.
 type Report struct {
-	Lone      bool // of one server, with and without a node record
-	Engine    engines.Kind
+	Of        Store // Redis: with and without a node record
 	Outcomes  []*Outcome
 	Skipped   []string // schedules that this machine cannot run
 	Broken    []string // errors of the campaign itself
@@ -58,7 +57,7 @@ func tally(of []*Outcome, oracle string) (must, held, may, broke int) {
 func (rep *Report) Markdown(w io.Writer) {
 	groups := [][]*Outcome{rep.Outcomes}
 	head := "| rule | held where it must | broke where it may |\n|---|--:|--:|\n"
-	if rep.Lone {
+	if rep.Of == Redis {
 		head = "| rule | held where it must: one server | with a node record | broke where it may: one server | with a node record |\n|---|--:|--:|--:|--:|\n"
 		groups = nil
 		for _, s := range []Store{Redis, RedisNode} {
@@ -90,7 +89,7 @@ func (rep *Report) Markdown(w io.Writer) {
 	fmt.Fprintf(w, "\n%d locks (%d to read), %d downgrades, %d renewals, %d releases, %d leases lost; %d stale requests refused by their fence, %d updates lost in a register without fences.\n\n",
 		c.Locks, c.Shared, c.Lowered, c.Renewals, c.Releases, c.Lost, c.Stale, c.BareLosts)
 	rep.faults(w)
-	if rep.Lone || rep.Engine != "" {
+	if rep.Of != Redlock {
 		longest, told, taken := time.Duration(0), time.Duration(0), 0
 		for _, o := range rep.Outcomes {
 			longest, told, taken = max(longest, o.Open), max(told, o.Told), taken+o.Taken
@@ -101,7 +100,7 @@ func (rep *Report) Markdown(w io.Writer) {
 		}
 		fmt.Fprint(w, "\n\n")
 	}
-	if slices.Contains(engines.Replicated, rep.Engine) {
+	if slices.Contains(engines.Replicated, engines.Kind(rep.Of)) {
 		rep.failovers(w)
 	}
 	if n := len(rep.of(func(o *Outcome) bool { return o.Schedule.Wired })); n > 0 {
@@ -117,15 +116,8 @@ func (rep *Report) Markdown(w io.Writer) {
 
 // faults writes how many schedules had each fault, and in how many of these two held a key at once where that may be.
 func (rep *Report) faults(w io.Writer) {
-	kinds := catalogue
-	switch {
-	case rep.Engine != "":
-		kinds = engineCatalogue(rep.Engine)
-	case rep.Lone:
-		kinds = loneCatalogue
-	}
 	var all []string
-	for _, k := range kinds {
+	for _, k := range catalogueOf(rep.Of) {
 		of := rep.of(func(o *Outcome) bool { return slices.Contains(o.Kinds, k.kind) })
 		if len(of) == 0 {
 			continue

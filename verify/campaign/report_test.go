@@ -14,7 +14,7 @@ func TestReport(t *testing.T) {
 	outcome := func(seed uint64, k Kind, v ...Verdict) *Outcome {
 		return &Outcome{Schedule: &Schedule{Seed: seed}, Kinds: []Kind{k}, Verdicts: v, Counts: Counts{Locks: 10, BareLosts: 1}}
 	}
-	rep := &Report{Outcomes: []*Outcome{
+	rep := &Report{Of: Redlock, Outcomes: []*Outcome{
 		outcome(1, Flush, Verdict{Oracle: Exclusion}),
 		outcome(2, Flush, Verdict{Oracle: Exclusion, Found: []string{"two holders"}}),
 		outcome(3, ClockForward, Verdict{Oracle: Exclusion, May: []string{"a clock"}, Found: []string{"two holders"}}),

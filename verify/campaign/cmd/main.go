@@ -55,8 +55,9 @@ func run(ctx context.Context) error {
 	into := flag.String("into", "", "write the tables into this `file`, between the marks that are there")
 	flag.IntVar(&o.Parallel, "parallel", 4, "how many side by side")
 	flag.StringVar(&o.Broken, "broken", "", "the safeguard that is taken out of hasp")
-	flag.BoolVar(&o.Lone, "lone", false, "one server, every other round of the faults with a node record, instead of Redlock over five")
-	engine := flag.String("engine", "", "the engine instead of Redis: "+names()+"; all but Redis; or replicated, for Redis with replicas")
+	lone := flag.Bool("lone", false, "one server, every other round of the faults with a node record, instead of Redlock over five")
+	known := fmt.Sprintf("%q", slices.Concat(engines.Kinds, engines.Replicated))
+	engine := flag.String("engine", "", "the engine instead of Redis: one of "+known+"; all but Redis; or replicated, for Redis with replicas")
 	cut := flag.Bool("sweep", false, "cut every operation of the other engines at every message, and run no schedules")
 	flag.BoolVar(&o.Wired, "wired", false, "links of the kernel's, in network namespaces, where the faults of a schedule allow it; needs root")
 	flag.Parse()
@@ -69,49 +70,74 @@ func run(ctx context.Context) error {
 	if *cut {
 		return sweep(ctx, *into)
 	}
-	o.Engine = engines.Kind(*engine)
-	switch *engine {
-	case "all":
-		return all(ctx, o, engines.Kinds, *into, "campaigns of the other engines")
-	case "replicated":
-		return all(ctx, o, engines.Replicated, *into, "campaigns of Redis with replicas")
-	}
-	if o.Engine != "" && !slices.Contains(slices.Concat(engines.Kinds, engines.Replicated), o.Engine) {
-		return fmt.Errorf("no engine is called %q: there are %s", o.Engine, names())
-	}
 	if o.Wired {
 		if err := campaign.CanCutWires(); err != nil {
 			return err
 		}
 	}
-	done := 0
-	o.Done = func(out *campaign.Outcome, err error) {
-		done++
-		fmt.Fprintf(os.Stderr, "%4d/%d %s\n", done, len(o.Seeds), line(out, err))
-		if err == nil && *seed >= 0 {
-			out.Explain(os.Stdout)
+	of, mark := []campaign.Store{campaign.Redlock}, "campaign"
+	switch k := engines.Kind(*engine); {
+	case k == "all":
+		of, mark = stores(engines.Kinds), "campaigns of the other engines"
+	case k == "replicated":
+		of, mark = stores(engines.Replicated), "campaigns of Redis with replicas"
+	case slices.Contains(engines.Kinds, k) || slices.Contains(engines.Replicated, k):
+		if of = stores([]engines.Kind{k}); *into != "" {
+			return errors.New("only the tables of all engines are written into a document")
+		}
+	case k != "":
+		return fmt.Errorf("no engine is called %q: there are %s", k, known)
+	case *lone:
+		of, mark = []campaign.Store{campaign.Redis}, "campaign of one server"
+	}
+	return play(ctx, o, of, *seed >= 0, *into, mark)
+}
+
+func stores(kinds []engines.Kind) (all []campaign.Store) {
+	for _, k := range kinds {
+		all = append(all, campaign.Store(k))
+	}
+	return all
+}
+
+// play runs the schedules of some stores, explains each if it is told to, and writes the tables into a document.
+func play(ctx context.Context, o campaign.Options, of []campaign.Store, explain bool, into, mark string) error {
+	begun, each := time.Now(), ""
+	var text bytes.Buffer
+	var errs []error
+	for _, store := range of {
+		o := o
+		o.Of = store
+		if store == campaign.Store(engines.ZooKeeper3) { // each starts three Javas
+			o.Parallel = max(1, o.Parallel/3)
+		}
+		done := 0
+		o.Done = func(out *campaign.Outcome, err error) {
+			done++
+			fmt.Fprintf(os.Stderr, "%s: %4d/%d %s\n", store, done, len(o.Seeds), line(out, err))
+			if err == nil && explain {
+				out.Explain(os.Stdout)
+			}
+		}
+		rep, err := campaign.Run(ctx, o)
+		if v, b := len(rep.Violations()), len(rep.Broken); v+b > 0 {
+			err = errors.Join(err, fmt.Errorf("%s: %d schedules violated what must hold, and %d could not be run", store, v, b))
+		}
+		errs = append(errs, err)
+		if len(of) > 1 {
+			each = " of each engine"
+			fmt.Fprintf(&text, "**%s**\n\n", store)
+		}
+		rep.Markdown(&text)
+		if ctx.Err() != nil {
+			fmt.Print(&text)
+			return errors.Join(errs...)
 		}
 	}
-	begun := time.Now()
-	rep, err := campaign.Run(ctx, o)
-	fmt.Fprintf(os.Stderr, "%d schedules in %v\n", done, time.Since(begun).Round(time.Second))
-	var text bytes.Buffer
-	rep.Markdown(&text)
-	fmt.Print(&text)
-	if o.Engine != "" && *into != "" {
-		err = errors.Join(err, errors.New("only the tables of all engines are written into a document"))
-		*into = ""
-	}
-	mark := "campaign"
-	if o.Lone {
-		mark = "campaign of one server"
-	}
-	err = errors.Join(err, page.Write(*into, mark, fmt.Sprintf("%d schedules from seed %d on, %d side by side, in %v (%s):\n\n%s",
-		done, *from, o.Parallel, time.Since(begun).Round(time.Second), runtime.Version(), &text)))
-	if v, b := len(rep.Violations()), len(rep.Broken); v+b > 0 {
-		err = errors.Join(err, fmt.Errorf("%d schedules violated what must hold, and %d could not be run", v, b))
-	}
-	return err
+	head := fmt.Sprintf("%d schedules%s from seed %d on, %d side by side, in %v (%s):\n\n",
+		len(o.Seeds), each, o.Seeds[0], o.Parallel, time.Since(begun).Round(time.Second), runtime.Version())
+	fmt.Print(head, &text)
+	return errors.Join(append(errs, page.Write(into, mark, head+text.String()))...)
 }
 
 // line is an outcome in short.
