@@ -51,9 +51,8 @@ type Options struct {
 // Driver keeps locks in Redis. Create one with [New]. All methods may be called
 // concurrently.
 type Driver struct {
-	rdb     redis.UniversalClient
-	prefix  string
-	cluster bool          // keys of one command must share a slot
+	rdb redis.UniversalClient
+	keyspace
 	maxTTL  time.Duration // of a Node; else 0
 	scripts *scripts
 	id      string
@@ -65,7 +64,6 @@ type Driver struct {
 	muted atomic.Bool // the server does not let us PUBLISH
 
 	leases leases
-	recent recent
 
 	life    context.Context // ends with Close
 	end     context.CancelFunc
@@ -93,7 +91,7 @@ func newDriver(rdb redis.UniversalClient, o *Options) *Driver {
 		o = &Options{}
 	}
 	d := &Driver{
-		rdb: rdb, prefix: o.Prefix, scripts: &plain,
+		rdb: rdb, keyspace: keyspace{prefix: o.Prefix}, scripts: &plain,
 		id: rand.Text(), bad: unusable(rdb, o), giving: make(chan struct{}, 16), leases: leases{all: map[driver.ID]lease{}, askers: map[string][]asker{}},
 	}
 	if d.prefix == "" && !o.NoPrefix {
@@ -105,7 +103,10 @@ func newDriver(rdb redis.UniversalClient, o *Options) *Driver {
 	if d.renew = d.send; o.Replicas > 0 {
 		d.renew = wire.NewSender(rdb, o.Replicas, d.life.Done())
 	}
-	d.boxes = &boxes{d: d, open: map[int]*inbox{}}
+	d.boxes = &boxes{
+		options: wire.InboxOptions{Client: rdb, Muted: d.muted.Store, Classify: classify}, id: d.id, keys: &d.keyspace, leases: &d.leases,
+		life: d.life, running: &d.running, unclaimed: d.giveBack, open: map[int]*inbox{},
+	}
 	return d
 }
 
@@ -185,6 +186,29 @@ func (d *Driver) enters() bool { return d.renew.Replicas() == 0 && d.maxTTL == 0
 
 // Classify returns the class of an error; see [driver.Driver].
 func (d *Driver) Classify(err error) driver.Class { return classify(err) }
+
+// Watch returns the channel of hints for c.Owner; see [driver.Driver]. It is nil if the
+// server does not allow this client to subscribe.
+//
+// The first Watch opens one connection for subscriptions beside the client's
+// pool; it stays until Close.
+func (d *Driver) Watch(ctx context.Context, c driver.Claim) (<-chan driver.Hint, error) {
+	if err := d.check(c); err != nil {
+		return nil, err
+	}
+	return d.boxes.watch(ctx, c)
+}
+
+// Tell has lost called for each lease that this driver was granted, or renewed, and
+// that another client released; see [driver.Teller]. The news comes over the connection
+// for waiters' hints, which the first Renew of a lease opens, and waits for, where no wait
+// did. Nothing is told while that connection does not stand, nor without the right
+// to subscribe here, or to publish there.
+func (d *Driver) Tell(lost func(id driver.ID, fence uint64)) {
+	d.leases.mu.Lock()
+	defer d.leases.mu.Unlock()
+	d.leases.lost = lost
+}
 
 // closeTime bounds Close.
 const closeTime = time.Second

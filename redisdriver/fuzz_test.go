@@ -69,11 +69,11 @@ func FuzzHint(f *testing.F) {
 	f.Add("-01x")
 	d := New(nil, nil)
 	f.Fuzz(func(t *testing.T, s string) {
-		c, _, _, ok := d.parseHint(s)
+		m, ok := d.parseHint(s)
 		if !ok {
 			return
 		}
-		if c.Key == "" || !driver.ValidOwner(c.Owner) || !strings.HasSuffix(s, value(c)+d.prefix+c.Key) {
+		if c := m.Claim; c.Key == "" || !driver.ValidOwner(c.Owner) || !strings.HasSuffix(s, value(c)+d.prefix+c.Key) {
 			t.Errorf("%q is read as %+v", s, c)
 		}
 	})

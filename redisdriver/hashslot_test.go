@@ -59,7 +59,7 @@ func TestSidecarsShareTheSlot(t *testing.T) {
 					t.Errorf("%q of lock %q is in slot %d, computed %d, want %d", k, n.lock, got, wire.HashSlot(k), want)
 				}
 			}
-			if in := newInbox(d, want); keySlot(in.channel) != want {
+			if in := d.boxes.inbox(want); keySlot(in.channel) != want {
 				t.Errorf("the channel %q is in slot %d, want %d", in.channel, keySlot(in.channel), want)
 			}
 		}

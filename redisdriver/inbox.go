@@ -5,7 +5,11 @@ package redisdriver
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -13,11 +17,144 @@ import (
 	"github.com/hasplock/hasp/redisdriver/internal/wire"
 )
 
+// The modes of a place, see queue.lua.
+const (
+	modePoll                = 'p'
+	modePublish             = 'n'
+	modePublishCounted      = 'c'
+	modeShardPublish        = 'N'
+	modeShardPublishCounted = 'C'
+)
+
+// maxBoxes bounds the subscriptions of a Driver in a cluster, where each hash slot
+// needs its own. Waiters in further slots poll.
+const maxBoxes = 32
+
+// brokenChannel carries the leases that another client than their holder's released, see
+// release.lua. There is one for the server: such leases are rare, and owners unique.
+const brokenChannel = wire.Sidecars + "broken"
+
+// boxes are the inboxes of a Driver: one, or in a cluster one for each hash slot
+// with waiters.
+type boxes struct {
+	options   wire.InboxOptions // what all have in common
+	id        string            // in the name of each channel
+	keys      *keyspace
+	leases    *leases
+	life      context.Context
+	running   *sync.WaitGroup
+	unclaimed func(driver.Claim) // answers a hint without a waiter
+
+	mu     sync.Mutex
+	open   map[int]*inbox
+	closed bool
+}
+
+// watch is Watch, see [Driver.Watch].
+func (b *boxes) watch(ctx context.Context, c driver.Claim) (<-chan driver.Hint, error) {
+	in, err := b.get(b.keys.hashSlot(c.Key))
+	if in == nil {
+		return nil, err
+	}
+	defer in.Use(-1)
+	ok, err := in.Await(ctx)
+	if !ok {
+		return nil, err
+	}
+	return in.watch(ctx, c), nil
+}
+
+// listen opens the subscription that brings news of leases. It is nil when no caller
+// wants them: asked says that a holder does.
+func (b *boxes) listen(asked bool) *inbox {
+	if !asked && !b.leases.reports() {
+		return nil
+	}
+	in, _ := b.get(-1) // without one, renewals find out
+	if in != nil {
+		in.Again()
+		in.Use(-1)
+	}
+	return in
+}
+
+// get returns the inbox for a hash slot, a new one if need be, or nil when there
+// are too many.
+func (b *boxes) get(hashSlot int) (*inbox, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return nil, driver.ErrClosed
+	}
+	in := b.open[hashSlot]
+	if in == nil {
+		if len(b.open) >= maxBoxes && !b.makeRoom() {
+			return nil, nil
+		}
+		in = b.inbox(hashSlot)
+		b.open[hashSlot] = in
+		b.running.Go(in.Run)
+	}
+	in.Use(1)
+	return in, nil
+}
+
+// makeRoom closes an idle inbox.
+func (b *boxes) makeRoom() bool {
+	for hashSlot, in := range b.open {
+		if in.idle() {
+			delete(b.open, hashSlot)
+			in.Close()
+			return true
+		}
+	}
+	return false
+}
+
+// of returns the inbox that serves a key, or nil.
+func (b *boxes) of(key string) *inbox {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.open[b.keys.hashSlot(key)]
+}
+
+// mode returns how c's place in the queue gets hints, and where.
+func (b *boxes) mode(c driver.Claim) (mode byte, channel string) {
+	if in := b.of(c.Key); in != nil {
+		return in.mode(c), in.channel
+	}
+	return modePoll, ""
+}
+
+// expect returns a new token, with which a message may tell, once, that c was handed the key.
+func (b *boxes) expect(c driver.Claim) string {
+	var random [8]byte
+	_, _ = rand.Read(random[:]) // never fails
+	token := hex.EncodeToString(random[:])
+	if in := b.of(c.Key); in != nil {
+		in.mu.Lock()
+		defer in.mu.Unlock()
+		for _, w := range in.waiting(c) {
+			w.token = token
+		}
+	}
+	return token
+}
+
+func (b *boxes) close() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.closed = true
+	for _, in := range b.open {
+		in.Close()
+	}
+}
+
 // inbox is one channel on one connection of its own, and all owners here that
 // wait for a message on it.
 type inbox struct {
 	*wire.Inbox
-	d        *Driver
+	all      *boxes
 	hashSlot int // -1 outside a cluster
 	channel  string
 
@@ -44,19 +181,19 @@ func (w *watcher) signalLater(after time.Duration) {
 	}
 }
 
-func newInbox(d *Driver, hashSlot int) *inbox {
-	in := &inbox{d: d, hashSlot: hashSlot, channel: wire.Sidecars + "inbox:" + d.id, watchers: map[string][]*watcher{}}
-	o := wire.InboxOptions{
-		Client: d.rdb, Receive: in.receive, News: in.news, Muted: d.muted.Store, Classify: classify, Idle: in.unused,
-	}
+// inbox returns a new one.
+func (b *boxes) inbox(hashSlot int) *inbox {
+	in := &inbox{all: b, hashSlot: hashSlot, channel: wire.Sidecars + "inbox:" + b.id, watchers: map[string][]*watcher{}}
+	o := b.options
+	o.Receive, o.News, o.Idle = in.receive, in.news, in.unused
 	if hashSlot >= 0 {
-		in.channel = wire.Sidecars + "inbox:{" + wire.TagOf(hashSlot) + "}" + d.id
+		in.channel = wire.Sidecars + "inbox:{" + wire.TagOf(hashSlot) + "}" + b.id
 		o.Sharded = true
 	} else {
 		o.More = []string{brokenChannel}
 	}
 	o.Own = in.channel
-	in.Inbox = wire.NewInbox(d.life, o)
+	in.Inbox = wire.NewInbox(b.life, o)
 	return in
 }
 
@@ -107,7 +244,7 @@ func (in *inbox) unwatched() bool {
 
 // unused: no waiter waits for a hint, and no holder for news of a waiter that joins.
 func (in *inbox) unused() bool {
-	return in.unwatched() && (in.hashSlot >= 0 || !in.d.leases.asking())
+	return in.unwatched() && (in.hashSlot >= 0 || !in.all.leases.asking())
 }
 
 // idle: no owner watches, or is about to.
@@ -145,37 +282,127 @@ func (in *inbox) news() {
 // receive takes a message. Any client that may publish can have sent it: what is not of
 // our form is ignored.
 func (in *inbox) receive(channel, payload string) {
-	if key, fence, ok := in.d.parseJoin(payload); ok && channel == in.channel {
-		in.d.leases.joined(key, fence)
-	} else if channel == in.channel {
+	keys, leases := in.all.keys, in.all.leases
+	if channel != in.channel {
+		if id, fence, ok := keys.parseLoss(payload); ok {
+			leases.hear(id, fence)
+		}
+	} else if key, fence, ok := keys.parseJoin(payload); ok {
+		leases.joined(key, fence)
+	} else {
 		in.deliver(payload)
-	} else if id, fence, ok := in.d.parseLoss(payload); ok {
-		in.d.leases.hear(id, fence)
 	}
 }
 
 // deliver hands a hint to the owner it names.
 func (in *inbox) deliver(payload string) {
-	c, after, handed, ok := in.d.parseHint(payload)
+	m, ok := in.all.keys.parseHint(payload)
 	if !ok {
 		return // a probe, or none of ours
 	}
 	in.mu.Lock()
-	watchers := in.waiting(c)
+	watchers := in.waiting(m.Claim)
 	for _, w := range watchers {
 		var h driver.Hint
-		if w.token != "" && w.token == handed.token {
-			w.token, h.Handover = "", handed.Handover
-			in.d.leases.handed(c.ID(), h.Handover) // before the waiter can enter, and release
+		if w.token != "" && w.token == m.token {
+			w.token, h.Handover = "", m.handover
+			in.all.leases.handed(m.ID(), h.Handover) // before the waiter can enter, and release
 		}
-		if after > 0 {
-			w.signalLater(after)
+		if m.after > 0 {
+			w.signalLater(m.after)
 		} else {
 			h.Send(w.hint)
 		}
 	}
 	in.mu.Unlock()
-	if len(watchers) == 0 && after == 0 {
-		in.d.giveBack(c)
+	if len(watchers) == 0 && m.after == 0 {
+		in.all.unclaimed(m.Claim)
 	}
+}
+
+// message is a hint to the waiter that it names.
+type message struct {
+	driver.Claim
+	after    time.Duration   // it is to look then; 0: at once
+	handover driver.Handover // of the lease that it was handed, or zero
+	token    string          // of its place, which the owner's latest Try gave it
+}
+
+// parseHint reads what notify in first.lua publishes: the waiter's claim, and before that may stand
+// when to try, in ms; or the lease that it was handed, see offer in serve.lua.
+func (k *keyspace) parseHint(s string) (m message, ok bool) {
+	if rest, late := strings.CutPrefix(s, "+"); late {
+		ms, rest, _ := strings.Cut(rest, " ")
+		n, err := strconv.ParseUint(ms, 10, 32)
+		if err != nil {
+			return m, false
+		}
+		s, m.after = rest, time.Duration(n)*time.Millisecond+time.Millisecond
+	} else if rest, handed := strings.CutPrefix(s, "="); handed {
+		f := strings.SplitN(rest, " ", 5)
+		if len(f) < 5 || !m.handed(f[0], f[1], f[2]) {
+			return m, false
+		}
+		m.token, s = f[3], f[4]
+	}
+	m.Claim, ok = k.parseClaim(s)
+	return m, ok
+}
+
+// handed reads what is said of a handover.
+func (m *message) handed(fence, at, claim string) (ok bool) {
+	ms, marked := strings.CutSuffix(claim, "!")
+	n, err := strconv.ParseUint(fence, 10, 53)
+	us, err2 := strconv.ParseUint(at, 10, 53)
+	lasts, err3 := strconv.ParseUint(ms, 10, 32)
+	m.handover = driver.Handover{
+		Fence: n, At: time.Duration(us) * time.Microsecond, TTL: time.Duration(lasts) * time.Millisecond, Abandoned: marked,
+	}
+	return n > 0 && err == nil && err2 == nil && err3 == nil
+}
+
+// parseLoss reads what release.lua publishes: a fence, and the lease as in a hint.
+func (k *keyspace) parseLoss(s string) (id driver.ID, fence uint64, ok bool) {
+	fence, s, ok = cutFence(s)
+	c, isClaim := k.parseClaim(s)
+	return c.ID(), fence, ok && isClaim
+}
+
+// joinMark begins what try.lua publishes to the holders that asked.
+const joinMark = "*"
+
+// parseJoin reads it: a fence that none of them is above, and the lock key.
+func (k *keyspace) parseJoin(s string) (key string, fence uint64, ok bool) {
+	s, marked := strings.CutPrefix(s, joinMark)
+	fence, s, ok = cutFence(s)
+	key, ours := strings.CutPrefix(s, k.prefix)
+	return key, fence, marked && ok && ours
+}
+
+// cutFence reads a fence of 16 digits, and returns what stands behind it.
+func cutFence(s string) (fence uint64, rest string, ok bool) {
+	const digits = 16
+	if len(s) < digits {
+		return 0, "", false
+	}
+	fence, err := strconv.ParseUint(s[:digits], 10, 64)
+	return fence, s[digits:], err == nil
+}
+
+// parseClaim reads the claim that a message is about: the length of the value in three digits,
+// the value, the lock key.
+func (k *keyspace) parseClaim(s string) (c driver.Claim, ok bool) {
+	if len(s) < 3 {
+		return c, false
+	}
+	n, err := strconv.ParseUint(s[:3], 10, 16)
+	if s = s[3:]; err != nil || int(n) > len(s) {
+		return c, false
+	}
+	h := holderOf(s[:n])
+	key := s[n:]
+	if h.Foreign || len(key) <= len(k.prefix) || key[:len(k.prefix)] != k.prefix {
+		return c, false
+	}
+	return driver.Claim{Key: key[len(k.prefix):], Owner: h.Owner, Label: h.Label}, true
 }

@@ -37,14 +37,21 @@ type names struct {
 // anyMark is markKey, as calls want it.
 var anyMark any = markKey
 
+// keyspace is where the locks of a Driver stand.
+type keyspace struct {
+	prefix  string
+	cluster bool // keys of one command must share a slot
+	recent  recent
+}
+
 // names returns the keys of a lock, all in its slot.
-func (d *Driver) names(key string) *names {
+func (k *keyspace) names(key string) *names {
 	const (
 		grant, queue, places = wire.Sidecars + "grant:", wire.Sidecars + "queue:", wire.Sidecars + "places:"
 		shares, held, room   = wire.Sidecars + "shares:", wire.Sidecars + "held:", wire.Sidecars + "room:"
 	)
 	var all, lock, side string // one text: this is on every call's way
-	if p := d.prefix; strings.ContainsAny(p, "{}") || strings.ContainsAny(key, "{}") {
+	if p := k.prefix; strings.ContainsAny(p, "{}") || strings.ContainsAny(key, "{}") {
 		lock = p + key
 		side = wire.Beside(lock)
 		all = grant + side + queue + side + places + side + shares + side + held + side + room + side
@@ -60,10 +67,10 @@ func (d *Driver) names(key string) *names {
 	}
 	n := &names{
 		lock: lock, grant: cut(grant), queue: cut(queue), places: cut(places), shares: cut(shares), held: cut(held), room: cut(room),
-		side: side, key: lock[len(d.prefix):], mark: anyMark,
+		side: side, key: lock[len(k.prefix):], mark: anyMark,
 	}
 	n.all = [7]any{n.lock, n.grant, n.queue, n.places, n.shares, n.held, n.room}
-	if d.cluster {
+	if k.cluster {
 		n.mark = markKey + ":{" + wire.TagOf(wire.HashSlot(lock)) + "}"
 	}
 	return n
@@ -76,14 +83,22 @@ type recent [1024]atomic.Pointer[names]
 var recentSeed = maphash.MakeSeed()
 
 // keyed is names, and remembers them.
-func (d *Driver) keyed(key string) *names {
-	last := &d.recent[maphash.String(recentSeed, key)%uint64(len(d.recent))]
+func (k *keyspace) keyed(key string) *names {
+	last := &k.recent[maphash.String(recentSeed, key)%uint64(len(k.recent))]
 	if n := last.Load(); n != nil && n.key == key {
 		return n
 	}
-	n := d.names(key)
+	n := k.names(key)
 	last.Store(n)
 	return n
+}
+
+// hashSlot is that of a lock in a cluster, else -1.
+func (k *keyspace) hashSlot(key string) int {
+	if !k.cluster {
+		return -1
+	}
+	return wire.HashSlot(k.prefix + key)
 }
 
 // gone is the key that says an owner was released.

@@ -13,7 +13,7 @@ import (
 // The names of a lock's keys are cut from one text: they are what Beside makes of each.
 func TestNamesOfALock(t *testing.T) {
 	for _, prefix := range []string{"", "hasp:", "{a}", "x{", "}"} {
-		d := &Driver{prefix: prefix}
+		d := &keyspace{prefix: prefix}
 		for _, key := range []string{"k", "a{b}c", "{", "}", "a}b{", "{}"} {
 			side := wire.Beside(prefix + key)
 			want := &names{

@@ -238,10 +238,10 @@ func TestWakingAfterDeaths(t *testing.T) {
 				}
 				for look := false; !look; {
 					m := w.came(sub)
-					_, after, _, _ := d.parseHint(m)
-					look = after > 0
-					if after > over+bound {
-						t.Errorf("%q has it look after %v, want %v at most", m, after, over+bound)
+					hint, _ := d.parseHint(m)
+					look = hint.after > 0
+					if hint.after > over+bound {
+						t.Errorf("%q has it look after %v, want %v at most", m, hint.after, over+bound)
 					}
 				}
 				w.release(d, b)

@@ -232,7 +232,7 @@ func TestLateHintSparesTheLease(t *testing.T) {
 	w.has(d, b)
 	late := w.driver(nil)
 	text := fmt.Sprintf("%03d%s%s", len(value(b.Claim())), value(b.Claim()), "lock:k")
-	box := newInbox(late, -1) // where b is unknown
+	box := late.boxes.inbox(-1) // where b is unknown
 	box.deliver(text)
 	late.running.Wait()
 	w.has(d, b)
@@ -423,7 +423,7 @@ func TestNextHearsOfAGrantFromTheQueue(t *testing.T) {
 			w.grant(d, queued(c.r))
 			w.do("PUBLISH", other.inboxName(), "end")
 			m := w.came(sub)
-			if claim, after, _, ok := other.parseHint(m); !ok || claim.Owner != next.Owner || after != c.after {
+			if hint, ok := other.parseHint(m); !ok || hint.Owner != next.Owner || hint.after != c.after {
 				t.Errorf("%q came, want a hint to look after %v", m, c.after)
 			}
 		})
@@ -557,7 +557,7 @@ func TestWhoGoesOnWithASearch(t *testing.T) {
 	if m := w.came(others); m != "end" {
 		t.Errorf("the last got %q", m)
 	}
-	if _, _, _, ok := latest.parseHint(w.came(hints)); !ok {
+	if _, ok := latest.parseHint(w.came(hints)); !ok {
 		t.Error("no hint came")
 	}
 }

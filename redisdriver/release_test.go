@@ -79,8 +79,8 @@ func TestReleaseOfAPlaceHintsTheNext(t *testing.T) {
 	others := w.news(last)
 	hints := w.news(next)
 	w.release(d, a)
-	if _, after, _, ok := next.parseHint(w.came(hints)); !ok || after != 0 {
-		t.Errorf("the next got a hint: %v, to look after %v", ok, after)
+	if m, ok := next.parseHint(w.came(hints)); !ok || m.after != 0 {
+		t.Errorf("the next got a hint: %v, %+v", ok, m)
 	}
 	w.do("PUBLISH", last.inboxName(), "end")
 	if m := w.came(others); m != "end" {
@@ -127,9 +127,9 @@ func TestReleaseBesideAnotherSharer(t *testing.T) {
 		sub := w.news(other)
 		w.release(d, a)
 		w.do("PUBLISH", other.inboxName(), "end")
-		_, after, _, hint := other.parseHint(w.came(sub))
-		if hint != want || hint && (after < end/2 || after > end+time.Second) {
-			t.Errorf("a lease of %v was given up: hint %v, after %v", leaves, hint, after)
+		m, hint := other.parseHint(w.came(sub))
+		if hint != want || hint && (m.after < end/2 || m.after > end+time.Second) {
+			t.Errorf("a lease of %v was given up: hint %v, %+v", leaves, hint, m)
 		}
 	}
 }

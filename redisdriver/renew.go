@@ -54,7 +54,7 @@ func (d *Driver) Renew(ctx context.Context, rs []driver.RenewRequest, done func(
 	asked := slices.ContainsFunc(leases, func(i int) bool { return rs[i].Wanted != nil })
 	channel := "" // on which holders hear of waiters that join
 	if len(leases) > 0 {
-		if in := d.listen(asked); in != nil {
+		if in := d.boxes.listen(asked); in != nil {
 			defer in.Begun(ctx) // all outcomes are reported before, and so they are here
 			if stands, _ := in.Up(); stands {
 				channel = in.channel
@@ -138,7 +138,7 @@ func (d *Driver) leaseJobs(rs []driver.RenewRequest, idx []int, channel string) 
 	}
 	groups := map[group][]int{}
 	for _, i := range idx {
-		g := group{rs[i].TTL, d.hashSlotOf(rs[i].Key), inboxOf(rs[i], channel), rs[i].Entered && d.maxTTL == 0}
+		g := group{rs[i].TTL, d.hashSlot(rs[i].Key), inboxOf(rs[i], channel), rs[i].Entered && d.maxTTL == 0}
 		groups[g] = append(groups[g], i)
 	}
 	var jobs []*job
@@ -200,7 +200,7 @@ func fenceHeld(r driver.RenewRequest) string {
 // placeJobs groups places by queue, and queues by what one script can carry.
 func (d *Driver) placeJobs(rs []driver.RenewRequest, idx []int) []*job {
 	sorted := slices.SortedStableFunc(slices.Values(idx), func(a, b int) int {
-		return cmp.Or(cmp.Compare(d.hashSlotOf(rs[a].Key), d.hashSlotOf(rs[b].Key)), cmp.Compare(rs[a].Key, rs[b].Key))
+		return cmp.Or(cmp.Compare(d.hashSlot(rs[a].Key), d.hashSlot(rs[b].Key)), cmp.Compare(rs[a].Key, rs[b].Key))
 	})
 	var jobs []*job
 	var j *job
@@ -210,7 +210,7 @@ func (d *Driver) placeJobs(rs []driver.RenewRequest, idx []int) []*job {
 		for n < len(sorted) && n < perScript && rs[sorted[n]].Key == key {
 			n++
 		}
-		if hashSlot := d.hashSlotOf(key); j == nil || j.hashSlot != hashSlot || len(j.about)+n > perScript {
+		if hashSlot := d.hashSlot(key); j == nil || j.hashSlot != hashSlot || len(j.about)+n > perScript {
 			j = &job{call: &wire.Call{Script: d.scripts.keep}, hashSlot: hashSlot}
 			jobs = append(jobs, j)
 		}
@@ -298,6 +298,45 @@ func (d *Driver) report(rs []driver.RenewRequest, j *job, done func(int, driver.
 			done(i, driver.Renewal{RetryIn: d.lookIn(rs[i].Claim, n)})
 		}
 	}
+}
+
+// askOnceItStands renews the leases that ask. Some were renewed without asking, as the subscription did not stand yet: their holders
+// did not hear of waiters that joined before. Where the next attempt to subscribe fails, it goes on beside Renew: the next renewal
+// may be far away.
+func (d *Driver) askOnceItStands(ctx context.Context, rs []driver.RenewRequest, leases []int, in *inbox) {
+	var asks []driver.RenewRequest
+	var lasts time.Duration
+	for _, i := range leases {
+		if rs[i].Wanted != nil {
+			asks, lasts = append(asks, rs[i]), max(lasts, rs[i].TTL)
+		}
+	}
+	if stands, err := in.Await(ctx); stands {
+		d.askAgain(ctx, asks, in)
+	} else if err != nil { // else this client may not subscribe: the next renewal asks
+		d.running.Go(func() {
+			ctx, cancel := context.WithTimeout(d.life, lasts)
+			defer cancel()
+			if in.Outlast(ctx, func() bool { return len(d.leases.stillAsk(asks)) > 0 }) {
+				d.askAgain(ctx, d.leases.stillAsk(asks), in)
+			}
+		})
+	}
+}
+
+// askAgain renews leases that ask, and tells the holders of keys with a waiter.
+func (d *Driver) askAgain(ctx context.Context, rs []driver.RenewRequest, in *inbox) {
+	all := make([]int, len(rs))
+	for i := range all {
+		all[i] = i
+	}
+	d.carry(ctx, d.leaseJobs(rs, all, in.channel), func(j *job) {
+		d.report(rs, j, func(i int, r driver.Renewal) {
+			if id := rs[i].ID(); r.Err == nil && r.Wanted {
+				d.leases.tell(id.Key, func(a asker) bool { return a.id == id })
+			}
+		})
+	})
 }
 
 // lookIn says when a place should try again without a hint.

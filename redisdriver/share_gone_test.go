@@ -291,8 +291,8 @@ func TestHandoffBesideASharerIsLookedAfter(t *testing.T) {
 	w.wait(other, ask("k"))
 	sub := w.news(other)
 	w.release(d, a)
-	if _, after, _, ok := other.parseHint(w.came(sub)); !ok || after <= 0 || after > 2*time.Second {
-		t.Errorf("a hint %v to look after %v, and the claim time is a second", ok, after)
+	if m, ok := other.parseHint(w.came(sub)); !ok || m.after <= 0 || m.after > 2*time.Second {
+		t.Errorf("a hint %v, %+v, and the claim time is a second", ok, m)
 	}
 }
 

@@ -5,7 +5,7 @@ package redisdriver
 
 import (
 	"maps"
-	"strconv"
+	"slices"
 	"sync"
 	"time"
 
@@ -13,28 +13,13 @@ import (
 	"github.com/hasplock/hasp/redisdriver/internal/wire"
 )
 
-// brokenChannel carries the leases that another client than their holder's released, see
-// release.lua. There is one for the server: such leases are rare, and owners unique.
-const brokenChannel = wire.Sidecars + "broken"
-
-// Tell has lost called for each lease that this driver was granted, or renewed, and
-// that another client released; see [driver.Teller]. The news comes over the connection
-// for waiters' hints, which the first Renew of a lease opens, and waits for, where no wait
-// did. Nothing is told while that connection does not stand, nor without the right
-// to subscribe here, or to publish there.
-func (d *Driver) Tell(lost func(id driver.ID, fence uint64)) {
-	d.leases.mu.Lock()
-	defer d.leases.mu.Unlock()
-	d.leases.lost = lost
-}
-
 // leases are those that this driver was granted, or renews, and did not release.
 type leases struct {
 	mu     sync.Mutex
 	lost   func(driver.ID, uint64) // nil: losses are not reported
 	all    map[driver.ID]lease
 	room   int                // when there are more, those that expired go
-	askers map[string][]asker // by key: see wanted.go
+	askers map[string][]asker // by key
 }
 
 type lease struct {
@@ -124,31 +109,73 @@ func (l *leases) hear(id driver.ID, fence uint64) {
 	}
 }
 
-// listen opens the subscription that brings news of leases. It is nil when no caller
-// wants them: asked says that a holder does.
-func (d *Driver) listen(asked bool) *inbox {
-	d.leases.mu.Lock()
-	told := d.leases.lost != nil || asked
-	d.leases.mu.Unlock()
-	if !told {
-		return nil
-	}
-	in, _ := d.boxes.get(-1) // without one, renewals find out
-	if in != nil {
-		in.Again()
-		in.Use(-1)
-	}
-	return in
+// reports says whether losses are reported.
+func (l *leases) reports() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lost != nil
 }
 
-// parseLoss reads what release.lua publishes: the fence in 16 digits, and the lease as in a
-// hint.
-func (d *Driver) parseLoss(s string) (id driver.ID, fence uint64, ok bool) {
-	const digits = 16
-	if len(s) < digits {
-		return id, 0, false
+// asker is the lease of a holder that wants to hear when a waiter joins the queue.
+type asker struct {
+	id     driver.ID
+	fence  uint64
+	wanted func()
+}
+
+// ask notes whether the holder of a lease wants to hear of waiters that join. mu is held.
+func (l *leases) ask(id driver.ID, fence uint64, wanted func()) {
+	all := l.askers[id.Key]
+	i := slices.IndexFunc(all, func(a asker) bool { return a.id == id })
+	switch a := (asker{id, fence, wanted}); {
+	case wanted == nil && i < 0:
+	case wanted == nil && len(all) == 1:
+		delete(l.askers, id.Key)
+	case wanted == nil:
+		l.askers[id.Key] = slices.Delete(all, i, i+1)
+	case i >= 0:
+		all[i] = a
+	default:
+		l.askers[id.Key] = append(all, a)
 	}
-	fence, err := strconv.ParseUint(s[:digits], 10, 64)
-	c, ok := d.parseClaim(s[digits:])
-	return c.ID(), fence, ok && err == nil
+}
+
+// joined tells the holders of a key, with a fence up to that one, that a waiter joined its queue. A later
+// holder has a larger fence.
+func (l *leases) joined(key string, fence uint64) {
+	l.tell(key, func(a asker) bool { return a.fence <= fence })
+}
+
+// tell tells those of a key's askers that it concerns.
+func (l *leases) tell(key string, concerns func(asker) bool) {
+	l.mu.Lock()
+	var told []func()
+	for _, a := range l.askers[key] {
+		if concerns(a) {
+			told = append(told, a.wanted)
+		}
+	}
+	l.mu.Unlock()
+	for _, wanted := range told {
+		wanted()
+	}
+}
+
+// asking says whether a holder wants to hear of waiters that join.
+func (l *leases) asking() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.askers) > 0
+}
+
+// stillAsk returns the requests of leases that were not released, and still ask.
+func (l *leases) stillAsk(rs []driver.RenewRequest) (asks []driver.RenewRequest) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, r := range rs {
+		if id := r.ID(); slices.ContainsFunc(l.askers[id.Key], func(a asker) bool { return a.id == id }) {
+			asks = append(asks, r)
+		}
+	}
+	return asks
 }
