@@ -9,6 +9,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"strings"
 	"sync"
 	"time"
 )
@@ -34,7 +35,11 @@ func newConn(p *Proxy, id int, client net.Conn) *conn {
 // have ended.
 func (c *conn) run() {
 	var d net.Dialer
-	server, err := d.DialContext(c.ctx, "tcp", c.proxy.Target())
+	network, target := "tcp", c.proxy.Target()
+	if strings.Contains(target, "/") {
+		network = "unix"
+	}
+	server, err := d.DialContext(c.ctx, network, target)
 	if err != nil {
 		c.reset()
 		return

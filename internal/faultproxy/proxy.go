@@ -65,6 +65,11 @@ func New(t testing.TB, target string) *Proxy {
 	if err != nil {
 		t.Fatalf("faultproxy: %v", err)
 	}
+	return On(t, l, target)
+}
+
+// On is New for the connections of a listener. Of a target with a slash, the path of a unix socket, the listener is one, too.
+func On(t testing.TB, l net.Listener, target string) *Proxy {
 	p := &Proxy{
 		target:   target,
 		listener: l,

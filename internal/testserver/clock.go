@@ -23,40 +23,39 @@ type Clock struct {
 	lib  string
 }
 
-// faketime is the library, where Debian puts it for its architecture.
-func faketime() (string, error) {
-	found, err := filepath.Glob("/usr/lib/*/faketime/libfaketime.so.1")
+// newClock makes a clock in a folder of its own.
+func newClock() (*Clock, error) {
+	found, err := filepath.Glob("/usr/lib/*/faketime/libfaketime.so.1") // where Debian puts it for its architecture
 	if err == nil && len(found) == 0 {
 		err = errors.New("libfaketime is not installed (apt-get install faketime)")
 	}
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	return found[0], nil
+	dir, err := os.MkdirTemp("", "hasp-clock-")
+	if err != nil {
+		return nil, err
+	}
+	c := &Clock{file: filepath.Join(dir, "offset"), lib: found[0]}
+	return c, errors.Join(os.Chmod(dir, 0o755), c.step(0)) // a server may run as another user
 }
+
+func (c *Clock) remove() { _ = os.RemoveAll(filepath.Dir(c.file)) }
 
 // CanStepClocks returns nil if there can be a Clock, or says what is missing.
 func CanStepClocks() error { return canStepClocks() }
 
 // canStepClocks starts a program of Redis under the library: one with a C library of its own cannot have it.
 var canStepClocks = sync.OnceValue(func() error {
-	lib, err := faketime()
+	c, err := newClock()
 	if err != nil {
 		return err
 	}
-	dir, err := os.MkdirTemp("", "hasp-clock-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
-	c := &Clock{file: filepath.Join(dir, "offset"), lib: lib}
-	if err := os.WriteFile(c.file, []byte("+0\n"), 0o644); err != nil {
-		return err
-	}
+	defer c.remove()
 	cmd := exec.Command(binaries["redis"], "--version")
 	cmd.Env = append(os.Environ(), c.Env()...)
 	if out, err := cmd.CombinedOutput(); err != nil && !errors.Is(err, exec.ErrNotFound) {
-		return fmt.Errorf("%s does not run under %s: %w: %s", binaries["redis"], lib, err, out)
+		return fmt.Errorf("%s does not run under %s: %w: %s", binaries["redis"], c.lib, err, out)
 	}
 	return nil
 })
@@ -68,34 +67,25 @@ func NewClock(t testing.TB) *Clock {
 	if err := CanStepClocks(); err != nil {
 		t.Skipf("SKIPPED WITHOUT LIBFAKETIME: this test of a server's clock did not run: %v", err)
 	}
-	lib, err := faketime()
-	if err != nil {
-		t.Fatalf("testserver: %v", err)
-	}
-	dir, err := os.MkdirTemp("", "hasp-clock-")
-	if err == nil {
-		err = os.Chmod(dir, 0o755) // a server may run as another user
-	}
-	if err != nil {
-		t.Fatalf("testserver: %v", err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	c := &Clock{t: t, file: filepath.Join(dir, "offset"), lib: lib}
-	c.Step(0)
+	c, err := newClock()
+	must(t, err)
+	t.Cleanup(c.remove)
+	c.t = t
 	return c
 }
 
 // Step sets how far the clock is ahead, for all servers that have it.
 func (c *Clock) Step(ahead time.Duration) {
 	c.t.Helper()
+	must(c.t, c.step(ahead))
+}
+
+func (c *Clock) step(ahead time.Duration) error {
 	next := c.file + ".new"
-	err := os.WriteFile(next, fmt.Appendf(nil, "%+f\n", ahead.Seconds()), 0o644)
-	if err == nil {
-		err = os.Rename(next, c.file) // atomic for concurrent readers
+	if err := os.WriteFile(next, fmt.Appendf(nil, "%+f\n", ahead.Seconds()), 0o644); err != nil {
+		return err
 	}
-	if err != nil {
-		c.t.Fatalf("testserver: %v", err)
-	}
+	return os.Rename(next, c.file) // atomic for concurrent readers
 }
 
 // Env is what a server needs in its environment to have this clock: see RedisIn.

@@ -5,9 +5,6 @@ package testserver
 
 import (
 	"context"
-	"fmt"
-	"net"
-	"net/http"
 	"path/filepath"
 	"runtime"
 	"testing"
@@ -68,21 +65,6 @@ func etcd(t testing.TB, path string, args []string) *Server {
 
 // healthyEtcd asks over the unix socket, as pingRedis does and for its reason.
 func healthyEtcd(ctx context.Context, s *Server) error {
-	var d net.Dialer
-	tr := &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return d.DialContext(ctx, "unix", filepath.Join(s.dir, etcdSocket))
-	}}
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://etcd/health", nil)
-	if err != nil {
-		return err
-	}
-	answer, err := tr.RoundTrip(r)
-	if err != nil {
-		return err
-	}
-	defer answer.Body.Close()
-	if answer.StatusCode != http.StatusOK {
-		return fmt.Errorf("its health is %s", answer.Status)
-	}
-	return nil
+	_, err := get(ctx, "http://etcd/health", "", filepath.Join(s.dir, etcdSocket))
+	return err
 }

@@ -7,16 +7,14 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net"
-	"net/http"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
+
+	"github.com/hasplock/hasp/internal/faultproxy"
 )
 
 // members is how many members a cluster has.
@@ -29,7 +27,7 @@ type EtcdCluster struct {
 	Members []*Server
 
 	t     testing.TB
-	links []*link
+	links [members][]*faultproxy.Proxy // of each member, to and from the others
 }
 
 // peer is the name of a member's socket for the others. It stands for its own socket in its own
@@ -47,10 +45,6 @@ func NewEtcdCluster(t testing.TB, args ...string) *EtcdCluster {
 		all = append(all, fmt.Sprintf("m%d=unix://%s", i, peer(i)))
 	}
 	for i := range members {
-		dir, err := os.MkdirTemp("", "hasp-")
-		if err != nil {
-			t.Fatalf("testserver: %v", err)
-		}
 		sp := spec{path: path, ready: healthyEtcd, taken: "address already in use", stale: []string{etcdSocket, peer(i)}}
 		sp.args = func(s *Server) []string {
 			url := "http://" + s.Addr()
@@ -61,15 +55,14 @@ func NewEtcdCluster(t testing.TB, args ...string) *EtcdCluster {
 				"--initial-cluster", strings.Join(all, ","),
 			}, args...)
 		}
-		s := &Server{t: t, spec: sp, dir: dir}
-		t.Cleanup(s.cleanup)
-		if s.port, err = freePort(); err != nil {
-			t.Fatalf("testserver: %v", err)
-		}
+		s := newServer(t, sp)
+		s.port = freePorts(t, 1)[0]
 		c.Members = append(c.Members, s)
 	}
 	c.connect()
-	c.start()
+	if !startAll(t, c.Members) {
+		t.Fatalf("testserver: a port of the cluster was taken")
+	}
 	return c
 }
 
@@ -80,29 +73,10 @@ func (c *EtcdCluster) connect() {
 			if i == j {
 				continue
 			}
-			l, err := newLink(filepath.Join(from.dir, peer(j)), filepath.Join(to.dir, peer(j)))
-			if err != nil {
-				c.t.Fatalf("testserver: %v", err)
-			}
-			l.from, l.to = i, j
-			c.links = append(c.links, l)
-			c.t.Cleanup(l.close)
-		}
-	}
-}
-
-// start starts all at once: none answers before it knows a majority.
-func (c *EtcdCluster) start() {
-	c.t.Helper()
-	errs := make([]error, members)
-	var wg sync.WaitGroup
-	for i, s := range c.Members {
-		wg.Go(func() { errs[i] = s.start() })
-	}
-	wg.Wait()
-	for i, err := range errs {
-		if err != nil {
-			c.t.Fatalf("testserver: start member %d: %v", i, err)
+			at, err := net.Listen("unix", filepath.Join(from.dir, peer(j)))
+			must(c.t, err)
+			l := faultproxy.On(c.t, at, filepath.Join(to.dir, peer(j)))
+			c.links[i], c.links[j] = append(c.links[i], l), append(c.links[j], l)
 		}
 	}
 }
@@ -137,114 +111,31 @@ func (c *EtcdCluster) Leader(but ...int) int {
 func status(s *Server) (member, leader string, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+s.Addr()+"/v3/maintenance/status", strings.NewReader("{}"))
+	answer, err := get(ctx, "http://"+s.Addr()+"/v3/maintenance/status", "{}", "")
 	if err != nil {
 		return "", "", err
 	}
-	answer, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(r)
-	if err != nil {
-		return "", "", err
-	}
-	defer answer.Body.Close()
 	var said struct {
 		Header struct {
 			Member string `json:"member_id"`
 		} `json:"header"`
 		Leader string `json:"leader"`
 	}
-	if err := json.NewDecoder(answer.Body).Decode(&said); err != nil {
-		return "", "", err
-	}
-	return said.Header.Member, said.Leader, nil
+	err = json.Unmarshal(answer, &said)
+	return said.Header.Member, said.Leader, err
 }
 
 // Cut cuts a member off from the others: clients still reach it.
-func (c *EtcdCluster) Cut(i int) { c.set(i, true) }
+func (c *EtcdCluster) Cut(i int) {
+	for _, l := range c.links[i] {
+		l.Refuse()
+		l.Reset()
+	}
+}
 
 // Heal ends a Cut.
-func (c *EtcdCluster) Heal(i int) { c.set(i, false) }
-
-func (c *EtcdCluster) set(i int, cut bool) {
-	for _, l := range c.links {
-		if l.from == i || l.to == i {
-			l.set(cut)
-		}
+func (c *EtcdCluster) Heal(i int) {
+	for _, l := range c.links[i] {
+		l.Clear()
 	}
-}
-
-// link forwards the connections to one unix socket to another one.
-type link struct {
-	from, to int
-	listener net.Listener
-	target   string
-
-	mu    sync.Mutex
-	cut   bool
-	conns map[net.Conn]bool
-	wg    sync.WaitGroup
-}
-
-func newLink(path, target string) (*link, error) {
-	listener, err := net.Listen("unix", path)
-	if err != nil {
-		return nil, err
-	}
-	l := &link{listener: listener, target: target, conns: make(map[net.Conn]bool)}
-	l.wg.Go(l.accept)
-	return l, nil
-}
-
-func (l *link) accept() {
-	for {
-		a, err := l.listener.Accept()
-		if err != nil {
-			return
-		}
-		b, err := net.Dial("unix", l.target)
-		if err != nil || !l.keep(a, b) {
-			_ = a.Close()
-			if err == nil {
-				_ = b.Close()
-			}
-			continue
-		}
-		l.wg.Go(func() { l.forward(a, b) })
-		l.wg.Go(func() { l.forward(b, a) })
-	}
-}
-
-// keep is false while the link is cut.
-func (l *link) keep(conns ...net.Conn) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, c := range conns {
-		l.conns[c] = !l.cut
-	}
-	return !l.cut
-}
-
-func (l *link) forward(to, from net.Conn) {
-	_, _ = io.Copy(to, from)
-	_ = to.Close()
-	_ = from.Close()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.conns, from)
-}
-
-func (l *link) set(cut bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.cut = cut
-	for c := range l.conns {
-		if cut {
-			_ = c.Close()
-		}
-	}
-}
-
-func (l *link) close() {
-	_ = l.listener.Close()
-	l.set(true)
-	l.wg.Wait()
 }

@@ -38,9 +38,7 @@ func MariaDBIn(t testing.TB, env []string, args ...string) *Server {
 	install := require(t, "mariadb", map[string]string{"mariadb": "mariadb-install-db"})
 	const small = "--innodb-log-file-size=16M" // of 96, which each server would copy
 	me, err := user.Current()
-	if err != nil {
-		t.Fatalf("testserver: %v", err)
-	}
+	must(t, err)
 	return launch(t, spec{
 		path: path,
 		args: func(s *Server) []string {
@@ -68,21 +66,12 @@ func MariaDBIn(t testing.TB, env []string, args ...string) *Server {
 // greetMariaDB reads the greeting at the unix socket, as pingRedis does and for its
 // reason.
 func greetMariaDB(ctx context.Context, s *Server) error {
-	var d net.Dialer
-	c, err := d.DialContext(ctx, "unix", s.Socket())
-	if err != nil {
+	return talk(ctx, "unix", s.Socket(), nil, time.Second, func(r net.Conn) error {
+		var greeting [5]byte // a packet's head and the version of the protocol
+		_, err := io.ReadFull(r, greeting[:])
+		if err == nil && greeting[4] != 10 {
+			err = fmt.Errorf("it greets with %x", greeting)
+		}
 		return err
-	}
-	defer c.Close()
-	if err := c.SetDeadline(time.Now().Add(time.Second)); err != nil {
-		return err
-	}
-	var greeting [5]byte // a packet's head and the version of the protocol
-	if _, err := io.ReadFull(c, greeting[:]); err != nil {
-		return err
-	}
-	if greeting[4] != 10 {
-		return fmt.Errorf("it greets with %x", greeting)
-	}
-	return nil
+	})
 }

@@ -33,9 +33,7 @@ func PgBouncer(t testing.TB, server *Server, settings ...string) *Server {
 			for _, line := range settings {
 				text += line + "\n"
 			}
-			if err := os.WriteFile(ini, []byte(text), 0o644); err != nil {
-				t.Fatalf("testserver: %v", err)
-			}
+			must(t, os.WriteFile(ini, []byte(text), 0o644))
 			return []string{ini}
 		},
 		ready: greetPostgres,

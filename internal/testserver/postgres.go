@@ -140,27 +140,16 @@ func awaitNobody(dir string) {
 // greetPostgres opens a session over the unix socket, as pingRedis does and for its
 // reason.
 func greetPostgres(ctx context.Context, s *Server) error {
-	var d net.Dialer
-	c, err := d.DialContext(ctx, "unix", filepath.Join(s.dir, fmt.Sprintf(".s.PGSQL.%d", s.port)))
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	if err := c.SetDeadline(time.Now().Add(time.Second)); err != nil {
-		return err
-	}
 	const start = "\x00\x03\x00\x00user\x00postgres\x00database\x00postgres\x00\x00"
-	if _, err := c.Write(append(binary.BigEndian.AppendUint32(nil, uint32(4+len(start))), start...)); err != nil {
+	hello := append(binary.BigEndian.AppendUint32(nil, uint32(4+len(start))), start...)
+	return talk(ctx, "unix", filepath.Join(s.dir, fmt.Sprintf(".s.PGSQL.%d", s.port)), hello, time.Second, func(r net.Conn) error {
+		var kind [1]byte
+		_, err := io.ReadFull(r, kind[:])
+		if err == nil && kind[0] != 'R' {
+			err = fmt.Errorf("it answers with a message of kind %q", kind)
+		}
 		return err
-	}
-	var kind [1]byte
-	if _, err := io.ReadFull(c, kind[:]); err != nil {
-		return err
-	}
-	if kind[0] != 'R' {
-		return fmt.Errorf("it answers with a message of kind %q", kind)
-	}
-	return nil
+	})
 }
 
 // RequirePostgres is Require for PostgreSQL.
@@ -174,9 +163,7 @@ func postgresBin(t testing.TB) string {
 	t.Helper()
 	best, version := "", 0
 	paths, err := filepath.Glob("/usr/lib/postgresql/*/bin/postgres") // Debian's, not on the PATH
-	if err != nil {
-		t.Fatalf("testserver: %v", err)
-	}
+	must(t, err)
 	for _, path := range paths {
 		bin := filepath.Dir(path)
 		if n, err := strconv.Atoi(filepath.Base(filepath.Dir(bin))); err == nil && n > version {
@@ -212,9 +199,7 @@ func unprivileged(t testing.TB) account {
 		}
 		uid, err := strconv.Atoi(u.Uid)
 		gid, err2 := strconv.Atoi(u.Gid)
-		if err := errors.Join(err, err2); err != nil {
-			t.Fatalf("testserver: %v", err)
-		}
+		must(t, errors.Join(err, err2))
 		return account{name: name, uid: uid, gid: gid}
 	}
 	t.Fatalf("testserver: there is neither a user postgres nor nobody")
@@ -245,9 +230,7 @@ func (a account) mkdir(t testing.TB, parent, dir string) {
 	if a.name != "" && err == nil {
 		err = errors.Join(os.Chown(parent, a.uid, a.gid), os.Chown(dir, a.uid, a.gid))
 	}
-	if err != nil {
-		t.Fatalf("testserver: %v", err)
-	}
+	must(t, err)
 }
 
 // run runs a program to its end, as the account.

@@ -5,8 +5,6 @@ package testserver
 
 import (
 	"context"
-	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"testing"
@@ -22,32 +20,16 @@ func Prometheus(t testing.TB, config string) *Server {
 		path: require(t, "prometheus", binaries),
 		args: func(s *Server) []string {
 			file := filepath.Join(s.dir, "prometheus.yml")
-			if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
-				s.t.Fatalf("testserver: %v", err)
-			}
+			must(s.t, os.WriteFile(file, []byte(config), 0o600))
 			return []string{
 				"--config.file=" + file, "--storage.tsdb.path=" + filepath.Join(s.dir, "data"),
 				"--web.listen-address=" + s.Addr(), "--log.level=warn",
 			}
 		},
-		ready: readyPrometheus,
+		ready: func(ctx context.Context, s *Server) error { // once the data of an earlier run are read
+			_, err := get(ctx, "http://"+s.Addr()+"/-/ready", "", "")
+			return err
+		},
 		taken: "address already in use",
 	}, freePort)
-}
-
-// readyPrometheus asks until the data of an earlier run are read.
-func readyPrometheus(ctx context.Context, s *Server) error {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.Addr()+"/-/ready", nil)
-	if err != nil {
-		return err
-	}
-	answer, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(r)
-	if err != nil {
-		return err
-	}
-	defer answer.Body.Close()
-	if answer.StatusCode != http.StatusOK {
-		return fmt.Errorf("it answers %s", answer.Status)
-	}
-	return nil
 }

@@ -6,7 +6,6 @@ package testserver
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -118,15 +117,7 @@ func (s *Server) says(command string) string {
 }
 
 // exchange sends one command, and returns the answer.
-func exchange(network, addr string, args []string) (string, error) {
-	c, err := net.DialTimeout(network, addr, time.Second)
-	if err != nil {
-		return "", err
-	}
-	defer c.Close()
-	if err := c.SetDeadline(time.Now().Add(startLimit)); err != nil {
-		return "", err
-	}
+func exchange(network, addr string, args []string) (answer string, err error) {
 	var b strings.Builder
 	lines := [][]string{args}
 	if network == "unix" { // a Sentinel does not know it, and answers what it was asked before it sees the end
@@ -138,15 +129,19 @@ func exchange(network, addr string, args []string) (string, error) {
 			fmt.Fprintf(&b, "$%d\r\n%s\r\n", len(arg), arg)
 		}
 	}
-	_, err = io.WriteString(c, b.String())
-	if tcp, ok := c.(*net.TCPConn); ok {
-		err = errors.Join(err, tcp.CloseWrite())
-	}
-	if err != nil {
-		return "", err
-	}
-	answer, err := io.ReadAll(c)
-	return string(answer), err
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	err = talk(ctx, network, addr, []byte(b.String()), startLimit, func(c net.Conn) error {
+		if tcp, ok := c.(*net.TCPConn); ok {
+			if err := tcp.CloseWrite(); err != nil {
+				return err
+			}
+		}
+		all, err := io.ReadAll(c)
+		answer = string(all)
+		return err
+	})
+	return answer, err
 }
 
 // Socket returns the path of the server's unix socket.
@@ -157,33 +152,22 @@ func (s *Server) Socket() string { return filepath.Join(s.dir, "sock") }
 // the password that the server was started with: without, the answer is about
 // the password even while the server still loads its data.
 func pingRedis(ctx context.Context, s *Server) error {
-	var d net.Dialer
-	c, err := d.DialContext(ctx, "unix", s.Socket())
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	if err := c.SetDeadline(time.Now().Add(time.Second)); err != nil {
-		return err
-	}
-	ask := "PING\r\n"
+	ask, answers := "PING\r\n", 1
 	args := s.spec.args(s)
 	if i := slices.Index(args, "--requirepass"); i >= 0 {
-		ask = "AUTH " + args[i+1] + "\r\n" + ask
+		ask, answers = "AUTH "+args[i+1]+"\r\n"+ask, 2
 	}
-	if _, err := c.Write([]byte(ask)); err != nil {
-		return err
-	}
-	r := bufio.NewReader(c)
-	line, err := r.ReadString('\n')
-	if err == nil && strings.HasPrefix(ask, "AUTH") {
-		line, err = r.ReadString('\n')
-	}
-	if err != nil {
-		return err
-	}
-	if strings.HasPrefix(line, "-LOADING") {
-		return fmt.Errorf("it answers %q", strings.TrimSpace(line))
-	}
-	return nil
+	return talk(ctx, "unix", s.Socket(), []byte(ask), time.Second, func(c net.Conn) error {
+		r := bufio.NewReader(c)
+		for range answers {
+			line, err := r.ReadString('\n')
+			if err != nil {
+				return err
+			}
+			if strings.HasPrefix(line, "-LOADING") {
+				return fmt.Errorf("it answers %q", strings.TrimSpace(line))
+			}
+		}
+		return nil
+	})
 }

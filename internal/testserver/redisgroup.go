@@ -264,9 +264,7 @@ func (c *RedisSentinel) configure(s *Server, timeout time.Duration) string {
 	}
 	text := fmt.Sprintf("port %d\nbind 127.0.0.1\nunixsocket sock\ndir %s\nsentinel monitor %s 127.0.0.1 %d 2\nsentinel down-after-milliseconds %[3]s %[5]d\n"+
 		"sentinel failover-timeout %[3]s 10000\nsentinel parallel-syncs %[3]s 2\n", s.port, s.dir, MasterName, portOf(c.Announced(c.Master)), timeout.Milliseconds())
-	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-		c.t.Fatalf("testserver: %v", err)
-	}
+	must(c.t, os.WriteFile(name, []byte(text), 0o600))
 	return name
 }
 

@@ -244,9 +244,7 @@ func (c *RedisCluster) Slot(key string) int {
 	c.t.Helper()
 	answer, _, _ := strings.Cut(c.Masters[0].order("CLUSTER KEYSLOT "+key, ":"), "\r")
 	n, err := strconv.Atoi(answer[1:])
-	if err != nil {
-		c.t.Fatalf("testserver: %v", err)
-	}
+	must(c.t, err)
 	return n
 }
 

@@ -52,6 +52,14 @@ func RequireFile(t testing.TB, engine, path string) {
 	}
 }
 
+// Variant leaves a test to make test-all: it differs from another test of make test only in what is named.
+func Variant(t testing.TB, difference string) {
+	t.Helper()
+	if testing.Testing() && testing.Short() {
+		t.Skipf("left to make test-all: %s", difference)
+	}
+}
+
 // require returns the path of the engine's program, empty when it needs none.
 func require(t testing.TB, engine string, known map[string]string) string {
 	t.Helper()

@@ -115,14 +115,8 @@ func (s *Server) current() *process {
 // launch starts a server on a port that choose gives, and ends it with the test.
 func launch(t testing.TB, sp spec, choose func() (int, error)) *Server {
 	t.Helper()
-	// Not t.TempDir: a unix socket's path has room for about 100 bytes, and
-	// the names of tests are long.
-	dir, err := os.MkdirTemp("", "hasp-")
-	if err != nil {
-		t.Fatalf("testserver: %v", err)
-	}
-	s := &Server{t: t, spec: sp, dir: dir}
-	t.Cleanup(s.cleanup)
+	s := newServer(t, sp)
+	var err error
 	for range attempts {
 		if s.port, err = choose(); err != nil {
 			break
@@ -135,6 +129,38 @@ func launch(t testing.TB, sp spec, choose func() (int, error)) *Server {
 		t.Fatalf("testserver: start %s: %v", s.name(), err)
 	}
 	return s
+}
+
+// newServer makes a server that does not run yet, and ends with the test.
+func newServer(t testing.TB, sp spec) *Server {
+	t.Helper()
+	// Not t.TempDir: a unix socket's path has room for about 100 bytes, and
+	// the names of tests are long.
+	dir, err := os.MkdirTemp("", "hasp-")
+	must(t, err)
+	s := &Server{t: t, spec: sp, dir: dir}
+	t.Cleanup(s.cleanup)
+	return s
+}
+
+// startAll starts servers at once: none answers before it knows a majority. It is false when a port was taken.
+func startAll(t testing.TB, all []*Server) bool {
+	t.Helper()
+	errs := make([]error, len(all))
+	var wg sync.WaitGroup
+	for i, s := range all {
+		wg.Go(func() { errs[i] = s.start() })
+	}
+	wg.Wait()
+	for i, err := range errs {
+		if errors.Is(err, errPortTaken) {
+			return false
+		}
+		if err != nil {
+			t.Fatalf("testserver: start %s %d: %v", all[i].name(), i, err)
+		}
+	}
+	return true
 }
 
 func (s *Server) cleanup() {

@@ -26,9 +26,7 @@ func (p *template) copy(t testing.TB, as account, data string, fill func(dir, da
 	t.Cleanup(func() { p.leave(t) })
 	if p.used++; p.dir == "" {
 		dir, err := os.MkdirTemp("", "hasp-")
-		if err != nil {
-			t.Fatalf("testserver: %v", err)
-		}
+		must(t, err)
 		defer func() {
 			if p.dir == "" { // fill ended the test
 				_ = os.RemoveAll(dir)

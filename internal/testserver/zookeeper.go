@@ -4,7 +4,6 @@
 package testserver
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -14,7 +13,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 )
@@ -64,31 +62,15 @@ func ensemble(t testing.TB, n int) []*Server {
 	for i := range n {
 		lines = append(lines, fmt.Sprintf("server.%d=127.0.0.1:%d:%d;127.0.0.1:%d", i+1, ports[3*i], ports[3*i+1], ports[3*i+2]))
 	}
-	all := make([]*Server, n)
-	errs := make([]error, n)
+	var all []*Server
 	for i := range n {
-		dir, err := os.MkdirTemp("", "hasp-")
-		if err != nil {
-			t.Fatalf("testserver: %v", err)
-		}
-		all[i] = &Server{t: t, spec: zookeeper(t, func(*Server) []string { return lines }), dir: dir, port: ports[3*i+2]}
-		t.Cleanup(all[i].cleanup)
-		if err := os.WriteFile(filepath.Join(dir, "myid"), []byte(strconv.Itoa(i+1)), 0o600); err != nil {
-			t.Fatalf("testserver: %v", err)
-		}
+		s := newServer(t, zookeeper(t, func(*Server) []string { return lines }))
+		s.port = ports[3*i+2]
+		must(t, os.WriteFile(filepath.Join(s.dir, "myid"), []byte(strconv.Itoa(i+1)), 0o600))
+		all = append(all, s)
 	}
-	var wg sync.WaitGroup
-	for i := range n { // none answers before a majority runs
-		wg.Go(func() { errs[i] = all[i].start() })
-	}
-	wg.Wait()
-	for i, err := range errs {
-		if err == errPortTaken { //nolint:errorlint // as start returns it
-			return nil
-		}
-		if err != nil {
-			t.Fatalf("testserver: start ZooKeeper %d: %v", i+1, err)
-		}
+	if !startAll(t, all) {
+		return nil
 	}
 	return all
 }
@@ -98,9 +80,7 @@ func freePorts(t testing.TB, n int) (ports []int) {
 	t.Helper()
 	for len(ports) < n {
 		port, err := freePort()
-		if err != nil {
-			t.Fatalf("testserver: %v", err)
-		}
+		must(t, err)
 		if !slices.Contains(ports, port) {
 			ports = append(ports, port)
 		}
@@ -152,9 +132,7 @@ func zookeeper(t testing.TB, more func(*Server) []string) spec {
 		path: path,
 		args: func(s *Server) []string {
 			file := filepath.Join(s.dir, "zoo.cfg")
-			if err := os.WriteFile(file, []byte(zookeeperConfig(s, more(s))), 0o600); err != nil {
-				s.t.Fatalf("testserver: %v", err)
-			}
+			must(s.t, os.WriteFile(file, []byte(zookeeperConfig(s, more(s))), 0o600))
 			return []string{
 				"-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto",
 				"-Dzookeeper.admin.enableServer=false", "-Dznode.container.checkIntervalMs=500", "-Dznode.container.maxPerMinute=1000000",
@@ -207,20 +185,11 @@ func (s *Server) ZooKeeperMode(ctx context.Context) (string, error) {
 }
 
 // FourLetters asks a ZooKeeper by one of its words for administrators.
-func (s *Server) FourLetters(ctx context.Context, word string) (string, error) {
-	var d net.Dialer
-	c, err := d.DialContext(ctx, "tcp", s.Addr())
-	if err != nil {
-		return "", err
-	}
-	defer c.Close()
-	if err := c.SetDeadline(time.Now().Add(2 * time.Second)); err != nil {
-		return "", err
-	}
-	if _, err := c.Write([]byte(word)); err != nil {
-		return "", err
-	}
-	var b bytes.Buffer
-	_, err = io.Copy(&b, c)
-	return b.String(), err
+func (s *Server) FourLetters(ctx context.Context, word string) (answer string, err error) {
+	err = talk(ctx, "tcp", s.Addr(), []byte(word), 2*time.Second, func(r net.Conn) error {
+		b, err := io.ReadAll(r)
+		answer = string(b)
+		return err
+	})
+	return answer, err
 }

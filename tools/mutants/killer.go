@@ -12,6 +12,7 @@ import (
 	"math"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -89,18 +90,11 @@ func (b *binary) one(ctx context.Context, name, file string) (test, []string, er
 func subtests(out, name string) []string {
 	var names []string
 	for _, m := range regexp.MustCompile(`(?m)^ {4}--- PASS: (\S+)`).FindAllStringSubmatch(out, -1) {
-		if parent, _, ok := cutLast(m[1], "/"); ok && parent == name {
+		if path.Dir(m[1]) == name {
 			names = append(names, m[1])
 		}
 	}
 	return names
-}
-
-func cutLast(s, sep string) (before, after string, found bool) {
-	if i := strings.LastIndex(s, sep); i >= 0 {
-		return s[:i], s[i+len(sep):], true
-	}
-	return s, "", false
 }
 
 // pattern is the -test.run pattern for exactly these tests, all of one depth.

@@ -106,17 +106,10 @@ func again(file string, mutants []mutant) error {
 	for _, m := range survivedLine.FindAllStringSubmatch(string(text), -1) {
 		survived[m[1]+m[2]] = true
 	}
-	slices.SortStableFunc(mutants, func(x, y mutant) int {
-		return cmp.Compare(rank(survived[x.key()]), rank(survived[y.key()]))
-	})
+	some := slices.DeleteFunc(slices.Clone(mutants), func(m mutant) bool { return !survived[m.key()] })
+	others := slices.DeleteFunc(slices.Clone(mutants), func(m mutant) bool { return survived[m.key()] })
+	copy(mutants, append(some, others...))
 	return err
-}
-
-func rank(first bool) int {
-	if first {
-		return 0
-	}
-	return 1
 }
 
 var survivedLine = regexp.MustCompile(`(?m)^(?:SURVIVED|survives with a reason): (\S+):\d+( .*)$`)
