@@ -4,19 +4,19 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/exec"
 	"slices"
-	"strings"
+
+	"github.com/hasplock/hasp/internal/player"
 )
 
-// task is what a child process does: this program with the arguments "child" and the task as JSON.
+// childEnv is set for a child process, which is this program, too.
+const childEnv = "HASP_BENCH_CHILD"
+
+// task is what a child process does.
 type task struct {
 	Do   string // of children
 	Peer string
@@ -24,13 +24,18 @@ type task struct {
 	Key  string
 }
 
-// children are what a child process can do with a client. The process ends when the function returns; most of them wait to be killed.
-var children = map[string]func(ctx context.Context, l locker, key string) error{"hold": holdInChild, "contend": contendInChild}
+// report is what a child process says: that it is ready, or what became of its turns.
+type report struct{ Turns []turn }
+
+// children are what a child process can do with a client: in has what it is told after the task, and say reports. The process ends
+// when the function returns; most of them wait to be killed.
+var children = map[string]func(l locker, key string, in *json.Decoder, say func(report) error) error{"hold": holdInChild, "contend": contendInChild}
 
 // runChild does a task in this process.
-func runChild(ctx context.Context, arg string) error {
+func runChild(in io.Reader, out io.Writer) error {
+	dec, enc := json.NewDecoder(in), json.NewEncoder(out)
 	var t task
-	if err := json.Unmarshal([]byte(arg), &t); err != nil {
+	if err := dec.Decode(&t); err != nil {
 		return err
 	}
 	known := peers
@@ -41,57 +46,42 @@ func runChild(ctx context.Context, arg string) error {
 	if i < 0 || children[t.Do] == nil {
 		return fmt.Errorf("there is no task %q for a peer %q", t.Do, t.Peer)
 	}
-	l, err := known[i].open(ctx, t.To)
+	l, err := known[i].open(context.Background(), t.To)
 	if err != nil {
 		return err
 	}
-	return children[t.Do](ctx, l, t.Key)
+	return children[t.Do](l, t.Key, dec, func(r report) error { return enc.Encode(r) })
 }
 
-// process is a child process.
+// process is a child process, and what it says.
 type process struct {
-	cmd *exec.Cmd
-	in  io.Writer
-	out *bufio.Reader
+	*player.Process
+	said chan report
 }
 
-// start starts a child process, which ends with ctx.
+// start starts a child process, which ends with ctx, and returns once it is ready.
 func (t task) start(ctx context.Context) (*process, error) {
-	self, err := os.Executable()
-	if err != nil {
+	c := &process{said: make(chan report, 2)}
+	var err error
+	if c.Process, err = player.Spawn(0, childEnv, t, func(r report) { c.said <- r }); err != nil {
 		return nil, err
 	}
-	arg, err := json.Marshal(t)
-	if err != nil {
-		return nil, err
-	}
-	c := &process{cmd: exec.CommandContext(ctx, self, "child", string(arg))}
-	c.cmd.Stderr = os.Stderr
-	if c.in, err = c.cmd.StdinPipe(); err != nil { // it ends when this process does
-		return nil, err
-	}
-	out, err := c.cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	c.out = bufio.NewReader(out)
-	return c, c.cmd.Start()
+	context.AfterFunc(ctx, c.Kill)
+	_, err = c.hear()
+	return c, err
 }
 
-// expect waits for a line.
-func (c *process) expect(want string) error {
-	said, err := c.out.ReadString('\n')
-	if said = strings.TrimSpace(said); said != want {
-		return fmt.Errorf("the child process said %q, not %q: %w", said, want, err)
+// hear returns what the process says next.
+func (c *process) hear() (report, error) {
+	select {
+	case r := <-c.said:
+		return r, nil
+	case <-c.Ended:
 	}
-	return err
-}
-
-// kill kills the process and returns once it is gone. Twice is harmless.
-func (c *process) kill() error {
-	if err := c.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return fmt.Errorf("kill the child process: %w", err)
+	select { // it may have said so before
+	case r := <-c.said:
+		return r, nil
+	default:
+		return report{}, fmt.Errorf("the child process ended: %s", c.Last())
 	}
-	_ = c.cmd.Wait() // it was killed
-	return nil
 }

@@ -5,11 +5,10 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -53,14 +52,15 @@ var s6 = scenario{
 // killTTL is the TTL of the lease of a holder that is killed.
 const killTTL = 3 * time.Second
 
-// holdInChild locks a key, prints that, and holds it until it is killed, or its standard input ends.
-func holdInChild(ctx context.Context, l locker, key string) error {
-	if _, err := l.Lock(ctx, key); err != nil {
+// holdInChild holds a key until it is killed, or its standard input ends.
+func holdInChild(l locker, key string, in *json.Decoder, say func(report) error) error {
+	if _, err := l.Lock(context.Background(), key); err != nil {
 		return err
 	}
-	fmt.Println("held")
-	_, err := io.Copy(io.Discard, os.Stdin)
-	return err
+	if err := say(report{}); err != nil {
+		return err
+	}
+	return in.Decode(new(any))
 }
 
 // death is the result of one kill.
@@ -106,11 +106,11 @@ const early = 2 * time.Millisecond
 // times after the child has it.
 func (e *env) kill(ctx context.Context, p *peer, to target, key string, asks, after time.Duration) (d death) {
 	began := time.Now()
-	holder, err := startHolder(ctx, p, to, key)
+	holder, err := task{"hold", p.name, to, key}.start(ctx)
 	if err != nil {
 		return death{err: err}
 	}
-	defer func() { _ = holder.kill() }() // in case of an error
+	defer holder.Kill() // in case of an error
 	asking, doom := time.After(asks), time.After(after)
 	l, err := p.open(ctx, to)
 	if err != nil {
@@ -143,9 +143,7 @@ func (e *env) kill(ctx context.Context, p *peer, to target, key string, asks, af
 		return death{err: g.err}
 	}
 	killed := time.Now()
-	if err := holder.kill(); err != nil {
-		return death{err: err}
-	}
+	holder.Kill()
 	expiry, err := e.expiry(ctx, p, key)
 	if err != nil {
 		return death{err: err}
@@ -156,18 +154,6 @@ func (e *env) kill(ctx context.Context, p *peer, to target, key string, asks, af
 		d.err = fmt.Errorf("%w: granted %v before the end of the lease", errTwoHolders, -d.late)
 	}
 	return d
-}
-
-// startHolder returns a child process that holds the key.
-func startHolder(ctx context.Context, p *peer, to target, key string) (*process, error) {
-	c, err := task{"hold", p.name, to, key}.start(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if err := c.expect("held"); err != nil {
-		return nil, errors.Join(err, c.kill())
-	}
-	return c, nil
 }
 
 // expiry returns when the lease of a holder that was just killed expires in the

@@ -23,6 +23,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/hasplock/hasp/internal/player"
 	"github.com/hasplock/hasp/internal/testserver"
 	"github.com/redis/go-redis/v9/logging"
 )
@@ -37,6 +38,7 @@ type options struct {
 }
 
 func main() {
+	player.Main(childEnv, runChild)
 	logging.Disable()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	err := run(ctx, os.Args[1:])
@@ -55,9 +57,6 @@ func main() {
 }
 
 func run(ctx context.Context, args []string) error {
-	if len(args) > 1 && args[0] == "child" {
-		return runChild(ctx, args[1])
-	}
 	o, err := parse(args)
 	if err != nil {
 		return err

@@ -4,20 +4,17 @@
 package main
 
 import (
-	"bufio"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"strconv"
 	"time"
 
-	"github.com/hasplock/hasp/internal/clock"
 	"github.com/hasplock/hasp/internal/history"
+	"github.com/hasplock/hasp/internal/player"
 )
 
 // s12 is processes that contend for one file.
@@ -40,55 +37,48 @@ type booked struct {
 	turns []turn
 }
 
-// turn is one Lock and what came of it: instants of a clock that all processes of the machine share.
+// turn is one Lock and what came of it.
 type turn struct {
-	Asked, Answered time.Duration
-	Released        time.Duration // 0: it was not granted
-}
-
-func now() time.Duration {
-	i := clock.System()
-	return cmp.Or(i.Boot, i.Wall)
+	Asked, Answered player.Mono
+	Released        player.Mono // 0: it was not granted
 }
 
 func (l *booked) Lock(ctx context.Context, key string) (unlock, error) {
-	t := turn{Asked: now()}
+	t := turn{Asked: player.Now()}
 	release, err := l.locker.Lock(ctx, key)
-	t.Answered = now()
+	t.Answered = player.Now()
 	if err != nil {
 		l.turns = append(l.turns, t)
 		return nil, err
 	}
 	return func(ctx context.Context) error {
-		t.Released = now()
+		t.Released = player.Now()
 		l.turns = append(l.turns, t)
 		return release(ctx)
 	}, nil
 }
 
-// contendInChild contends between two lines of its standard input, and prints its turns.
-func contendInChild(ctx context.Context, l locker, key string) error {
+// contendInChild contends between two words, and reports its turns.
+func contendInChild(l locker, key string, in *json.Decoder, say func(report) error) error {
 	defer l.Close()
-	g := new(guard)
+	ctx, g := context.Background(), new(guard)
 	if err := (&worker{locker: l, key: "warm/" + strconv.Itoa(os.Getpid()), guard: g}).turn(ctx, ctx, 0); err != nil {
 		return err
 	}
-	in := bufio.NewReader(os.Stdin)
-	fmt.Println("ready")
-	if _, err := in.ReadString('\n'); err != nil {
+	if err := errors.Join(say(report{}), in.Decode(new(any))); err != nil {
 		return err
 	}
 	waits, stop := context.WithCancel(ctx)
 	defer stop()
 	go func() {
-		_, _ = in.ReadString('\n')
+		_ = in.Decode(new(any))
 		stop()
 	}()
 	b := &booked{locker: l}
 	if err := (&worker{locker: b, key: key, guard: g}).work(ctx, waits, time.Millisecond, func() {}); err != nil {
 		return err
 	}
-	return json.NewEncoder(os.Stdout).Encode(b.turns)
+	return say(report{b.turns})
 }
 
 func runProcesses(ctx context.Context, e *env, v variant, p *peer) (f figures, err error) {
@@ -100,54 +90,44 @@ func runProcesses(ctx context.Context, e *env, v variant, p *peer) (f figures, e
 	}
 	defer os.RemoveAll(to.Dir)
 	all := make([]*process, v.n)
-	for i := range all {
-		if all[i], err = (task{"contend", p.name, to, hotKey}).start(ctx); err != nil {
-			return nil, err
-		}
-	}
-	each := func(f func(c *process) error) error {
-		for _, c := range all {
-			if err := f(c); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	if err := each(func(c *process) error { return c.expect("ready") }); err != nil {
+	if err := many(v.n, func(i int) (err error) {
+		all[i], err = task{"contend", p.name, to, hotKey}.start(ctx)
+		return err
+	}); err != nil {
 		return nil, err
 	}
-	begin := now()
-	if err := each(func(c *process) error { _, err := io.WriteString(c.in, "begin\n"); return err }); err != nil {
-		return nil, err
+	begin := player.Now()
+	for _, c := range all {
+		c.Send("begin")
 	}
 	if err := pause(ctx, e.lasts(2*time.Second)); err != nil {
 		return nil, err
 	}
-	end := now()
-	if err := each(func(c *process) error { _, err := io.WriteString(c.in, "end\n"); return err }); err != nil {
-		return nil, err
+	end := player.Now()
+	for _, c := range all {
+		c.Send("end")
 	}
 	var turns [][]turn
-	if err := each(func(c *process) error {
-		var t []turn
-		err := json.NewDecoder(c.out).Decode(&t)
-		turns = append(turns, t)
-		return errors.Join(err, c.cmd.Wait())
-	}); err != nil {
-		return nil, err
+	for _, c := range all {
+		r, err := c.hear()
+		if err != nil {
+			return nil, err
+		}
+		turns = append(turns, r.Turns)
+		<-c.Ended
 	}
 	return together(turns, begin, end)
 }
 
 // together returns the figures of all processes. It fails if two held the key at once.
-func together(parts [][]turn, begin, end time.Duration) (figures, error) {
+func together(parts [][]turn, begin, end player.Mono) (figures, error) {
 	var waits hist
 	var holds []history.Hold
-	at := func(d time.Duration) time.Time { return time.Unix(0, int64(d)) }
+	at := func(d player.Mono) time.Time { return time.Unix(0, int64(d)) }
 	grants := make([]int, len(parts))
 	for i, turns := range parts {
 		for _, t := range turns {
-			waits.add(t.Answered - t.Asked)
+			waits.add(time.Duration(t.Answered - t.Asked))
 			if t.Released == 0 {
 				continue
 			}
@@ -167,5 +147,5 @@ func together(parts [][]turn, begin, end time.Duration) (figures, error) {
 			handoffs++
 		}
 	}
-	return outcome(end-begin, &waits, grants, handoffs), nil
+	return outcome(time.Duration(end-begin), &waits, grants, handoffs), nil
 }

@@ -8,6 +8,8 @@ import (
 	"runtime"
 	"testing"
 	"time"
+
+	"github.com/hasplock/hasp/internal/player"
 )
 
 func TestS12(t *testing.T) {
@@ -20,7 +22,7 @@ func TestS12(t *testing.T) {
 
 // What is measured is of all processes together, and a second holder is noticed.
 func TestTogether(t *testing.T) {
-	const s = time.Second
+	const s = player.Mono(time.Second)
 	parts := [][]turn{
 		{{0, s / 10, 2 * s / 10}, {0, 3 * s / 10, 4 * s / 10}, {0, s, s + 1}, {s, 3 * s, 3*s + 1}}, // the last one after the end
 		{{4 * s / 10, 5 * s / 10, 6 * s / 10}, {s, s + s/10, 0}},
