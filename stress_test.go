@@ -381,6 +381,63 @@ func stress(t *testing.T, seed uint64) {
 	check(t, history.Check(hist.Holds()))
 }
 
+// A client that is closed at any moment ends soon, and leaves nothing: at once in good weather.
+func TestCloseAtAnyMoment(t *testing.T) {
+	for seed := range uint64(*stressSeeds) {
+		for _, calm := range []bool{true, false} {
+			t.Run(fmt.Sprint(*stressFirst+seed, calm), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { closed(t, *stressFirst+seed, calm) })
+			})
+		}
+	}
+}
+
+func closed(t *testing.T, seed uint64, good bool) {
+	store, hist, most := newStore(), &history.Log{}, 7*time.Second
+	var calm atomic.Bool
+	if calm.Store(good); good {
+		most = 0
+	}
+	var all []*weather
+	var wg sync.WaitGroup
+	for n := range uint64(3) {
+		w := &weather{Driver: store, calm: &calm, rnd: rand.New(rand.NewPCG(seed, n))}
+		go w.blackouts()
+		all = append(all, w)
+		var leases atomic.Int64
+		c, err := hasp.New(w, &hasp.Options{Observe: func(_ context.Context, e *hasp.Event) { leases.Add(int64(e.Leases)) }})
+		need(t, err)
+		for i := range uint64(6) {
+			s := &stressed{c, rand.New(rand.NewPCG(seed, 100*n+i)), hist}
+			wg.Go(func() {
+				for range 6 {
+					s.once(string('a' + rune(s.rnd.IntN(2))))
+				}
+			})
+		}
+		wg.Go(func() {
+			time.Sleep(time.Duration(w.n(60000)) * time.Millisecond)
+			start := time.Now()
+			err := c.Close()
+			took := time.Since(start)
+			failIf(t, took > most || good && err != nil, "Close took %v: %v", took, err)
+			time.Sleep(time.Second) // calls of its workers end
+			failIf(t, leases.Load() != 0, "after Close its events count %d leases", leases.Load())
+		})
+	}
+	wg.Wait()
+	if good {
+		mustBeFree(t, store, "a", "b")
+	}
+	calm.Store(true)
+	for _, w := range all {
+		w.late.Wait()
+	}
+	time.Sleep(2 * time.Minute)
+	mustBeFree(t, store, "a", "b")
+	check(t, history.Check(hist.Holds()))
+}
+
 // Turns with reserved fences (Cohort, Keep) rise above all earlier grants while the store keeps its leases, whatever the network does.
 // Where it loses one, and grants the key again before that lease was over, exclusion is broken, and the turns that still go on have smaller
 // fences: of a lease that the store confirmed before the other's grant, and no other. A guard refuses each of these.
