@@ -8,20 +8,18 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/etcddriver"
 	"github.com/hasplock/hasp/open"
-	"github.com/hasplock/hasp/quorum"
-	"github.com/hasplock/hasp/redisdriver"
 	"github.com/hasplock/hasp/sqldriver"
 	"github.com/hasplock/hasp/sqldriver/pgxlisten"
 	"github.com/hasplock/hasp/zkdriver"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
-	"github.com/redis/go-redis/v9"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
@@ -78,36 +76,22 @@ func openZooKeeper(addrs []string, ttl time.Duration) (*Conn, error) {
 	return &Conn{zkdriver.New(c, nil), c.Close}, nil
 }
 
-func openSQLite(addrs []string, _ time.Duration) (*Conn, error) { return byURL("sqlite:" + addrs[0]) }
+func openSQLite(addrs []string, _ time.Duration) (*Conn, error) { return ByURL("sqlite:" + addrs[0]) }
 
-// byURL is for engines with which nothing but the URL matters. The others' clients are set up as programs do it by hand, or for
-// elections and sessions that are shorter than any user's.
-func byURL(url string) (*Conn, error) {
+// ByURL is for engines with which nothing but the URL matters. The others' clients are set up as programs do it by hand, or for
+// elections and sessions that are shorter than any user's. The driver's Close ends its connections.
+func ByURL(url string) (*Conn, error) {
 	d, err := open.Driver(context.Background(), url)
 	return &Conn{d, func() error { return nil }}, err
 }
 
-func openRedis(addrs []string, _ time.Duration) (*Conn, error) {
-	rdb := redis.NewClient(&redis.Options{Addr: addrs[0]})
-	return &Conn{redisdriver.New(rdb, nil), rdb.Close}, nil
-}
+func openRedis(addrs []string, _ time.Duration) (*Conn, error) { return ByURL("redis://" + addrs[0]) }
 
 func openRedlock(addrs []string, _ time.Duration) (*Conn, error) {
-	var nodes []driver.Node
-	var all []*redis.Client
-	for _, addr := range addrs {
-		rdb := redis.NewClient(&redis.Options{Addr: addr})
-		all, nodes = append(all, rdb), append(nodes, redisdriver.NewNode(rdb, time.Minute, nil))
-	}
-	return &Conn{quorum.New(nodes, &quorum.Options{Names: addrs}), func() (err error) {
-		for _, rdb := range all {
-			err = errors.Join(err, rdb.Close())
-		}
-		return err
-	}}, nil
+	return ByURL("redlock://" + strings.Join(addrs, ",") + "?max-ttl=1m")
 }
 
-func openPostgres(addrs []string, _ time.Duration) (*Conn, error) { return byURL(postgres(addrs[0])) }
+func openPostgres(addrs []string, _ time.Duration) (*Conn, error) { return ByURL(postgres(addrs[0])) }
 
 func postgres(addr string) string {
 	return fmt.Sprintf("postgres://postgres@%s/postgres?sslmode=disable&connect_timeout=2", addr)
@@ -130,7 +114,7 @@ func OpenPostgres(addr string, mode pgx.QueryExecMode) (*Conn, error) {
 const database = "locks"
 
 func openMariaDB(addrs []string, _ time.Duration) (*Conn, error) {
-	return byURL("mysql://root@" + addrs[0] + "/" + database)
+	return ByURL("mysql://root@" + addrs[0] + "/" + database)
 }
 
 // openMySQL connects to what need not be there yet.

@@ -6,15 +6,12 @@
 package main
 
 import (
+	"strings"
 	"time"
 
-	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/testserver"
-	"github.com/hasplock/hasp/redisdriver"
-	"github.com/hasplock/hasp/redisdriver/redisson"
 	"github.com/hasplock/hasp/verify/engines"
 	"github.com/jackc/pgx/v5"
-	"github.com/redis/go-redis/v9"
 )
 
 // opener connects one more driver.
@@ -28,16 +25,15 @@ var stores = []struct {
 }{
 	{"sqlite", "SQLite", over(engines.SQLite)},
 	{"redis", "Redis", over(engines.Redis)},
-	{"", "Redis, Sentinel", sentinel(0)},
-	{"", "the same with `replicas=2`", sentinel(2)},
+	{"", "Redis, Sentinel", sentinel("")},
+	{"", "the same with `replicas=2`", sentinel("?replicas=2")},
 	{"", "Redis Cluster", func(p place) opener {
-		cluster := testserver.NewRedisCluster(p, 3, testserver.RedisGroup{Timeout: time.Minute})
-		return connected(redis.UniversalOptions{Addrs: cluster.Addrs(), IsClusterMode: true}, func(rdb redis.UniversalClient) driver.Driver { return redisdriver.New(rdb, nil) })
+		return at("redis+cluster://" + strings.Join(testserver.NewRedisCluster(p, 3, testserver.RedisGroup{Timeout: time.Minute}).Addrs(), ","))
 	}},
-	{"", "Redis, `layout=redisson`", theirs(redisson.Lock)},
-	{"", "the same with `kind=fair`", theirs(redisson.Fair)},
-	{"", "the same with `kind=fenced`", theirs(redisson.Fenced)},
-	{"", "the same with `kind=readwrite`", theirs(redisson.ReadWrite)},
+	{"", "Redis, `layout=redisson`", redisson("")},
+	{"", "the same with `kind=fair`", redisson("&kind=fair")},
+	{"", "the same with `kind=fenced`", redisson("&kind=fenced")},
+	{"", "the same with `kind=readwrite`", redisson("&kind=readwrite")},
 	{"redlock", "Redlock over 3 Redis", over(engines.Redlock)},
 	{"etcd", "etcd", over(engines.Etcd)},
 	{"", "etcd, three members", over(engines.Etcd3)},
@@ -75,26 +71,16 @@ func opened(k engines.Kind, open func(addrs []string, ttl time.Duration) (*engin
 	}
 }
 
-func connected(o redis.UniversalOptions, engine func(redis.UniversalClient) driver.Driver) opener {
-	return func() (*engines.Conn, error) {
-		rdb := redis.NewUniversalClient(&o)
-		return &engines.Conn{Driver: engine(rdb), Disconnect: rdb.Close}, nil
-	}
-}
+// at opens what a URL names.
+func at(url string) opener { return func() (*engines.Conn, error) { return engines.ByURL(url) } }
 
-func sentinel(replicas int) func(place) opener {
+func sentinel(more string) func(place) opener {
 	return func(p place) opener {
 		group := testserver.NewRedisSentinel(p, testserver.RedisGroup{Timeout: time.Minute})
-		return connected(redis.UniversalOptions{MasterName: testserver.MasterName, Addrs: group.Addrs()}, func(rdb redis.UniversalClient) driver.Driver {
-			return redisdriver.New(rdb, &redisdriver.Options{Replicas: replicas})
-		})
+		return at("redis+sentinel://" + testserver.MasterName + "@" + strings.Join(group.Addrs(), ",") + more)
 	}
 }
 
-func theirs(kind redisson.Kind) func(place) opener {
-	return func(p place) opener {
-		return connected(redis.UniversalOptions{Addrs: []string{testserver.Redis(p).Addr()}}, func(rdb redis.UniversalClient) driver.Driver {
-			return redisson.New(rdb, &redisson.Options{Kind: kind})
-		})
-	}
+func redisson(more string) func(place) opener {
+	return func(p place) opener { return at("redis://" + testserver.Redis(p).Addr() + "?layout=redisson" + more) }
 }
