@@ -15,10 +15,7 @@ import (
 
 // s7 measures whole commands, as in a crontab.
 var s7 = scenario{
-	name:  "s7",
-	title: "true, run under a lock by a command",
-	about: "A whole process: it starts, locks an uncontended key, runs true, releases the key and ends. One command after another; " +
-		"CPU is user and system time of the command and of true, memory the most that the command itself had in RAM by the time it ran true.",
+	name: "s7",
 	metrics: []metric{
 		{"p50", "p50", seconds, lower, true},
 		{"p99", "p99", seconds, lower, false},

@@ -23,15 +23,7 @@ var contended = []metric{
 
 // s2 is one key that many processes contend for; each client represents one.
 var s2 = scenario{
-	name:  "s2",
-	title: "one hot key, clients with connections of their own, held for 1 ms",
-	about: "Each client, a goroutine with a client object and connections of its own, locks the one key, holds it for 1 ms (a sleep, " +
-		"which takes a little longer) and releases it, over and over. A wait is the time of one Lock; those that have not ended " +
-		"by the end count with the time waited so far: a p99 as long as the run means that more than one Lock in a hundred was never granted. " +
-		"A handoff is a grant to a different client from the one before; a client that acquires the key again at once, past the waiters, " +
-		"adds to grants/s only. Commands are those that the servers ran for each grant, including those within scripts (for etcd, the messages that it received). " +
-		"Fairness is the largest number of grants of one client divided by its fair share; the last column is the number of clients that were never granted the key. " +
-		"Each client is connected, by a lock of another key, before it begins.",
+	name:     "s2",
 	metrics:  contended,
 	variants: counts("client", 2, 16, 128, 512),
 	takes:    waiting,
@@ -55,10 +47,7 @@ var s2 = scenario{
 
 // s3 is one key that the goroutines of one process contend for.
 var s3 = scenario{
-	name:  "s3",
-	title: "one hot key, the goroutines of one process, released at once",
-	about: "64 goroutines share one client. Each locks the one key and releases it at once, over and over. " +
-		"Waits, commands and fairness are counted as in S2, with goroutines in place of clients.",
+	name:     "s3",
 	metrics:  contended,
 	variants: counts("goroutine", 64),
 	takes:    func(_ *env, p *peer) bool { return !p.fails && p.differs != keeping },
@@ -72,10 +61,7 @@ var s3 = scenario{
 
 // s11 is S2 on ZooKeeper.
 var s11 = scenario{
-	name:  "s11",
-	title: "one hot key on ZooKeeper, clients with sessions of their own, held for 1 ms",
-	about: "As S2, on one ZooKeeper that syncs each write to the disk, beside the lock of the client that Go programs use. " +
-		"Commands are the packets that the server received for each grant.",
+	name:     "s11",
 	metrics:  contended,
 	variants: counts("client", 16, 128),
 	own:      zookeeperPeers,
@@ -88,10 +74,7 @@ var s11 = scenario{
 
 // s14 is S2 with a network in between.
 var s14 = scenario{
-	name:  "s14",
-	title: "one hot key, with a network in between: a millisecond each way",
-	about: "As S2, with clients whose connections go by a link that holds up what each side sends for a millisecond, and a little longer, since " +
-		"timers are late. hasp claims first is hasp whose waiters ask for the key that they were handed before they use it, as before.",
+	name:     "s14",
 	metrics:  contended,
 	variants: counts("client", 16, 128),
 	takes: func(_ *env, p *peer) bool {

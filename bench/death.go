@@ -20,12 +20,7 @@ import (
 
 // s6 is holders that die.
 var s6 = scenario{
-	name:  "s6",
-	title: "holder killed: from the end of its lease to the next waiter's grant",
-	about: "A separate process locks a key with a TTL of 3 s, and a client of this one begins to wait for it within 0.3 s. The holder is killed with SIGKILL at a random " +
-		"moment between 0.3 and 2.4 s later, the same moments for all peers. Then the store is asked when the holder's lease expires (for several nodes: when a majority's does), " +
-		"and the figure is how long after that the waiter had the key: less is better, and before it would be two holders. " +
-		"Ten keys, each with a holder and a waiter of its own, at once. The last figure is how long the waiters waited from the kill.",
+	name: "s6",
 	metrics: []metric{
 		{"median", "late, median", seconds, lower, true},
 		{"longest", "late, longest", seconds, lower, true},
@@ -63,36 +58,27 @@ func holdInChild(l locker, key string, in *json.Decoder, say func(report) error)
 	return in.Decode(new(any))
 }
 
-// death is the result of one kill.
-type death struct {
-	late   time.Duration // from the end of the lease to the grant
-	waited time.Duration // from the kill to the grant
-	err    error
-}
-
-func runKills(ctx context.Context, e *env, v variant, p *peer) (f figures, err error) {
+func runKills(ctx context.Context, e *env, v variant, p *peer) (figures, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	to := e.target
 	to.TTL = killTTL
 	random := rand.New(rand.NewPCG(6, 6)) //nolint:gosec // the same moments for all
-	deaths := make(chan death, v.n)
-	for i := range v.n {
-		// Polling peers must not all ask at the same moments of a lease.
-		asks := time.Duration(random.Int64N(int64(killTTL / 10)))
-		after := killTTL/10 + time.Duration(random.Int64N(int64(killTTL*7/10)))
-		go func() { deaths <- e.kill(ctx, p, to, "kill/"+strconv.Itoa(i), asks, after) }()
+	// Polling peers must not all ask at the same moments of a lease.
+	asks, kills := make([]time.Duration, v.n), make([]time.Duration, v.n)
+	for i := range asks {
+		asks[i] = time.Duration(random.Int64N(int64(killTTL / 10)))
+		kills[i] = killTTL/10 + time.Duration(random.Int64N(int64(killTTL*7/10)))
 	}
-	var late, waited []float64
-	for range v.n {
-		d := <-deaths
-		if d.err != nil && err == nil {
-			err = d.err
+	late, waited := make([]float64, v.n), make([]float64, v.n)
+	if err := many(v.n, func(i int) error {
+		l, w, err := e.kill(ctx, p, to, "kill/"+strconv.Itoa(i), asks[i], kills[i])
+		late[i], waited[i] = l.Seconds(), w.Seconds()
+		if err != nil {
 			cancel() // the others can stop
 		}
-		late, waited = append(late, d.late.Seconds()), append(waited, d.waited.Seconds())
-	}
-	if err != nil {
+		return err
+	}); err != nil {
 		return nil, err
 	}
 	return figures{"median": median(late), "longest": slices.Max(late), "waited": median(waited)}, nil
@@ -102,58 +88,55 @@ func runKills(ctx context.Context, e *env, v variant, p *peer) (f figures, err e
 // stores tell the time left in whole milliseconds.
 const early = 2 * time.Millisecond
 
-// kill makes a child lock a key, a client wait for it, and kills the child, at the given
-// times after the child has it.
-func (e *env) kill(ctx context.Context, p *peer, to target, key string, asks, after time.Duration) (d death) {
+// kill makes a child process lock a key, a client wait for it, and kills the process, at the given
+// times after it has it. late is from the end of the lease to the grant, waited from the kill.
+func (e *env) kill(ctx context.Context, p *peer, to target, key string, asks, after time.Duration) (late, waited time.Duration, err error) {
 	began := time.Now()
 	holder, err := task{"hold", p.name, to, key}.start(ctx)
 	if err != nil {
-		return death{err: err}
+		return 0, 0, err
 	}
 	defer holder.Kill() // in case of an error
 	asking, doom := time.After(asks), time.After(after)
 	l, err := p.open(ctx, to)
 	if err != nil {
-		return death{err: err}
+		return 0, 0, err
 	}
 	defer l.Close()
-	type grant struct {
-		at  time.Time
-		err error
-	}
-	granted := make(chan grant, 1)
+	var granted time.Time
+	got := make(chan error, 1)
 	go func() {
 		<-asking
 		unlock, err := l.Lock(ctx, key)
-		at := time.Now()
+		granted = time.Now()
 		if err == nil {
 			err = unlock(ctx)
 		}
-		granted <- grant{at, err}
+		got <- err
 	}()
 	select {
 	case <-doom:
-	case g := <-granted:
+	case err := <-got:
 		switch {
-		case g.err == nil && g.at.Before(began.Add(to.TTL)):
-			g.err = errTwoHolders
-		case g.err == nil:
-			g.err = errors.New("the lease was over before its holder was killed: this machine is too slow")
+		case err == nil && granted.Before(began.Add(to.TTL)):
+			err = errTwoHolders
+		case err == nil:
+			err = errors.New("the lease was over before its holder was killed: this machine is too slow")
 		}
-		return death{err: g.err}
+		return 0, 0, err
 	}
 	killed := time.Now()
 	holder.Kill()
 	expiry, err := e.expiry(ctx, p, key)
 	if err != nil {
-		return death{err: err}
+		return 0, 0, err
 	}
-	g := <-granted
-	d = death{late: g.at.Sub(expiry), waited: g.at.Sub(killed), err: g.err}
-	if d.err == nil && d.late < -early {
-		d.err = fmt.Errorf("%w: granted %v before the end of the lease", errTwoHolders, -d.late)
+	err = <-got
+	late = granted.Sub(expiry)
+	if err == nil && late < -early {
+		err = fmt.Errorf("%w: granted %v before the end of the lease", errTwoHolders, -late)
 	}
-	return d
+	return late, granted.Sub(killed), err
 }
 
 // expiry returns when the lease of a holder that was just killed expires in the

@@ -5,9 +5,7 @@ package main
 
 import (
 	"context"
-	"io"
 	"math"
-	"net/http"
 	"os/exec"
 	"regexp"
 	"runtime"
@@ -146,7 +144,7 @@ func (e *env) meter(ctx context.Context, p *peer) (read func() (figures, error),
 func (e *env) serverUse(ctx context.Context, p *peer) (cpu, commands float64, err error) {
 	switch p.on {
 	case onEtcd:
-		text, err := metricsOf(ctx, e.Etcd)
+		text, err := e.etcd.Get(ctx, "/metrics")
 		return sum(text, `process_cpu_seconds_total (\S+)`), sum(text, `grpc_server_msg_received_total\S* (\S+)`), err
 	case onZooKeeper:
 		text, err := e.zoo.FourLetters(ctx, "mntr")
@@ -165,21 +163,6 @@ func (e *env) serverUse(ctx context.Context, p *peer) (cpu, commands float64, er
 		}
 	}
 	return cpu, commands, nil
-}
-
-// metricsOf returns what etcd tells a Prometheus.
-func metricsOf(ctx context.Context, addr string) (string, error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/metrics", nil)
-	if err != nil {
-		return "", err
-	}
-	answer, err := http.DefaultClient.Do(r)
-	if err != nil {
-		return "", err
-	}
-	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
-	return string(text), err
 }
 
 // sum adds the numbers that a pattern finds at the beginnings of lines; NaN if it finds none.

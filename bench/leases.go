@@ -15,14 +15,7 @@ import (
 
 // s4 is many leases that one process holds for a long time.
 var s4 = scenario{
-	name:  "s4",
-	title: "held leases of one process, renewed for a whole TTL",
-	about: "One client locks many keys and holds them for a TTL, in which each has to be renewed two or three times in order not to expire. " +
-		"Memory is the live heap and the stacks, for each lease; connections are opened before. CPU is that of this process and of the server, in percent of one core; " +
-		"commands, including those within scripts, are the server's. A lease is lost when its release says so. " +
-		"redislock and redsync do not renew: a goroutine for each lock does so every TTL/3, as their users write it. " +
-		"rueidislock's Lock is called again after a second. etcd has one lease for all keys of a session, and renews nothing else. " +
-		"The TTL is shorter where there are fewer leases.",
+	name: "s4",
 	metrics: []metric{
 		{"memory", "memory", bytes, lower, true},
 		{"commands", "commands/s", number, lower, false},

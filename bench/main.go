@@ -20,6 +20,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -107,29 +108,20 @@ func parse(args []string) (options, error) {
 
 // choose returns the elements of all that a comma-separated list names, in full or by the
 // first word of the name; with an empty list, all.
-func choose[T any](what, list string, all []T, name func(T) string) (chosen []T, err error) {
+func choose[T any](what, list string, all []T, name func(T) string) ([]T, error) {
 	if list == "" {
 		return all, nil
 	}
-	wanted := map[string]bool{} // whether each was found
-	for w := range strings.SplitSeq(list, ",") {
-		wanted[strings.TrimSpace(w)] = false
-	}
+	named := map[string]bool{}
 	for _, x := range all {
-		found := false
-		for _, w := range []string{name(x), family(name(x))} {
-			if _, ok := wanted[w]; ok {
-				wanted[w], found = true, true
-			}
-		}
-		if found {
-			chosen = append(chosen, x)
-		}
+		named[name(x)], named[family(name(x))] = true, true
 	}
-	for w, found := range wanted {
-		if !found {
+	wanted := map[string]bool{}
+	for w := range strings.SplitSeq(list, ",") {
+		if w = strings.TrimSpace(w); !named[w] {
 			return nil, fmt.Errorf("no %s is called %q", what, w)
 		}
+		wanted[w] = true
 	}
-	return chosen, nil
+	return slices.DeleteFunc(slices.Clone(all), func(x T) bool { return !wanted[name(x)] && !wanted[family(name(x))] }), nil
 }

@@ -57,3 +57,11 @@ func TestPeersAreTold(t *testing.T) {
 		t.Errorf("%s is no peer", baseline)
 	}
 }
+
+func TestScenariosHaveTexts(t *testing.T) {
+	for _, s := range scenarios {
+		if title, about := s.text(); title == "" || about == "" || strings.Contains(about, "\n") {
+			t.Errorf("scenarios.txt says of %s: %q, %q", s.name, title, about)
+		}
+	}
+}

@@ -14,6 +14,7 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -29,9 +30,10 @@ func measure(ctx context.Context, e *env, o options) *results {
 	r := &results{Schema: schema, Started: time.Now(), Quick: o.quick, Machine: thisMachine(ctx)}
 	var seen []*peer
 	for _, s := range o.scenarios {
-		sr := &scenarioResult{Name: s.name, Title: s.title, About: s.about, Metrics: s.metrics, of: s}
+		sr := &scenarioResult{Name: s.name, Metrics: s.metrics, of: s}
+		sr.Title, sr.About = s.text()
 		r.Scenarios = append(r.Scenarios, sr)
-		sr.print(os.Stdout)
+		fmt.Printf("\n%s  %s\n", strings.ToUpper(sr.Name), sr.Title)
 		field := s.field(e, o.peers)
 		for _, v := range s.loads(o.quick) {
 			vr := &variantResult{Name: v.name, N: v.n}
@@ -40,23 +42,31 @@ func measure(ctx context.Context, e *env, o options) *results {
 			if ctx.Err() != nil {
 				return r
 			}
-			sr.printVariant(os.Stdout, vr)
+			fmt.Printf("\n  %s %s\n\n", strings.ToUpper(sr.Name), vr.Name)
+			sr.Table(vr).text(os.Stdout)
 		}
 		seen = append(seen, field...)
 		sr.judge()
 	}
-	for _, p := range slices.Concat(peers, seen) { // in the order of the tables, then the others
-		listed := slices.ContainsFunc(r.Peers, func(other participant) bool { return other.Name == p.name })
-		if slices.Contains(seen, p) && !listed {
-			made := ""
-			if p.open != nil { // a command is of no version that this program knows
-				made = versions(family(p.name))
-			}
-			r.Peers = append(r.Peers, participant{p.name, made, p.config})
-		}
-	}
+	r.list(seen)
 	r.Seconds = time.Since(r.Started).Round(time.Second).Seconds()
 	return r
+}
+
+// list lists the peers that took part, in the order of the tables, then the others.
+func (r *results) list(seen []*peer) {
+	names := map[string]bool{}
+	for _, p := range slices.Concat(peers, seen) {
+		if names[p.name] || !slices.Contains(seen, p) {
+			continue
+		}
+		names[p.name] = true
+		made := ""
+		if p.open != nil { // a command is of no version that this program knows
+			made = versions(family(p.name))
+		}
+		r.Peers = append(r.Peers, participant{p.name, made, p.config})
+	}
 }
 
 // roundsOf returns how often each peer is measured.

@@ -19,11 +19,7 @@ import (
 
 // s12 is processes that contend for one file.
 var s12 = scenario{
-	name:  "s12",
-	title: "one hot key in a file, processes of one machine, held for 1 ms",
-	about: "Eight processes with a lock in one file between them: each locks the one key, holds it for 1 ms and releases it, over and over, for two seconds. " +
-		"Waits, handoffs and fairness are counted as in S2, with processes in place of clients. flock(2) lets a process that has just released take " +
-		"the lock again, past those that wait, and keeps no order.",
+	name:     "s12",
 	metrics:  only(contended, "handoffs", "grants", "p99", "longest", "fairness", "never"),
 	variants: []variant{{"8 processes", 8}},
 	own:      filePeers,

@@ -10,13 +10,7 @@ import (
 
 // s9 is one key that is read far more often than it is written.
 var s9 = scenario{
-	name:  "s9",
-	title: "read-mostly: one key, nine reads to a write, held for 1 ms",
-	about: "64 goroutines share one client. Each locks the one key, holds it for 1 ms and releases it, over and over; every tenth time to write, " +
-		"otherwise to read. hasp uses its RWMutex, in which consecutive readers in the queue are admitted together, and a waiting writer holds up those " +
-		"after it; hasp Mutex is the same client without it; like it, peers without a read-write lock hold the key exclusively even to read. " +
-		"A wait is the time of one Lock or RLock, counted as in S2; a write's p99 says whether readers keep writers out. " +
-		"Every holder checks that no writer holds the key beside it, and a writer that it is alone.",
+	name: "s9",
 	metrics: []metric{
 		{"grants", "grants/s", number, higher, true},
 		{"p50", "wait p50", seconds, lower, false},

@@ -5,8 +5,10 @@ package main
 
 import (
 	"context"
+	_ "embed"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -15,9 +17,7 @@ var scenarios = []*scenario{&s1, &s2, &s3, &s4, &s5, &s6, &s7, &s8, &s9, &s10, &
 
 // scenario measures all peers under the same load.
 type scenario struct {
-	name    string // "s1"
-	title   string // one line
-	about   string // a few sentences: what is done, held and counted
+	name    string // "s1", as scenarios.txt has it
 	metrics []metric
 	// variants are the loads, each measured by itself; a quick run has those of quick, if it has any.
 	variants, quick []variant
@@ -41,6 +41,19 @@ type scenario struct {
 	curves []curve
 	// bars are the figures that hasp must reach.
 	bars []bar
+}
+
+// scenarios.txt has a paragraph for each scenario: its name and title, and then what is done, held and counted.
+//
+//go:embed scenarios.txt
+var scenarioTexts string
+
+// text returns what scenarios.txt says of the scenario.
+func (s *scenario) text() (title, about string) {
+	_, text, _ := strings.Cut("\n\n"+scenarioTexts+"\n", "\n\n"+s.name+" ")
+	text, _, _ = strings.Cut(text, "\n\n")
+	title, about, _ = strings.Cut(text, "\n")
+	return title, strings.ReplaceAll(strings.TrimSpace(about), "\n", " ")
 }
 
 // field returns the peers that take part, of all that were chosen.

@@ -20,13 +20,7 @@ const slots = 10
 
 // s10 is a semaphore that many processes contend for; each client represents one.
 var s10 = scenario{
-	name:  "s10",
-	title: "a semaphore of 10, clients with connections of their own, held for 10 ms",
-	about: "Each client, a goroutine with a client object and connections of its own, acquires one of 10 slots, holds it for 10 ms and releases it, " +
-		"over and over; all is counted as in S2. Go's lock libraries for Redis have no semaphore: the peers are what people write by hand. " +
-		"The counting script keeps the holders in a sorted set by their expiry and asks again every 10 ms; ten names are ten redsync mutexes, of which a client tries one " +
-		"at random, and after 10 ms another. Only the latter has numbered slots; neither has an order, renewal or fences. " +
-		"Every holder checks that there are at most 10.",
+	name:     "s10",
 	metrics:  contended,
 	variants: counts("client", 128),
 	quick:    counts("client", 32),

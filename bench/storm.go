@@ -16,11 +16,7 @@ import (
 
 // s5 is many waiters that give up at once.
 var s5 = scenario{
-	name:  "s5",
-	title: "cancel storm: all waiters of one key give up at once",
-	about: "One client holds the key; goroutines of others wait for it. Once all wait in the queue, or have waited for half a second " +
-		"if the store has no queue, their contexts end at the same moment. Measured from then: until the last Lock has returned, and until " +
-		"no waiter is left in the store. Then the holder releases, and another client, already connected, locks: from the beginning of the release until it has the key.",
+	name: "s5",
 	metrics: []metric{
 		{"returned", "all returned", seconds, lower, true},
 		{"empty", "queue empty", seconds, lower, true},

@@ -145,15 +145,6 @@ func (t table) Markdown(rule string) string {
 	return w.String()
 }
 
-func (r *scenarioResult) print(w io.Writer) {
-	fmt.Fprintf(w, "\n%s  %s\n", strings.ToUpper(r.Name), r.Title)
-}
-
-func (r *scenarioResult) printVariant(w io.Writer, v *variantResult) {
-	fmt.Fprintf(w, "\n  %s %s\n\n", strings.ToUpper(r.Name), v.Name)
-	r.Table(v).text(w)
-}
-
 func (r *results) printBars(w io.Writer) {
 	fmt.Fprintf(w, "\nBARS\n\n")
 	for _, row := range r.Bars()[1:] {

@@ -24,12 +24,7 @@ var pairs = []metric{
 
 // s1 measures uncontended locks.
 var s1 = scenario{
-	name:  "s1",
-	title: "uncontended: lock and release, a key for each goroutine",
-	about: "Goroutines of one process share one client. Each locks and releases a key of its own, over and over, and none waits. " +
-		"A pair is one lock and one release; its time is that of both. Allocations and the client's CPU are the process's, " +
-		"the server's CPU and commands (those within scripts included) are those of all servers that the peer uses. " +
-		"Before it is measured, each goroutine makes two pairs, which open connections and load scripts.",
+	name:     "s1",
 	metrics:  pairs,
 	variants: counts("goroutine", 1, 64, 512),
 	takes:    func(_ *env, p *peer) bool { return p.differs != patient && p.differs != turned },
@@ -111,10 +106,7 @@ func (c *workers) pairs(took time.Duration, used func() (figures, error)) (figur
 
 // s8 is Redlock while nodes fail.
 var s8 = scenario{
-	name:  "s8",
-	title: "Redlock over five nodes: all healthy, one that hangs, two that are down",
-	about: "As S1, over five servers. After the warm-up one server is stopped (SIGSTOP), or two are killed, and a second passes before it is " +
-		"measured. redsync waits for its own timeouts then; where it did not finish one pair in the time, its figures are left out.",
+	name:    "s8",
 	metrics: only(pairs, "pairs", "p50", "p99", "client_cpu", "server_cpu"),
 	variants: []variant{
 		{"1 goroutine, all nodes healthy", 1}, {"64 goroutines, all nodes healthy", 64},
@@ -171,10 +163,7 @@ func runRedlock(ctx context.Context, e *env, v variant, p *peer) (figures, error
 
 // s13 is what a key that is kept costs where it must not be: the case against LockOptions.Keep.
 var s13 = scenario{
-	name:  "s13",
-	title: "two clients that take turns on a key, one after the other",
-	about: "Two clients with connections of their own lock and release one key, always the one and then the other; none waits, unless " +
-		"the other client keeps the key (LockOptions.Keep), which it then has to give back. A pair is one lock and one release.",
+	name:     "s13",
 	metrics:  only(pairs, "pairs", "p50", "p99", "commands"),
 	variants: counts("client", 2),
 	takes:    func(_ *env, p *peer) bool { return p.name == baseline || p.differs == keeping },

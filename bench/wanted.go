@@ -14,10 +14,7 @@ import (
 
 // s15 is how soon a holder hears of a waiter. No peer tells its holders.
 var s15 = scenario{
-	name:  "s15",
-	title: "a holder hears that somebody waits, with a millisecond of network each way",
-	about: "One client holds a key and has asked to be told of waiters (Lease.Wanted); another one locks the key, by the link of S14. The time is from when it sent the " +
-		"request that joins the queue until the holder's channel is closed.",
+	name: "s15",
 	metrics: []metric{
 		{"p50", "p50", seconds, lower, false},
 		{"p99", "p99", seconds, lower, true},

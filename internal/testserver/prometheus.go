@@ -27,7 +27,7 @@ func Prometheus(t testing.TB, config string) *Server {
 			}
 		},
 		ready: func(ctx context.Context, s *Server) error { // once the data of an earlier run are read
-			_, err := get(ctx, "http://"+s.Addr()+"/-/ready", "", "")
+			_, err := s.Get(ctx, "/-/ready")
 			return err
 		},
 		taken: "address already in use",

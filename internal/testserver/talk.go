@@ -39,6 +39,12 @@ func talk(ctx context.Context, network, addr string, words []byte, within time.D
 	return read(c)
 }
 
+// Get returns what a server that speaks HTTP answers at a path.
+func (s *Server) Get(ctx context.Context, path string) (string, error) {
+	answer, err := get(ctx, "http://"+s.Addr()+path, "", "")
+	return string(answer), err
+}
+
 // get returns what a server answers to a GET, or with a body to a POST. Its unix socket, if named, stands for the address.
 func get(ctx context.Context, url, body, socket string) ([]byte, error) {
 	method := http.MethodGet
