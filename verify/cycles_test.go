@@ -136,7 +136,7 @@ func settled() (goroutines, objects int) {
 }
 
 // onlyOneConnection fails the test unless the server soon has no connection
-// but the one that asks.
+// but adm's own.
 func onlyOneConnection(t *testing.T, adm *redis.Client) {
 	t.Helper()
 	var list string

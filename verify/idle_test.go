@@ -19,7 +19,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// idleFor is for how long nobody uses a store between two locks: longer than all that a store keeps for a while.
+// idleFor is for how long no client uses a store between two locks: longer than all that a store keeps for a while.
 var idleFor = []time.Duration{time.Hour, 13 * time.Hour, 25 * time.Hour, 8 * 24 * time.Hour, 60 * 24 * time.Hour}
 
 // idleOpen opens a driver of a client whose clock is ahead by so many microseconds.
@@ -28,7 +28,7 @@ type idleOpen func(t testing.TB, ahead *atomic.Int64) driver.Driver
 // idleStart starts the servers of a store, with more in their environment.
 type idleStart func(t testing.TB, env []string) idleOpen
 
-// A store that nobody used for hours, days or months grants a lock, at the first attempt, to a client that was there before and to a
+// A store that no client used for hours, days or months grants a lock, at the first attempt, to a client that was there before and to a
 // new one, and its fence is larger than all before. The servers' clocks are moved on for that (those of etcd, which is
 // written in Go, cannot be: see testserver.Clock); a client's clock is its fences'.
 func TestIdle(t *testing.T) {
@@ -89,17 +89,17 @@ func TestIdle(t *testing.T) {
 					o.TTL = 2 * time.Second
 				}
 				old, now, last := client(t), time.Duration(0), map[string]uint64{} // the fence of each key, as the store has it
-				uses := func(who string, lock func(context.Context) (*hasp.Lease, error)) {
+				uses := func(by string, lock func(context.Context) (*hasp.Lease, error)) {
 					t.Helper()
 					ctx, cancel := context.WithTimeout(t.Context(), soon)
 					defer cancel()
 					lease, err := lock(ctx)
 					if err != nil {
-						t.Fatalf("%s, at %v: %v", who, now, err)
+						t.Fatalf("%s, at %v: %v", by, now, err)
 					}
 					fence := uint64(int64(lease.Fence()) + ahead.Load())
 					if fence <= last[lease.Key()] {
-						t.Errorf("%s, at %v: fence %d after %d", who, now, fence, last[lease.Key()])
+						t.Errorf("%s, at %v: fence %d after %d", by, now, fence, last[lease.Key()])
 					}
 					last[lease.Key()] = fence
 					release(t, lease)

@@ -134,7 +134,7 @@ func eachKey(do func(i int) error) error {
 	return errors.Join(errs...)
 }
 
-// lateMain turns this process into one that is stopped: it locks all keys, says so, and writes once it is
+// lateMain turns this process into the holder that is stopped: it locks all keys, says so, and writes once it is
 // told to, as if it had looked at its leases before it was stopped.
 func lateMain() {
 	player.Main(lateEnv, func(in io.Reader, out io.Writer) error {

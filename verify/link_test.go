@@ -119,7 +119,7 @@ func TestRoundTrips(t *testing.T) {
 // dropOne makes a link drop the next script's request, or its reply, and returns the
 // count of dropped messages.
 func dropOne(link *faultproxy.Proxy, dir faultproxy.Direction) *atomic.Int32 {
-	var conn atomic.Int64 // the one that carried the request
+	var conn atomic.Int64 // by which the request came
 	dropped := new(atomic.Int32)
 	link.Hook(func(c faultproxy.Chunk) bool {
 		if c.Dir == faultproxy.Up && bytes.Contains(c.Data, []byte("evalsha")) && conn.CompareAndSwap(0, int64(c.Conn)) {

@@ -34,7 +34,7 @@ const soon = 30 * time.Second
 // that stall.Watch measures.
 const little = time.Second
 
-// settings are two configurations of go-redis: its defaults, and one that obeys contexts
+// settings are two configurations of go-redis: its defaults, and a client that obeys contexts
 // and sends nothing twice.
 var settings = []struct {
 	name string
@@ -120,7 +120,7 @@ func nothingLeft(t testing.TB, rdb *redis.Client) {
 		held := strings.HasPrefix(key, "lock:") || strings.HasPrefix(key, "hasp.queue:")
 		if strings.HasPrefix(key, "hasp.places:") {
 			fields := rdb.HKeys(t.Context(), key).Val()
-			held = slices.ContainsFunc(fields, func(f string) bool { return f != "!" }) // no place: who did not answer
+			held = slices.ContainsFunc(fields, func(f string) bool { return f != "!" }) // no place: the owners that did not answer
 		}
 		if held {
 			t.Errorf("key %q is left, for %v", key, rdb.PTTL(t.Context(), key).Val())

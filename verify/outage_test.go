@@ -74,7 +74,7 @@ func TestWaiterAfterClientKill(t *testing.T) {
 	})
 }
 
-// After FLUSHALL the key is free, and nobody gets a hint: the waiter finds out by its
+// After FLUSHALL the key is free, and no waiter gets a hint: the waiter finds out by its
 // next Try, due after a third of its patience.
 func TestWaiterAfterFlushAll(t *testing.T) {
 	eachSetting(t, func(t *testing.T, dial func(string) *redis.Options) {

@@ -177,7 +177,7 @@ func TestRefusedFromTheStart(t *testing.T) {
 	})
 }
 
-// Rule: a store that has answered before and refuses for a while is in trouble, not misconfigured: who waits is told, goes on,
+// Rule: a store that has answered before and refuses for a while is in trouble, not misconfigured: a waiter is told, goes on,
 // and has the key soon after; a leader that lost its lease leads again; and a release that was refused is sent again.
 func TestRefusedForAWhile(t *testing.T) {
 	const ttl = 3 * time.Second

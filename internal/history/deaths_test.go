@@ -28,7 +28,7 @@ func TestUnreported(t *testing.T) {
 		"the one after next is told":    {holds: []history.Hold{dead, hold("b", 2, 6, 9), told(hold("c", 3, 10, 12))}, want: "a"},
 		"in any order":                  {holds: []history.Hold{told(hold("c", 3, 10, 12)), hold("b", 2, 6, 9), dead}, want: "a"},
 		"another key's holder is told":  {holds: []history.Hold{dead, hold("b", 2, 6, 9), on("l", told(hold("c", 3, 7, 12)))}, want: "a"},
-		"nobody but of another key":     {holds: []history.Hold{dead, on("l", hold("c", 3, 7, 12))}},
+		"a holder of another key":       {holds: []history.Hold{dead, on("l", hold("c", 3, 7, 12))}},
 		"readers, and a writer":         {holds: []history.Hold{dead, told(shared(hold("b", 2, 6, 9))), told(hold("c", 3, 10, 12))}},
 		"readers alone":                 {holds: []history.Hold{dead, told(shared(hold("b", 2, 6, 9)))}},
 		"a reader is not told":          {holds: []history.Hold{dead, shared(hold("b", 2, 6, 9)), told(hold("c", 3, 10, 12))}, want: "a"},

@@ -91,7 +91,7 @@ func TestCheck(t *testing.T) {
 			holds: []history.Hold{down(5, hold("w", 6, 0, 9)), shared(hold("a", 7, 4, 12))}},
 		"a writer after the downgrade": {want: "two holders of \"k\": w",
 			holds: []history.Hold{down(5, hold("w", 6, 0, 9)), hold("v", 7, 8, 12)}},
-		"a downgrade of one that was over": {want: "two holders of \"k\": w",
+		"a downgrade of a hold that was over": {want: "two holders of \"k\": w",
 			holds: []history.Hold{down(15, hold("w", 6, 0, 9)), shared(hold("a", 7, 8, 12))}},
 		"slots": {holds: []history.Hold{
 			slot(0, 2, hold("a", 1, 0, 5)), slot(1, 2, hold("b", 2, 1, 9)), slot(0, 2, hold("c", 3, 5, 9)), slot(1, 2, hold("d", 4, 9, 12))}},

@@ -32,20 +32,20 @@ func TestCheckIdle(t *testing.T) {
 		want  string // part of the error; empty: none
 	}{
 		"nothing":         {},
-		"nobody waits":    {holds: []history.Hold{hold("a", 1, 0, 5), hold("b", 2, 20, 25)}},
+		"no wait":         {holds: []history.Hold{hold("a", 1, 0, 5), hold("b", 2, 20, 25)}},
 		"handed over":     {holds: []history.Hold{hold("a", 1, 0, 5), hold("b", 2, 6, 9)}, waits: []history.Wait{wait("b", 1, 6)}},
 		"free for long":   {holds: []history.Hold{hold("a", 1, 0, 5), hold("b", 2, 8, 9)}, waits: []history.Wait{wait("b", 1, 8)}, want: "while b was in the queue"},
 		"free to the end": {holds: []history.Hold{hold("a", 1, 0, 5)}, waits: []history.Wait{wait("b", 1, 8)}, want: "for 3s and not at most 2s"},
 		"one gives up, the next goes on": {
 			holds: []history.Hold{hold("a", 1, 0, 5)}, waits: []history.Wait{wait("b", 1, 6), wait("c", 2, 8)}, want: "while b was in the queue"},
-		"nobody waits in between": {
+		"no wait in between": {
 			holds: []history.Hold{hold("a", 1, 0, 5)}, waits: []history.Wait{wait("b", 1, 6), wait("c", 7, 8)}},
 		"each grant begins anew": {
 			holds: []history.Hold{hold("a", 1, 0, 5), hold("b", 2, 7, 7), hold("c", 3, 9, 9)}, waits: []history.Wait{wait("d", 1, 9)}},
 		"another key": {
 			holds: []history.Hold{on("l", hold("a", 1, 0, 50))}, waits: []history.Wait{wait("b", 1, 8)}, want: "for 7s"},
-		"who waits is away": {holds: []history.Hold{hold("a", 1, 0, 5)}, waits: []history.Wait{away(wait("b", 1, 20))}},
-		"who is away leaves a free key to others": {
+		"the waiter is away": {holds: []history.Hold{hold("a", 1, 0, 5)}, waits: []history.Wait{away(wait("b", 1, 20))}},
+		"a waiter that is away leaves a free key to others": {
 			holds: []history.Hold{hold("a", 1, 0, 5)}, waits: []history.Wait{away(wait("b", 1, 20)), wait("c", 2, 20)}, want: "c was in the queue"},
 
 		"a reader beside readers": {

@@ -22,7 +22,7 @@ func says(by int, e Event) said {
 	return said{by, e}
 }
 
-// reads are the events of hold of one that only reads.
+// reads are the events of hold of a client that only reads.
 func reads(by int, fence uint64, ask, from, to, value int) []said {
 	all := hold(by, fence, ask, from, to, value)
 	all[3].What = Look
@@ -35,7 +35,7 @@ func reads(by int, fence uint64, ask, from, to, value int) []said {
 // at is an instant of the history, in milliseconds.
 func at(ms int) Mono { return Mono(time.Hour + time.Duration(ms)*time.Millisecond) }
 
-// hold are the events of one that writes what it read, and releases in time.
+// hold are the events of a client that writes what it read, and releases in time.
 func hold(by int, fence uint64, ask, from, to, value int) []said {
 	return []said{
 		says(by, Event{What: Asked, At: at(ask)}),
@@ -115,7 +115,7 @@ func TestJudge(t *testing.T) {
 		"lost after its deadline": {history: join(dead,
 			[]said{says(0, Event{What: Ended, At: at(1400), Deadline: at(1001), Fence: 1, Lost: true, Kind: NotHeld, Err: "x"})})},
 		"a fence of an hour ago": {found: "asked after", history: join(hold(1, 5, 0, 1, 9, 0),
-			// It ended before its holder knew: it overlaps nobody.
+			// It ended before its holder knew: it overlaps no hold.
 			[]said{says(0, Event{What: Asked, At: at(10)}), says(0, Event{What: Granted, At: at(3000), Fence: 4, Deadline: at(2000)})})},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -148,7 +148,7 @@ func TestHandoff(t *testing.T) {
 	}
 }
 
-// Who was in the queue before the last fault ended may stand before places of the dead, and a reader beside leases of theirs.
+// A waiter that was in the queue before the last fault ended may stand before places of the dead, and a reader beside leases of theirs.
 func TestRecovered(t *testing.T) {
 	for name, c := range map[string]struct {
 		history []said

@@ -229,7 +229,7 @@ func TestKinds(t *testing.T) {
 		words = append(words, word)
 	}
 	if kindOf(&hasp.Error{Err: hasp.ErrLost}) != Expired || kindOf(io.EOF) != "unknown" {
-		t.Error("a lost lease, or an error of nobody's")
+		t.Error("a lost lease, or an error of no store")
 	}
 }
 

@@ -83,7 +83,7 @@ func checkTwoHolders(t *testing.T, s Schedule) {
 	}
 }
 
-// Who goes on without the lease that was taken away is found, unless the machine or another fault can be the reason.
+// A holder that goes on without the lease that was taken away is found, unless the machine or another fault can be the reason.
 func TestUntold(t *testing.T) {
 	fenced := func(r record) record { r.Fence = 7; return r }
 	hold := func(end int, lost bool) []record {

@@ -39,7 +39,7 @@ func lost(h history.Hold) history.Hold { h.Released = time.Time{}; return h }
 func TestOracles(t *testing.T) {
 	for name, c := range map[string]struct {
 		holds                                []history.Hold
-		overlap, fall, order, linear, number bool // what must be found; order: by those who asked after a grant; number: when fences only count
+		overlap, fall, order, linear, number bool // what must be found; order: by owners that asked after a grant; number: when fences only count
 	}{
 		"nothing":                  {},
 		"in turn":                  {holds: []history.Hold{held(1, 10, 20), held(2, 30, 40), held(3, 50, 60)}},
@@ -54,7 +54,7 @@ func TestOracles(t *testing.T) {
 		"a fence that falls": {holds: []history.Hold{held(5, 10, 20), held(6, 30, 40), held(4, 50, 60)}, fall: true, order: true, linear: true, number: true},
 		"it falls back over two": {
 			holds: []history.Hold{held(5, 10, 20), held(7, 30, 40), held(6, 50, 60)}, fall: true, order: true, linear: true, number: true},
-		"one fence for two who asked at once": {
+		"one fence for two that ask at once": {
 			holds: []history.Hold{asking(1, held(5, 10, 20)), asking(2, held(5, 12, 22))}, overlap: true, fall: true, order: true, linear: true, number: true},
 		"readers together, in no order": {holds: []history.Hold{
 			held(1, 1, 5), reading(held(7, 10, 30)), reading(asking(9, held(5, 12, 22))), reading(held(6, 14, 20)), held(9, 40, 50)}},
@@ -66,13 +66,13 @@ func TestOracles(t *testing.T) {
 			holds: []history.Hold{reading(held(5, 10, 20)), held(4, 30, 40)}, fall: true, order: true, linear: true, number: true},
 		"a reader's fence below a writer's": {
 			holds: []history.Hold{held(5, 10, 20), reading(held(4, 30, 40))}, fall: true, order: true, linear: true, number: true},
-		"a downgrade":                    {holds: []history.Hold{loweredAt(20, held(1, 10, 50)), reading(asking(5, held(2, 22, 60))), held(3, 70, 80)}},
-		"a downgrade nobody knows about": {holds: []history.Hold{unknown(loweredAt(20, held(1, 10, 50))), reading(asking(5, held(2, 22, 60))), held(3, 70, 80)}},
+		"a downgrade":                   {holds: []history.Hold{loweredAt(20, held(1, 10, 50)), reading(asking(5, held(2, 22, 60))), held(3, 70, 80)}},
+		"a downgrade without an answer": {holds: []history.Hold{unknown(loweredAt(20, held(1, 10, 50))), reading(asking(5, held(2, 22, 60))), held(3, 70, 80)}},
 		"a reader before the downgrade": {
 			holds: []history.Hold{loweredAt(20, held(1, 10, 50)), reading(asking(5, held(2, 15, 60)))}, overlap: true, linear: true},
 		"a writer after the downgrade": {
 			holds: []history.Hold{loweredAt(20, held(1, 10, 50)), asking(5, held(2, 25, 60))}, overlap: true, linear: true},
-		"it falls for who asked before": { // no order was promised unless they exclude each other
+		"it falls for an earlier asker": { // no order was promised unless they exclude each other
 			holds: []history.Hold{held(5, 10, 20), asking(1, held(4, 30, 40))}, fall: true, linear: true},
 	} {
 		slices.SortFunc(c.holds, func(a, b history.Hold) int { return a.From.Compare(b.From) })

@@ -30,7 +30,7 @@ func withProcesses(t *testing.T, f func(r *run)) {
 	}
 }
 
-// Who never gets the lock again is found, and who gets it late.
+// A client that never gets the lock again is found, and a client that gets it late.
 func TestProgressIsJudged(t *testing.T) {
 	withProcesses(t, func(r *run) {
 		got := func(id int, at Mono) {

@@ -49,7 +49,7 @@ func TestOverdue(t *testing.T) {
 		"stalled only before":            {records: []record{took(time.Second, got(10, 900, 900)), took(time.Second, end(950, 900, true, false))}, want: "Done was closed"},
 		"valid too long":                 {records: []record{got(10, 900, 900), end(901, 900, false, true)}, want: "Err is nil 1ms after"},
 		"valid, and Done closed":         {records: []record{got(10, 900, 900), end(800, 900, true, true)}, want: "its Done closed: true"},
-		"ended, and nobody checked":      {records: []record{got(10, 900, 900), end(2000, 900, false, false)}},
+		"ended, and not looked at":       {records: []record{got(10, 900, 900), end(2000, 900, false, false)}},
 	} {
 		found := strings.Join(overdue(c.records, time.Second), "\n")
 		if (found == "") != (c.want == "") || !strings.Contains(found, c.want) {
@@ -110,7 +110,7 @@ func TestIdle(t *testing.T) {
 	}
 }
 
-// A lease that the store had lost is found, by what its holder heard or by its release; one that somebody took away is not.
+// A lease that the store had lost is found, by what its holder heard or by its release; a lease that an operator took away is not.
 func TestLostEarly(t *testing.T) {
 	got := ev(1, 10, player.Event{What: player.Granted, Fence: 7, Deadline: msAt(900)})
 	end := func(at, deadline int) record {

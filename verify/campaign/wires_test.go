@@ -176,7 +176,7 @@ func late(p *testserver.Program, n *node) string {
 }
 
 // speaker connects to a node from the namespace of client 0. The function that it
-// returns sends one request, and returns once nobody waits for the reply.
+// returns sends one request, and returns once no client waits for the reply.
 func speaker(p *testserver.Program, w *wires, n *node) func(string) {
 	line := append(w.client(0), "bash", "-c", fmt.Sprintf(
 		`exec 3<>/dev/tcp/%s/%d && echo connected && read -r ask && printf '%%s\r\n' "$ask" >&3`, nodeAddr(0), n.server.Port()))

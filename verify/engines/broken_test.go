@@ -23,7 +23,7 @@ func TestBrokenDriversAreCaught(t *testing.T) {
 		{"a release has no answer, and is believed", "Release", "it was released, and", broken.TrustRelease},
 		{"a renewal without an answer is a loss", "Renew", "it is said not to be held", broken.LossOfSilence},
 		{"no hints", "Watch and join", "got no hint", broken.NoHints},
-		{"a release frees the key whoever holds it", "Release", "took the next one's lease", broken.BlindRelease},
+		{"a release frees the key of any holder", "Release", "took the next one's lease", broken.BlindRelease},
 		{"fences fall", "Try", "came after", broken.FallingFences},
 		{"one holder more", "Renew", "another owner asks", broken.RenewReleases},
 		{"what was not released", "Inspect", "at the end it is held", broken.LookLeaves},

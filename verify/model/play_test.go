@@ -76,7 +76,7 @@ type undone struct {
 	admitted int8                                           // the longest lease that nodes are admitted for, in steps
 	silence  bool                                           // a missing answer counts as a vote
 	longest  bool                                           // a row is as long as the longest that a node granted
-	noRaise  bool                                           // nobody raises standing fences
+	noRaise  bool                                           // no owner raises standing fences
 	stale    bool                                           // an answer to an earlier round counts as one to the latest
 }
 
@@ -348,7 +348,7 @@ func (p *player) lasts(deadline time.Time, value int) (leaves string) {
 	return ""
 }
 
-// restore carries out a Restore; one that quorum would not send is sent all the same.
+// restore carries out a Restore, even if quorum would not send it.
 func (p *player) restore(j int, s model.Step) (leaves string) {
 	c := p.owners[j]
 	r, ok := c.ballot.Restore(s.Node, driver.VoteRequest{TryRequest: p.request(j).try(), Proposal: c.ballot.Fence(), Restore: true})
@@ -499,7 +499,7 @@ func answer(res driver.Result, err error) (leaves string) {
 
 // judge records the leases of a story, and the first thing that is wrong, in the words of the models.
 type judge struct {
-	fenced bool        // it is about fences, and not about who holds at once
+	fenced bool        // it is about fences, and not about two that hold at once
 	began  map[int]int // how many had held when an owner began
 	held   []*lease
 	wrong  string

@@ -54,7 +54,7 @@ func try(t *testing.T, o Options) {
 	}
 }
 
-// Rule: n slots have n holders at most, each slot one at a time, whoever is
+// Rule: n slots have n holders at most, each slot one at a time, whichever process is
 // killed; and what a killed one held is free after its TTL.
 func TestSemaphoreOf64Processes(t *testing.T) {
 	try(t, Options{Kind: Semaphore, Processes: 64, TTL: time.Second, Kill: true, Faults: 3})
@@ -67,12 +67,12 @@ func TestLockAllOf32Processes(t *testing.T) {
 }
 
 // Rule: there is one leader at most at any instant, and the fences of leaders
-// rise, whoever is killed, or stopped for longer than its TTL.
+// rise, whichever process is killed, or stopped for longer than its TTL.
 func TestElection(t *testing.T) {
 	try(t, Options{Kind: Election, Processes: 8, TTL: time.Second, Kill: true, Stop: true, Faults: 2})
 }
 
-// Rule: a writer is alone, whoever is killed or stopped; later holders learn of a
+// Rule: a writer is alone, whichever process is killed or stopped; later holders learn of a
 // writer's death.
 func TestReadersAndWriters(t *testing.T) {
 	try(t, Options{Kind: ReadWrite, Processes: 16, TTL: time.Second, Kill: true, Stop: true, Faults: 2})

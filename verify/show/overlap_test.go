@@ -24,7 +24,7 @@ func tried(f fault, deaf bool) *duel {
 	return &duel{trial: trial{find("hasp, Redis"), f}, ttl: 10 * time.Second, watch: 100 * time.Millisecond, deaf: deaf}
 }
 
-// Rule: a holder that was cut off or stopped does not believe that it holds the key once another does. One that never
+// Rule: a holder that was cut off or stopped does not believe that it holds the key once another does. A holder that never
 // notices its loss does, and is caught.
 func TestOverlap(t *testing.T) {
 	for _, f := range []fault{partition, pause} {

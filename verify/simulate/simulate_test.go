@@ -125,7 +125,7 @@ func TestSeeds(t *testing.T) {
 	}
 	t.Logf("with one store alone, in %d seeds: %d holds began with a message", lone, entered)
 	if lone >= 10 && entered == 0 {
-		t.Error("nobody ever entered on a message")
+		t.Error("no waiter ever entered on a message")
 	}
 	if *into != "" {
 		head := fmt.Sprintf("%d seeds from %d on, in %v (%s):", len(all), *first, time.Since(begun).Round(time.Second), runtime.Version())
