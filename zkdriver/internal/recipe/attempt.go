@@ -170,7 +170,7 @@ func (a *Attempt) Joined(n Node, v View) Step {
 func (a *Attempt) Saw(v View) Step {
 	a.View = v
 	own, first := v.Named(a.known.Name), v.Of(a.mark)
-	joined := a.step.Do == Join
+	joined := a.step.Do == Join && own >= 0 // else another client has replaced it already
 	switch {
 	case v.Released && own >= 0:
 		return a.undo(own, Step{Do: Released})

@@ -130,6 +130,7 @@ func TestJoined(t *testing.T) {
 		"the owner was released":  {view: View{Queue: Queue{n}, Released: true}, want: Undo, then: Released},
 		"a copy was faster":       {view: View{Queue: Queue{own(Write, 1, 7), n}}, want: Undo, then: Again},
 		"it was broken":           {want: Gone},
+		"a copy took it over":     {view: View{Queue: Queue{own(Write, 2, 7)}}, want: Take},
 		"another layout is there": {view: View{Queue: Queue{{Name: "lock-0000000001", Kind: Lock, Seq: 1}, n}}, want: Undo, then: Stranger},
 	} {
 		a := NewAttempt(ReadWrite, MarkOf(of(0, false).Claim), 1, of(driver.Exclusive, c.queue), false)

@@ -60,6 +60,8 @@ type client struct {
 	session int64
 	a       *Attempt
 	step    Step
+	made    string // by a Join, before it has read the queue
+	zxid    int64  // of that
 }
 
 // owner is an acquisition, which two clients may ask for.
@@ -89,14 +91,19 @@ func (c *client) do(t *testing.T, s *store, l Layout, lost bool) bool {
 		}
 		next = a.Saw(s.view(l, c.owner.mark))
 	case Join:
-		c.Begin(time.Time{})
-		s.seq++
-		name := s.put(Numbered(step.Node.Prefix(c.owner.mark, c.session), s.seq), c.session, step.Data)
+		if c.made == "" {
+			c.Begin(time.Time{})
+			s.seq++
+			c.made = s.put(Numbered(step.Node.Prefix(c.owner.mark, c.session), s.seq), c.session, step.Data)
+			c.zxid = s.zxid
+			return true // others come before the queue is read
+		}
+		n, _ := Parse(c.made)
+		c.made = ""
 		if lost {
 			return false
 		}
-		n, _ := Parse(name)
-		step.Data.Fence = FenceOf(s.zxid)
+		step.Data.Fence = FenceOf(c.zxid)
 		c.Find(n, step.Data)
 		next = a.Joined(n, s.view(l, c.owner.mark))
 	case Take:
