@@ -7,10 +7,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"slices"
-	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -107,31 +106,6 @@ func (s *Sender) pipe(ctx context.Context, calls []*Call, size int, load bool) {
 	}
 }
 
-func unauthenticated(err error) bool {
-	return err != nil && redis.HasErrorPrefix(err, "Protocol error: unauthenticated")
-}
-
-// nonLocal is the error of a script with named keys that all exist on the master that their slot leaves, when it
-// came to a key that does not.
-const nonLocal = "non local key"
-
-// explain adds to errors of the server that do not say what to do.
-func explain(err error) error {
-	switch {
-	case err == nil:
-		return nil
-	case redis.HasErrorPrefix(err, "CROSSSLOT"), redis.HasErrorPrefix(err, "MOVED"):
-		return fmt.Errorf("%w (this server is a node of a cluster: use a redis.ClusterClient)", err)
-	case redis.HasErrorPrefix(err, "TRYAGAIN"), err != nil && strings.Contains(err.Error(), nonLocal):
-		return fmt.Errorf("%w (the key's hash slot moves to another master; once it has moved, this works again)", err)
-	case unauthenticated(err):
-		return fmt.Errorf("%w (the server wants a password)", err)
-	case errors.Is(err, redis.ErrClosed):
-		return fmt.Errorf("%w (the program closed its Redis client: close hasp's client first)", err)
-	}
-	return err
-}
-
 // command is an EVALSHA or EVAL that the client does not send again by itself,
 // whatever its options say: after a time-out it would arrive when the caller
 // is long gone and has released what it asked for.
@@ -223,4 +197,51 @@ func (c *command) answer(reply any, err error) {
 			call.Reply, call.Life, call.Err = answers[i], life, nil
 		}
 	}
+}
+
+// replicaTime is for how long a master waits for its replicas at most.
+const replicaTime = time.Second
+
+// replicate carries out commands about keys of one master, over one connection: WAIT is about what its own connection wrote. short
+// is why none of them counts; all is what the pipeline said.
+func (s *Sender) replicate(ctx context.Context, cmds []*command) (short, all error) {
+	rdb, wait := s.rdb, replicaTime
+	if at, ok := ctx.Deadline(); ok {
+		wait = min(wait, time.Until(at)*3/4)
+	}
+	switch c := rdb.(type) {
+	case *redis.ClusterClient:
+		node, err := c.MasterForKey(ctx, cmds[0].calls[0].Keys[0].(string))
+		if err != nil {
+			return err, err
+		}
+		rdb, wait = node, shorter(wait, c.Options().ReadTimeout)
+		defer func() {
+			if all != nil { // the node may no longer be the master, which its own client does not look after
+				c.ReloadState(ctx)
+			}
+		}()
+	case *redis.Client:
+		wait = shorter(wait, c.Options().ReadTimeout)
+	}
+	p := rdb.Pipeline()
+	for _, cmd := range cmds {
+		_ = p.Process(ctx, cmd) // is queued only: its outcome is the command's own
+	}
+	confirmed := redis.NewIntCmd(ctx, "wait", s.replicas, max(wait.Milliseconds(), 1)) // 0: for ever
+	_ = p.Process(ctx, confirmed)
+	_, all = p.Exec(ctx)
+	n, err := confirmed.Result()
+	if err == nil && int(n) < s.replicas {
+		err = &ReplicasError{Want: s.replicas, Got: int(n)}
+	}
+	return err, all
+}
+
+// shorter is wait, or half of what the client gives an answer; 0: any time.
+func shorter(wait, timeout time.Duration) time.Duration {
+	if timeout <= 0 {
+		return wait
+	}
+	return min(wait, timeout/2)
 }

@@ -141,9 +141,9 @@ func TestChannelIsLeftAndJoined(t *testing.T) {
 	go func() { ok, _ := p.Join(ctx, "c"); left <- ok }()
 	asked := func(n int) func() bool {
 		return func() bool {
-			p.guests.mu.Lock()
-			defer p.guests.mu.Unlock()
-			return len(p.guests.asked) == n
+			p.channels.mu.Lock()
+			defer p.channels.mu.Unlock()
+			return len(p.channels.asked) == n
 		}
 	}
 	p.until("it is asked for", asked(1))

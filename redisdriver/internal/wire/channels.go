@@ -15,21 +15,22 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// guests are the channels of an Inbox that come and go. Each is asked for by a command of its own, and
+// channels are those of an Inbox that come and go. Each is asked for by a command of its own, and
 // a server answers in order, so that an error is about the oldest without an answer.
-type guests struct {
+type channels struct {
+	in    *Inbox
 	order sync.Mutex // held while a command is written: commands go out as asked has them
 
 	mu    sync.Mutex
-	all   map[string]*guest
-	asked []*guest       // subscribed to, without an answer yet
+	all   map[string]*channel
+	asked []*channel     // subscribed to, without an answer yet
 	left  map[string]int // how many commands that end one have no confirmation yet
 	conn  *redis.PubSub  // of the session; nil: none
 	err   error          // why a command could not be written
 }
 
-// guest is one channel.
-type guest struct {
+// channel is one channel.
+type channel struct {
 	name    string
 	users   int
 	asked   bool          // on the connection of now
@@ -41,15 +42,15 @@ type guest struct {
 // Join subscribes to a channel for one more user, until Leave, and returns true once that is confirmed. Where it is not, there is
 // no user more: false without an error says that the server does not allow it.
 func (in *Inbox) Join(ctx context.Context, name string) (ok bool, err error) {
-	gs := &in.guests
-	gs.mu.Lock()
-	g := gs.all[name]
-	if g == nil {
-		g = &guest{name: name, decided: make(chan struct{})}
-		gs.all[name] = g
+	cs := &in.channels
+	cs.mu.Lock()
+	ch := cs.all[name]
+	if ch == nil {
+		ch = &channel{name: name, decided: make(chan struct{})}
+		cs.all[name] = ch
 	}
-	g.users++
-	gs.mu.Unlock()
+	ch.users++
+	cs.mu.Unlock()
 	defer func() {
 		if !ok {
 			in.Leave(name)
@@ -58,13 +59,13 @@ func (in *Inbox) Join(ctx context.Context, name string) (ok bool, err error) {
 	if up, _ := in.Up(); !up {
 		in.hurry()
 	}
-	if err := gs.subscribe(in, g); err != nil {
+	if err := cs.subscribe(ch); err != nil {
 		return false, err
 	}
 	for {
-		gs.mu.Lock()
-		stands, denied, decided := g.stands, g.denied, g.decided
-		gs.mu.Unlock()
+		cs.mu.Lock()
+		stands, denied, decided := ch.stands, ch.denied, ch.decided
+		cs.mu.Unlock()
 		if stands || denied {
 			return stands, nil
 		}
@@ -80,46 +81,46 @@ func (in *Inbox) Join(ctx context.Context, name string) (ok bool, err error) {
 
 // Leave takes one user of a channel away, and with the last one the subscription.
 func (in *Inbox) Leave(name string) {
-	gs := &in.guests
-	gs.order.Lock()
-	defer gs.order.Unlock()
-	gs.mu.Lock()
-	g, conn := gs.all[name], gs.conn
-	g.users--
-	if g.users > 0 {
-		gs.mu.Unlock()
+	cs := &in.channels
+	cs.order.Lock()
+	defer cs.order.Unlock()
+	cs.mu.Lock()
+	ch, conn := cs.all[name], cs.conn
+	ch.users--
+	if ch.users > 0 {
+		cs.mu.Unlock()
 		return
 	}
-	delete(gs.all, name)
-	if conn == nil || !g.asked || g.denied {
-		gs.mu.Unlock()
+	delete(cs.all, name)
+	if conn == nil || !ch.asked || ch.denied {
+		cs.mu.Unlock()
 		return
 	}
-	gs.left[name]++
-	gs.mu.Unlock()
+	cs.left[name]++
+	cs.mu.Unlock()
 	unsubscribe := conn.Unsubscribe
 	if in.o.Sharded {
 		unsubscribe = conn.SUnsubscribe
 	}
-	_ = gs.written(conn, unsubscribe(in.life, name)) // it ended the session
+	_ = cs.written(conn, unsubscribe(in.life, name)) // it ended the session
 }
 
 // Listens reports whether messages on a channel reach this client now.
 func (in *Inbox) Listens(name string) bool {
-	in.guests.mu.Lock()
-	defer in.guests.mu.Unlock()
-	g := in.guests.all[name]
-	return g != nil && g.stands
+	in.channels.mu.Lock()
+	defer in.channels.mu.Unlock()
+	ch := in.channels.all[name]
+	return ch != nil && ch.stands
 }
 
 // arrive asks for all channels on a new connection.
-func (gs *guests) arrive(in *Inbox, conn *redis.PubSub) error {
-	gs.mu.Lock()
-	gs.conn, gs.asked, gs.left, gs.err = conn, nil, map[string]int{}, nil
-	all := slices.Collect(maps.Values(gs.all))
-	gs.mu.Unlock()
-	for _, g := range all {
-		if err := gs.subscribe(in, g); err != nil {
+func (cs *channels) arrive(conn *redis.PubSub) error {
+	cs.mu.Lock()
+	cs.conn, cs.asked, cs.left, cs.err = conn, nil, map[string]int{}, nil
+	all := slices.Collect(maps.Values(cs.all))
+	cs.mu.Unlock()
+	for _, ch := range all {
+		if err := cs.subscribe(ch); err != nil {
 			return err
 		}
 	}
@@ -127,78 +128,74 @@ func (gs *guests) arrive(in *Inbox, conn *redis.PubSub) error {
 }
 
 // subscribe asks for a channel on the current connection, if there is one and no user did.
-func (gs *guests) subscribe(in *Inbox, g *guest) error {
-	gs.order.Lock()
-	defer gs.order.Unlock()
-	gs.mu.Lock()
-	conn := gs.conn
-	if conn == nil || g.asked || gs.all[g.name] != g {
-		gs.mu.Unlock()
+func (cs *channels) subscribe(ch *channel) error {
+	cs.order.Lock()
+	defer cs.order.Unlock()
+	cs.mu.Lock()
+	conn := cs.conn
+	if conn == nil || ch.asked || cs.all[ch.name] != ch {
+		cs.mu.Unlock()
 		return nil
 	}
-	g.asked = true
-	gs.asked = append(gs.asked, g)
-	gs.mu.Unlock()
-	subscribe := conn.Subscribe
-	if in.o.Sharded {
-		subscribe = conn.SSubscribe
-	}
-	return gs.written(conn, subscribe(in.life, g.name))
+	ch.asked = true
+	cs.asked = append(cs.asked, ch)
+	cs.mu.Unlock()
+	return cs.written(conn, cs.in.subscribe(conn, ch.name))
 }
 
 // written ends the session when its connection takes no more commands. Receive would only say that it was closed.
-func (gs *guests) written(conn *redis.PubSub, err error) error {
+func (cs *channels) written(conn *redis.PubSub, err error) error {
 	if err == nil || errors.Is(err, redis.ErrClosed) { // the session ended meanwhile; the next one asks again
 		return nil
 	}
-	gs.mu.Lock()
-	if gs.conn == conn && gs.err == nil {
-		gs.err = err
+	cs.mu.Lock()
+	if cs.conn == conn && cs.err == nil {
+		cs.err = err
 	}
-	gs.mu.Unlock()
+	cs.mu.Unlock()
 	_ = conn.Close()
 	return err
 }
 
 // cause is why a session ended when its connection said err.
-func (gs *guests) cause(err error) error {
-	gs.mu.Lock()
-	defer gs.mu.Unlock()
-	if gs.err != nil {
-		return gs.err
+func (cs *channels) cause(err error) error {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if cs.err != nil {
+		return cs.err
 	}
 	return err
 }
 
 // gone says that there is no connection.
-func (gs *guests) gone() {
-	gs.mu.Lock()
-	defer gs.mu.Unlock()
-	gs.conn, gs.asked = nil, nil
-	for _, g := range gs.all {
-		if g.asked = false; g.stands || g.denied {
-			g.stands, g.denied, g.decided = false, false, make(chan struct{})
+func (cs *channels) gone() {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	cs.conn, cs.asked = nil, nil
+	for _, ch := range cs.all {
+		if ch.asked = false; ch.stands || ch.denied {
+			ch.stands, ch.denied, ch.decided = false, false, make(chan struct{})
 		}
 	}
 }
 
 // confirmed notes an answer of the server, and is false for an answer that was not asked for.
-func (gs *guests) confirmed(m *redis.Subscription) bool {
-	gs.mu.Lock()
-	defer gs.mu.Unlock()
+func (cs *channels) confirmed(m *redis.Subscription) bool {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
 	if m.Kind == "unsubscribe" || m.Kind == "sunsubscribe" {
-		gs.left[m.Channel]--
-		return gs.left[m.Channel] >= 0
+		cs.left[m.Channel]--
+		return cs.left[m.Channel] >= 0
 	}
-	if i := slices.IndexFunc(gs.asked, func(g *guest) bool { return g.name == m.Channel }); i >= 0 {
-		gs.answered(i, true)
+	if i := slices.IndexFunc(cs.asked, func(ch *channel) bool { return ch.name == m.Channel }); i >= 0 {
+		cs.answered(i, true)
 	}
 	return true
 }
 
 // refused reports whether err is the server's answer to a command that subscribes, and to which channel; "" when the
 // command ends a subscription, which then stands without users.
-func (gs *guests) refused(err error) (name string, ok bool) {
+func (cs *channels) refused(err error) (name string, ok bool) {
 	var server redis.Error
 	if !errors.As(err, &server) || ClassOf(server.Error()) != driver.ClassDenied {
 		return "", false
@@ -206,20 +203,20 @@ func (gs *guests) refused(err error) (name string, ok bool) {
 	if strings.Contains(server.Error(), "unsubscribe") {
 		return "", true
 	}
-	gs.mu.Lock()
-	defer gs.mu.Unlock()
-	if len(gs.asked) == 0 {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if len(cs.asked) == 0 {
 		return "", false
 	}
-	return gs.answered(0, false), true
+	return cs.answered(0, false), true
 }
 
 // answered notes the answer for a channel that was asked for. Its users may have left meanwhile, and others
 // come, which asked again. mu is held.
-func (gs *guests) answered(i int, stands bool) (name string) {
-	g := gs.asked[i]
-	gs.asked = slices.Delete(gs.asked, i, i+1)
-	g.stands, g.denied = stands, !stands
-	close(g.decided)
-	return g.name
+func (cs *channels) answered(i int, stands bool) (name string) {
+	ch := cs.asked[i]
+	cs.asked = slices.Delete(cs.asked, i, i+1)
+	ch.stands, ch.denied = stands, !stands
+	close(ch.decided)
+	return ch.name
 }

@@ -86,6 +86,31 @@ func Explained(err error) error {
 
 var errNoMaster = errors.New("redis: the Sentinels know no master by the name that the client has for it: SENTINEL MASTERS lists those that they know")
 
+// explain adds to errors of the server that do not say what to do.
+func explain(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case redis.HasErrorPrefix(err, "CROSSSLOT"), redis.HasErrorPrefix(err, "MOVED"):
+		return fmt.Errorf("%w (this server is a node of a cluster: use a redis.ClusterClient)", err)
+	case redis.HasErrorPrefix(err, "TRYAGAIN"), err != nil && strings.Contains(err.Error(), nonLocal):
+		return fmt.Errorf("%w (the key's hash slot moves to another master; once it has moved, this works again)", err)
+	case unauthenticated(err):
+		return fmt.Errorf("%w (the server wants a password)", err)
+	case errors.Is(err, redis.ErrClosed):
+		return fmt.Errorf("%w (the program closed its Redis client: close hasp's client first)", err)
+	}
+	return err
+}
+
+func unauthenticated(err error) bool {
+	return err != nil && redis.HasErrorPrefix(err, "Protocol error: unauthenticated")
+}
+
+// nonLocal is the error of a script with named keys that all exist on the master that their slot leaves, when it
+// came to a key that does not.
+const nonLocal = "non local key"
+
 // ofAddress returns what is wrong with where we connect to, and stays so. A name that DNS does not know may come
 // with its server, as that of a container does.
 func ofAddress(err error) driver.Class {
@@ -200,3 +225,18 @@ func (e *TypeError) Error() string {
 
 // ErrReply is of an answer that is not of the form that was expected.
 var ErrReply = errors.New("redis: the server returned a reply that this version of hasp does not know")
+
+// ReplicasError reports that fewer replicas than Options.Replicas confirmed a request in time, so that a failover may undo it. A
+// requested lease is not granted then, and a lease that was to be renewed lasts no longer.
+type ReplicasError struct {
+	Want, Got int
+
+	Gone bool // the lease was gone before
+}
+
+func (e *ReplicasError) Error() string {
+	if e.Gone {
+		return "redis: the lease was gone before replicas confirmed it: another master took over, somebody broke it, or its TTL was over"
+	}
+	return fmt.Sprintf("redis: %d of %d replicas confirmed in time: see INFO replication on the master", e.Got, e.Want)
+}
