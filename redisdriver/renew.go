@@ -101,15 +101,15 @@ func (d *Driver) renewPart(ctx context.Context, part []*job) {
 	}
 	for _, j := range part {
 		if j.lease && redis.HasErrorPrefix(j.call.Err, "TRYAGAIN") {
-			d.bear(ctx, j)
+			d.renewWhileResharding(ctx, j)
 		}
 	}
 }
 
-// bear prolongs leases while their slot moves to another master of the cluster, which may
+// renewWhileResharding prolongs leases while their slot moves to another master of the cluster, which may
 // take longer than they have left: the grant of each, and then its lock, which alone says whether it
 // stands. See bear.lua.
-func (d *Driver) bear(ctx context.Context, j *job) {
+func (d *Driver) renewWhileResharding(ctx context.Context, j *job) {
 	if ctx.Err() != nil {
 		return
 	}
@@ -266,37 +266,38 @@ func (d *Driver) report(rs []driver.RenewRequest, j *job, done func(int, driver.
 		err = wire.ErrReply
 	}
 	for k, i := range j.about {
-		if err != nil {
-			one := driver.Renewal{Err: err}
-			if j.alone != nil && j.alone[k].Err == nil && j.alone[k].Reply == int64(1) {
-				one = driver.Renewal{TTL: rs[i].TTL, Entered: rs[i].Entered}
-			}
-			done(i, one)
-			continue
-		}
-		if text, ok := r.Fields[0].(string); ok {
-			r.Fields = r.Fields[1:]
-			if names := d.names(rs[i].Key); !j.lease {
-				done(i, driver.Renewal{Err: strange(names.places, text, strangePlace)})
-			} else {
-				done(i, driver.Renewal{Err: cmp.Or(newer(names.grant, text), wire.ErrReply)})
-			}
-			continue
-		}
-		n := wire.Next[int64](r)
 		switch {
-		case r.Bad:
-			done(i, driver.Renewal{Err: wire.ErrReply})
-		case j.lease && n <= 0, n < 0:
-			if j.lease {
-				d.leases.drop(rs[i].ID())
-			}
-			done(i, driver.Renewal{Err: driver.ErrNotHeld})
-		case j.lease:
-			done(i, driver.Renewal{TTL: rs[i].TTL, Wanted: n == 2})
+		case err == nil:
+			done(i, d.renewal(rs[i], j.lease, r))
+		case j.alone != nil && j.alone[k].Err == nil && j.alone[k].Reply == int64(1):
+			done(i, driver.Renewal{TTL: rs[i].TTL, Entered: rs[i].Entered})
 		default:
-			done(i, driver.Renewal{RetryIn: d.lookIn(rs[i].Claim, n)})
+			done(i, driver.Renewal{Err: err})
 		}
+	}
+}
+
+// renewal reads the next answer of a script.
+func (d *Driver) renewal(of driver.RenewRequest, lease bool, r *wire.Reply) driver.Renewal {
+	if text, ok := r.Fields[0].(string); ok {
+		r.Fields = r.Fields[1:]
+		if !lease {
+			return driver.Renewal{Err: strange(d.names(of.Key).places, text, strangePlace)}
+		}
+		return driver.Renewal{Err: cmp.Or(newer(d.names(of.Key).grant, text), wire.ErrReply)}
+	}
+	switch n := wire.Next[int64](r); {
+	case r.Bad:
+		return driver.Renewal{Err: wire.ErrReply}
+	case lease && n <= 0:
+		d.leases.drop(of.ID())
+		return driver.Renewal{Err: driver.ErrNotHeld}
+	case lease:
+		return driver.Renewal{TTL: of.TTL, Wanted: n == 2}
+	case n < 0:
+		return driver.Renewal{Err: driver.ErrNotHeld}
+	default:
+		return driver.Renewal{RetryIn: d.lookIn(of.Claim, n)}
 	}
 }
 
