@@ -155,8 +155,7 @@ func (d *Driver) List(ctx context.Context, prefix string) iter.Seq2[driver.Info,
 	}
 	return func(yield func(driver.Info, error) bool) {
 		looked := map[string]bool{} // a lock and its queue are met in different steps
-		// One pattern finds locks and queues alike: "lock:a…" and "hasp.queue:{lock:a…".
-		for info, err := range wire.Scan(ctx, d.rdb, "*"+wire.Glob(d.prefix+prefix)+"*", func(ctx context.Context, keys []string) ([]driver.Info, error) {
+		for info, err := range wire.Scan(ctx, d.rdb, d.pattern(prefix), listScan, func(ctx context.Context, keys []string) ([]driver.Info, error) {
 			return d.describeAll(ctx, d.lockKeys(keys, prefix), looked)
 		}) {
 			if !yield(info, err) {
@@ -165,6 +164,12 @@ func (d *Driver) List(ctx context.Context, prefix string) iter.Seq2[driver.Info,
 		}
 	}
 }
+
+// listScan is how many keys one SCAN of a list looks at: a fraction of a millisecond.
+const listScan = 1000
+
+// pattern is what SCAN finds locks by, and all that belongs to them: "lock:a…" and "hasp.queue:{lock:a…".
+func (k *keyspace) pattern(prefix string) string { return "*" + wire.Glob(k.prefix+prefix) + "*" }
 
 // lockKeys returns the locks that Redis keys are, or belong to as a queue, as
 // far as they start with prefix; each once.

@@ -42,18 +42,9 @@ func (d *Driver) ListLeftovers(ctx context.Context, prefix string, held func(dri
 			yield(operator.Leftover{}, d.bad)
 			return
 		}
-		nodes, err := wire.Masters(ctx, d.rdb)
-		if err != nil {
-			yield(operator.Leftover{}, err)
-			return
-		}
-		s := &sweep{d: d, prefix: prefix, held: held, yield: yield}
-		for _, node := range nodes {
-			more, err := s.node(ctx, node)
-			if err != nil {
-				yield(operator.Leftover{}, err)
-			}
-			if err != nil || !more {
+		s := &sweep{d: d, prefix: prefix, held: held, asked: time.Now()}
+		for l, err := range wire.Scan(ctx, d.rdb, d.pattern(prefix), sweepScan, s.page) {
+			if !yield(l, err) || err != nil {
 				return
 			}
 		}
@@ -68,8 +59,9 @@ type sweep struct {
 	d      *Driver
 	prefix string
 	held   func(driver.Info)
-	yield  func(operator.Leftover, error) bool
-	newer  error // of the first record of a later layout, all of which are skipped
+	asked  time.Time           // when the latest SCAN began, at the earliest
+	found  []operator.Leftover // among the keys of one SCAN
+	newer  error               // of the first record of a later layout, all of which are skipped
 }
 
 // remnant is a key of Redis that may be left over, and the lock's that it belongs to.
@@ -84,38 +76,25 @@ const (
 	goneRemnant    = "gone"
 )
 
-// node walks over one server, and says whether to go on.
-func (s *sweep) node(ctx context.Context, node redis.Cmdable) (more bool, err error) {
-	type page struct {
-		names  []string
-		cursor uint64
+// page looks at the keys of one SCAN.
+func (s *sweep) page(ctx context.Context, names []string) ([]operator.Leftover, error) {
+	s.found = nil
+	if err := operator.Rest(ctx, time.Since(s.asked), sweepPause); err != nil {
+		return nil, err
 	}
-	match := "*" + wire.Glob(s.d.prefix+s.prefix) + "*" // as List has it
 	var todo []remnant
-	for cursor, over := uint64(0), false; !over; over = cursor == 0 {
-		from := cursor
-		p, err := paced(ctx, func(ctx context.Context) (p page, err error) {
-			p.names, p.cursor, err = node.Scan(ctx, from, match, sweepScan).Result()
-			return p, err
-		})
-		if err != nil {
-			return false, err
-		}
-		cursor = p.cursor
-		for _, name := range p.names {
-			if r, ok := s.d.remnantOf(name); ok && strings.HasPrefix(r.key, s.prefix) {
-				todo = append(todo, r)
-			}
-		}
-		for len(todo) >= sweepKeys || cursor == 0 && len(todo) > 0 {
-			n := min(sweepKeys, len(todo))
-			if more, err := s.look(ctx, todo[:n]); err != nil || !more {
-				return false, err
-			}
-			todo = append([]remnant(nil), todo[n:]...)
+	for _, name := range names {
+		if r, ok := s.d.remnantOf(name); ok && strings.HasPrefix(r.key, s.prefix) {
+			todo = append(todo, r)
 		}
 	}
-	return true, nil
+	for some := range slices.Chunk(todo, sweepKeys) {
+		if err := s.look(ctx, some); err != nil {
+			return s.found, err
+		}
+	}
+	s.asked = time.Now()
+	return s.found, nil
 }
 
 // paced returns what f does, which may not heed its context, after a rest.
@@ -151,7 +130,7 @@ func (d *Driver) remnantOf(name string) (r remnant, ok bool) {
 }
 
 // look asks about some keys in one pipeline, and then, of those that may be left over, for each.
-func (s *sweep) look(ctx context.Context, todo []remnant) (more bool, err error) {
+func (s *sweep) look(ctx context.Context, todo []remnant) error {
 	type answer struct {
 		left         *redis.Cmd // as a number: a time.Duration may be too short for it
 		value, grant *redis.StringCmd
@@ -170,27 +149,26 @@ func (s *sweep) look(ctx context.Context, todo []remnant) (more bool, err error)
 		return all, nil // each command has its own error
 	})
 	if err != nil {
-		return false, err
+		return err
 	}
 	for i, r := range todo {
-		more := true
 		pttl, err := answers[i].left.Int64()
 		switch value := answers[i].value; {
 		case err != nil, pttl == int64(wire.Free):
 		case value != nil && s.skips(s.d.names(r.key).grant, answers[i].grant.Val()):
 		case value == nil:
-			more, err = s.sidecar(ctx, r, pttl)
+			err = s.sidecar(ctx, r, pttl)
 		case redis.HasErrorPrefix(value.Err(), "WRONGTYPE"): // not a lock
 		case value.Err() != nil:
 			err = value.Err()
 		default:
-			more, err = s.lease(ctx, r, value.Val(), pttl, parseGrant(answers[i].grant.Val()))
+			err = s.lease(ctx, r, value.Val(), pttl, parseGrant(answers[i].grant.Val()))
 		}
-		if err != nil || !more {
-			return false, err
+		if err != nil {
+			return err
 		}
 	}
-	return true, nil
+	return nil
 }
 
 // skips notes whether a text is of a later layout.
@@ -200,21 +178,21 @@ func (s *sweep) skips(name, text string) bool {
 	return err != nil
 }
 
-// lease yields a lock without an expiry, and passes on a lock with one.
-func (s *sweep) lease(ctx context.Context, r remnant, value string, pttl int64, g grant) (more bool, err error) {
+// lease notes a lock without an expiry, and passes on a lock with one.
+func (s *sweep) lease(ctx context.Context, r remnant, value string, pttl int64, g grant) error {
 	h := g.holder(value)
 	if pttl != int64(wire.Forever) {
-		return true, s.passOn(ctx, r.key, value, pttl, g)
+		return s.passOn(ctx, r.key, value, pttl, g)
 	}
 	if h.Foreign {
 		if s.d.prefix == "" || len(value) >= maxShown { // another program's data, or a value of which we saw a part
-			return true, nil
+			return nil
 		}
 		r.kind = foreignRemnant
 	}
 	what, err := s.ask(ctx, r)
 	if err != nil || what.state == "" {
-		return true, err
+		return err
 	}
 	l := operator.Leftover{Key: r.key, Kind: operator.LeftLease, Name: r.name, Holder: h, State: what.state, Live: what.is == "live"}
 	if !h.Since.IsZero() {
@@ -223,11 +201,12 @@ func (s *sweep) lease(ctx context.Context, r remnant, value string, pttl int64, 
 	if h.Mode == driver.Shared {
 		info, err := s.describe(ctx, r.key)
 		if err != nil {
-			return false, err
+			return err
 		}
 		l.Holder, l.Fence = info.Holder, info.Fence
 	}
-	return s.yield(l, nil), nil
+	s.found = append(s.found, l)
+	return nil
 }
 
 // passOn calls held for a lock that expires.
@@ -256,51 +235,50 @@ func (s *sweep) describe(ctx context.Context, key string) (driver.Info, error) {
 	return info, err
 }
 
-// sidecar yields what belonged to a lock and has no expiry, and of a queue the places that are over.
-func (s *sweep) sidecar(ctx context.Context, r remnant, pttl int64) (more bool, err error) {
+// sidecar notes what belonged to a lock and has no expiry, and of a queue the places that are over.
+func (s *sweep) sidecar(ctx context.Context, r remnant, pttl int64) error {
 	if r.kind == "queue" {
-		if more, err := s.places(ctx, r); err != nil || !more {
-			return false, err
+		if err := s.places(ctx, r); err != nil {
+			return err
 		}
 	}
 	if pttl != int64(wire.Forever) {
-		return true, nil
+		return nil
 	}
 	if r.kind != goneRemnant {
 		r.kind = sidecarRemnant
 	}
 	what, err := s.ask(ctx, r)
 	if err != nil || what.state == "" {
-		return true, err
+		return err
 	}
-	return s.yield(operator.Leftover{Key: r.key, Kind: operator.LeftSidecar, Name: r.name, State: what.state}, nil), nil
+	s.found = append(s.found, operator.Leftover{Key: r.key, Kind: operator.LeftSidecar, Name: r.name, State: what.state})
+	return nil
 }
 
-// places yields the places in a queue of waiters that have been gone for a while.
-func (s *sweep) places(ctx context.Context, r remnant) (more bool, err error) {
+// places notes the places in a queue of waiters that have been gone for a while.
+func (s *sweep) places(ctx context.Context, r remnant) error {
 	r.kind = placesRemnant
 	reply, err := s.run(ctx, r)
 	switch {
 	case err != nil && strings.Contains(err.Error(), "WRONGTYPE"): // no queue of ours
-		return true, nil
+		return nil
 	case err != nil:
-		return false, err
+		return err
 	}
 	for a := wire.NewReply(reply); len(a.Fields) > 0; {
 		value, place := wire.Next[string](a), wire.Next[string](a)
 		if a.Bad {
-			return false, wire.ErrReply
+			return wire.ErrReply
 		}
 		if s.skips(s.d.names(r.key).places, place) {
 			continue
 		}
 		l := operator.Leftover{Key: r.key, Kind: operator.LeftPlace, Name: r.name, State: place + "\n" + value}
 		l.Holder = waiters(&wire.Reply{Fields: []any{value, place}})[0]
-		if !s.yield(l, nil) {
-			return false, nil
-		}
+		s.found = append(s.found, l)
 	}
-	return true, nil
+	return nil
 }
 
 // finding is what sweep.lua says of a remnant.

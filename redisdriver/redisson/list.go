@@ -22,7 +22,7 @@ func (d *Driver) List(ctx context.Context, prefix string) iter.Seq2[driver.Info,
 		return func(yield func(driver.Info, error) bool) { yield(driver.Info{}, d.bad) }
 	}
 	// One pattern finds locks and queues alike: "a…" and "redisson_lock_queue:{a…".
-	return wire.Scan(ctx, d.rdb, "*"+wire.Glob(d.prefix+prefix)+"*", func(ctx context.Context, keys []string) ([]driver.Info, error) {
+	return wire.Scan(ctx, d.rdb, "*"+wire.Glob(d.prefix+prefix)+"*", 1000, func(ctx context.Context, keys []string) ([]driver.Info, error) {
 		return d.describeAll(ctx, d.lockKeys(keys, prefix))
 	})
 }

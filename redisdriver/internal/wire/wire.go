@@ -80,20 +80,17 @@ func Unusable(rdb redis.UniversalClient) error {
 	return nil
 }
 
-// scanCount is how many keys one SCAN looks at: a fraction of a millisecond.
-const scanCount = 1000
-
-// Scan reads the whole database, on every server that has keys, with SCAN in short steps: no other client waits for
+// Scan reads the whole database, on every server that has keys, with SCAN in steps of count keys: no other client waits for
 // all of it. It yields what read makes of each step's keys, which are those that match the pattern (see Glob). A step
 // may have none; a key may come twice, also within a step; a key that is added or deleted meanwhile may come or not.
 // The first error ends it, after what read returned beside the error. The next step begins when the caller has taken
 // all of this one's: a caller that wants to spare the server waits there, or in read.
 func Scan[T any](
-	ctx context.Context, rdb redis.UniversalClient, match string, read func(ctx context.Context, keys []string) ([]T, error),
+	ctx context.Context, rdb redis.UniversalClient, match string, count int64, read func(ctx context.Context, keys []string) ([]T, error),
 ) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		var none T
-		nodes, err := Masters(ctx, rdb)
+		nodes, err := masters(ctx, rdb)
 		if err != nil {
 			yield(none, err)
 			return
@@ -102,7 +99,7 @@ func Scan[T any](
 			for cursor, begun := uint64(0), false; cursor != 0 || !begun; begun = true {
 				var keys []string
 				var found []T
-				if keys, cursor, err = scan(ctx, node, cursor, match); err == nil {
+				if keys, cursor, err = scan(ctx, node, cursor, match, count); err == nil {
 					found, err = read(ctx, keys)
 				}
 				for _, f := range found {
@@ -120,20 +117,20 @@ func Scan[T any](
 }
 
 // scan takes one step on one server. The next one's cursor is 0 after the last.
-func scan(ctx context.Context, node redis.Cmdable, cursor uint64, match string) ([]string, uint64, error) {
+func scan(ctx context.Context, node redis.Cmdable, cursor uint64, match string, count int64) ([]string, uint64, error) {
 	type page struct {
 		keys []string
 		next uint64
 	}
 	p, err := Await(ctx, func(ctx context.Context) (p page, err error) {
-		p.keys, p.next, err = node.Scan(ctx, cursor, match, scanCount).Result()
+		p.keys, p.next, err = node.Scan(ctx, cursor, match, count).Result()
 		return p, err
 	})
 	return p.keys, p.next, err
 }
 
-// Masters returns every server that has keys.
-func Masters(ctx context.Context, rdb redis.UniversalClient) ([]redis.Cmdable, error) {
+// masters returns every server that has keys.
+func masters(ctx context.Context, rdb redis.UniversalClient) ([]redis.Cmdable, error) {
 	c, ok := rdb.(*redis.ClusterClient)
 	if !ok {
 		return []redis.Cmdable{rdb}, nil
