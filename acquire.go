@@ -47,7 +47,7 @@ type subject struct {
 // lockCall is one call of Lock or TryLock.
 type lockCall struct {
 	*subject
-	ctx    context.Context // bounds the wait: the caller's, ended also by Close
+	ctx    context.Context // bounds the wait: the caller's; Close ends it only in LockAll, so each wait looks at calls.Open, too
 	op     string
 	waits  bool // it is a Lock
 	partly bool // its lease is not the caller's until others are held, too
@@ -62,7 +62,7 @@ type source interface {
 type direct struct{}
 
 func (direct) lease(cl lockCall) (*Lease, error) {
-	cl.c.shelf.clear(cl.ctx, cl.key)
+	cl.c.shelf.releaseKey(cl.ctx, cl.key) // a key that this client keeps, perhaps with other options (LockOptions.Keep)
 	a := cl.attempt()
 	return a.tell(a.alone())
 }
@@ -71,11 +71,11 @@ func (direct) lease(cl lockCall) (*Lease, error) {
 // trace of it in the store. How it goes on is decided by its wait.Wait; attempt does it.
 type attempt struct {
 	lockCall
-	began   clock.Instant
-	sent    bool          // what the store grants counts from the request, not from began
-	noted   bool          // the first Try was answered
-	waiting bool          // the observer was told that it waits
-	asked   time.Duration // when the latest Try was sent, on the monotonic clock
+	began       clock.Instant
+	fromRequest bool          // a lease counts from its own Try, not from began
+	tried       bool          // the first Try was made, or says nothing of the key since it joins: c.busy needs no note
+	waiting     bool          // the observer was told that it waits
+	asked       time.Duration // when the latest Try was sent, on the monotonic clock
 	waiter
 }
 
@@ -110,14 +110,14 @@ func (a *attempt) tell(lease *Lease, err error) (*Lease, error) {
 		a.emit(EventFailed, func(e *Event) { e.Err = err })
 		return nil, err
 	}
-	lease.acquired(a.began, a.waiting)
+	lease.emitAcquired(a.began, a.waiting)
 	return lease, nil
 }
 
 // begin begins a Lock, which takes as many steps as it needs.
 func (a *attempt) begin() {
 	a.wait.Begin(a.c.traits.JoinFirst, a.c.busy.is(a.key))
-	a.noted = a.wait.Queue()
+	a.tried = a.wait.Queue()
 }
 
 // step asks, watches or sleeps, as its Wait says. It returns a lease, or an error that ends the Lock, or neither.
@@ -206,8 +206,8 @@ func (a *attempt) keeperLimit() time.Duration { return min(3*a.wait.Slowest()+ke
 
 // try is ask with errors that the Wait bears. The observer is told of a refusal to a waiter.
 func (a *attempt) try() (*Lease, error) {
-	joins, first := a.wait.Queue(), !a.noted
-	a.noted = true
+	joins, first := a.wait.Queue(), !a.tried
+	a.tried = true
 	lease, err := a.ask()
 	if err != nil {
 		return nil, a.troubled(err)
@@ -224,28 +224,28 @@ func (a *attempt) try() (*Lease, error) {
 
 var errLate = errors.New("the store granted the key, but its answer took so long that the lease is over")
 
-// ask asks once: a lease; or neither, of a refusal; or an error after which the store may or
-// may not have granted.
+// ask sends one Try. It returns a lease if that is granted, nil and nil if it is refused, else an error, after which the
+// store may still grant.
 //
 // Validity counts from before the request, so that a slow reply can only
 // shorten it. A grant that came too late is asked for again by the same
 // owner, which prolongs it when it still stands.
 func (a *attempt) ask() (*Lease, error) {
 	start := a.began
-	if a.sent {
+	if a.fromRequest {
 		start = a.c.now()
 	}
-	a.sent, a.asked = true, start.Mono
+	a.fromRequest, a.asked = true, start.Mono
 	limit := a.wait.Asks(start)
 	ctx := newRequest(a.ctx, a.c.calls.Open, limit)
 	defer ctx.done()
 	req := a.req
 	req.Queue, req.Enters = a.wait.Queue(), a.wait.Enters()
-	res, refusal, err := a.c.ask(ctx, req)
+	res, storeErr, err := a.c.tryStore(ctx, req)
 	if res.Unsettled || err != nil && !driver.IsNotSent(err) {
-		a.wait.Unanswered(err != nil && !res.Unsettled && a.c.answered(err)) // the store may answer the second of two alone
+		a.wait.Unanswered(err != nil && !res.Unsettled && a.c.answered(err)) // the engine sent it twice, and the answer is to the second
 	}
-	switch err = cmp.Or(err, refusal); {
+	switch err = cmp.Or(err, storeErr); {
 	case err != nil:
 		return nil, a.silence(ctx, start, limit, err)
 	case !res.Granted:
@@ -283,7 +283,7 @@ func (a *attempt) hold(born, now clock.Instant, res driver.Result, marked bool) 
 	if !a.partly {
 		h.life.Give(now)
 	}
-	h.tells(a.ctx)
+	h.setCaller(a.ctx)
 	return h
 }
 
@@ -642,7 +642,7 @@ func (a *attempt) subscribe(over <-chan time.Time) error {
 func (a *attempt) watchBriefly() error {
 	timer := time.NewTimer(watchFirst)
 	defer timer.Stop()
-	a.sent = true // what the store grants counts from the Try
+	a.fromRequest = true // what the store grants counts from the Try
 	return a.subscribe(timer.C)
 }
 

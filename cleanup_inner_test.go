@@ -66,6 +66,7 @@ func TestRefusedTryThatWasSentTwiceIsCleanedUp(t *testing.T) {
 			}}}
 			_, err := innerClient(t, d, nil).Mutex("k", nil).TryLock(t.Context())
 			time.Sleep(time.Minute)
+			synctest.Wait()
 			if !errors.Is(err, errDenied) || d.n != want {
 				t.Errorf("sent twice: %v: %v, and %d releases, want %d", unsettled, err, d.n, want)
 			}
@@ -177,7 +178,7 @@ func TestRefusedCleanupHoldsBackNoOther(t *testing.T) {
 			d := &releasing{Driver: memdriver.New(), answer: func(int) error { return answer }}
 			c := innerClient(t, d, nil)
 			for range 2 {
-				c.core.cleanups.pending = append(c.core.cleanups.pending, &cleanup{lost: true, until: time.Now().Add(time.Nanosecond)})
+				c.core.cleanups.pending = append(c.core.cleanups.pending, &cleanup{mayHold: true, until: time.Now().Add(time.Nanosecond)})
 			}
 			if !c.core.calls.Enter() {
 				t.Fatal("closed")

@@ -113,7 +113,7 @@ func (c *core) close() error {
 	}
 	err = errors.Join(err, c.shelf.notFreed())
 	for _, h := range running {
-		err = errors.Join(err, h.leftover())
+		err = errors.Join(err, h.notReleased())
 	}
 	return errors.Join(err, c.fail("close", "", c.drv.Close()))
 }
@@ -146,9 +146,9 @@ type core struct {
 
 // shelf has the keys that the client keeps for no caller.
 type shelf interface {
-	clear(ctx context.Context, key string) // gives back what is kept of the key, and waits for that until ctx ends
-	has(key string) bool                   // whether it is kept, or was when its lease was granted
-	notFreed() error                       // what could not be given back during Close
+	releaseKey(ctx context.Context, key string) // releases the key if it is kept, and waits for that until ctx ends
+	has(key string) bool                        // whether it is kept, or was when its lease was granted
+	notFreed() error                            // what could not be released during Close
 }
 
 func newCore(d driver.Driver, o *Options) *core {
@@ -248,11 +248,11 @@ func (c *core) classify(err error) Class {
 var troubles = map[Class]struct{ first, then wait.Trouble }{
 	ClassUnknown:       {wait.Unclear, wait.Unclear},
 	ClassUnreachable:   {wait.Away, wait.Away},
-	ClassReadOnly:      {wait.Refuses, wait.Away},
-	ClassFull:          {wait.Refuses, wait.Away},
-	ClassLogin:         {wait.Refuses, wait.Refuses},
-	ClassDenied:        {wait.Permanent, wait.Refuses},
-	ClassMisconfigured: {wait.Permanent, wait.Refuses},
+	ClassReadOnly:      {wait.Rejects, wait.Away},
+	ClassFull:          {wait.Rejects, wait.Away},
+	ClassLogin:         {wait.Rejects, wait.Rejects},
+	ClassDenied:        {wait.Permanent, wait.Rejects},
+	ClassMisconfigured: {wait.Permanent, wait.Rejects},
 	ClassImpossible:    {wait.Permanent, wait.Permanent},
 }
 
@@ -274,17 +274,17 @@ func (c *core) hears(err error) {
 // answered says whether an error is the store's answer, if only a refusal.
 func (c *core) answered(err error) bool {
 	t := troubles[c.classify(err)].first
-	return t == wait.Permanent || t == wait.Refuses
+	return t == wait.Permanent || t == wait.Rejects
 }
 
 // settled says whether what came of a release is the store's answer for good. A store that never gave a good answer, and
-// refused all that it was asked, has nothing of ours; lost: it may have, since a Try had no answer.
-func (c *core) settled(err error, lost bool) bool {
+// refused all that it was asked, has nothing of ours; mayHold: it may have, since it granted, or a Try had no answer.
+func (c *core) settled(err error, mayHold bool) bool {
 	c.hears(err)
 	switch {
 	case err == nil || errors.Is(err, ErrNotHeld):
 		return true
-	case lost || c.heard.Load():
+	case mayHold || c.heard.Load():
 		return troubles[c.classify(err)].then == wait.Permanent
 	}
 	return c.answered(err)
@@ -384,9 +384,9 @@ func (r *request) Value(key any) any {
 	return r.Context.Value(key)
 }
 
-// ask is one Try, and a second when the first was refused by a store that has been admitted
-// since. refusal is set when the store, not the key, was the reason.
-func (c *core) ask(ctx context.Context, r driver.TryRequest) (res driver.Result, refusal, err error) {
+// tryStore sends one Try, and a second when the first was refused by a store that has been admitted
+// since. storeErr is set when the store, not the key, was the reason of a refusal.
+func (c *core) tryStore(ctx context.Context, r driver.TryRequest) (res driver.Result, storeErr, err error) {
 	for range 2 {
 		unsettled := res.Unsettled
 		res, err = c.drv.Try(ctx, r)
@@ -395,16 +395,16 @@ func (c *core) ask(ctx context.Context, r driver.TryRequest) (res driver.Result,
 			return res, nil, err
 		}
 		var admitted bool
-		if admitted, refusal = c.refusedToVote(ctx, res, r.TTL); !admitted {
+		if admitted, storeErr = c.admitOrWhy(ctx, res, r.TTL); !admitted {
 			break
 		}
 	}
-	return res, refusal, nil
+	return res, storeErr, nil
 }
 
-// refusedToVote is the error of a refusal that is about the store; nil for any
-// other. A store that is held back is admitted when its wait is over.
-func (c *core) refusedToVote(ctx context.Context, res driver.Result, ttl time.Duration) (admitted bool, err error) {
+// admitOrWhy admits a store that was held back for long enough, or returns why the store grants nothing. False and nil:
+// the refusal is about the key.
+func (c *core) admitOrWhy(ctx context.Context, res driver.Result, ttl time.Duration) (admitted bool, err error) {
 	switch res.Why {
 	case driver.NotVoting:
 		n, ok := c.drv.(driver.Recorded)

@@ -18,14 +18,14 @@ const maxTurns = 64
 
 // cohorts are the calls of Lock of a client that may take turns: "Lock
 // Cohorting" (Dice, Marathe, Shavit; PPoPP 2012), with the store as the global
-// lock. One of them at a time deals with the store: it leads.
+// lock; or that may have a key that this client keeps. One of them at a time deals with the store: it leads.
 type cohorts struct {
-	c       *core
-	mu      sync.Mutex
-	byID    map[cohortID]*cohort
-	keepers map[string]*cohort // by key, those that keep one, or did on the grant that stands
-	habits  map[string]habit   // of keys without a cohort
-	left    []error            // of kept keys that could not be given back during Close
+	c         *core
+	mu        sync.Mutex
+	byID      map[cohortID]*cohort
+	keepers   map[string]*cohort // by key, those that keep one, or did on the grant that stands
+	habits    map[string]habit   // of keys without a cohort
+	closeErrs []error            // of kept keys that could not be released during Close
 
 	keeping atomic.Int64 // how many keepers there are
 }
@@ -48,7 +48,7 @@ func (cs turning) lease(cl lockCall) (*Lease, error) {
 	if !cl.waits {
 		return direct{}.lease(cl)
 	}
-	cs.clear(cl.ctx, cl.key)
+	cs.releaseKey(cl.ctx, cl.key)
 	a := cl.attempt()
 	return a.tell(cs.takeTurn(a))
 }
@@ -79,23 +79,23 @@ type gift struct {
 	from  *waiter
 }
 
-// join returns a turn behind the others, or nil to the first call, which leads.
+// join queues a call behind the others. Nil: it is the first, and leads.
 func (cs *cohorts) join(id cohortID) (*cohort, *queuedCall) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	co := cs.byID[id]
 	if co == nil {
-		return cs.found(id), nil
+		return cs.newCohort(id), nil
 	}
-	t := &queuedCall{given: make(chan gift, 1)}
+	q := &queuedCall{given: make(chan gift, 1)}
 	if co.kept != nil { // it was released since we looked
 		if lease := co.take(false, cs.c.now()); lease != nil {
-			t.given <- gift{lease: lease}
-			return co, t
+			q.given <- gift{lease: lease}
+			return co, q
 		}
 	}
-	co.queue = append(co.queue, t)
-	return co, t
+	co.queue = append(co.queue, q)
+	return co, q
 }
 
 // unled returns a cohort to lead, or nil when another call does.
@@ -105,11 +105,11 @@ func (cs *cohorts) unled(id cohortID) *cohort {
 	if cs.byID[id] != nil {
 		return nil
 	}
-	return cs.found(id)
+	return cs.newCohort(id)
 }
 
-// found makes a cohort. cs.mu is held.
-func (cs *cohorts) found(id cohortID) *cohort {
+// newCohort makes a cohort, whose caller leads it. cs.mu is held.
+func (cs *cohorts) newCohort(id cohortID) *cohort {
 	co := &cohort{all: cs, id: id}
 	if co.keeps() {
 		co.habit = cs.habits[id.key]
@@ -121,11 +121,11 @@ func (cs *cohorts) found(id cohortID) *cohort {
 	return co
 }
 
-// leave takes a turn back; false when it was given meanwhile.
-func (co *cohort) leave(t *queuedCall) bool {
+// leave takes a call out of the queue; false when it was given something meanwhile.
+func (co *cohort) leave(q *queuedCall) bool {
 	co.all.mu.Lock()
 	defer co.all.mu.Unlock()
-	i := slices.Index(co.queue, t)
+	i := slices.Index(co.queue, q)
 	if i >= 0 {
 		co.queue = slices.Delete(co.queue, i, i+1)
 	}
@@ -147,9 +147,9 @@ func (co *cohort) promote(from *waiter) bool {
 
 // give gives the next one its turn. all.mu is held.
 func (co *cohort) give(g gift) {
-	t := co.queue[0]
+	q := co.queue[0]
 	co.queue = co.queue[1:]
-	t.given <- g
+	q.given <- g
 }
 
 // fences is how many a leader asks for: one for each call that is there, and some for calls
@@ -165,9 +165,9 @@ func (co *cohort) fences() int {
 	return n
 }
 
-// waitsFor notes what keeps the leader waiting, or the holder, for the errors of
+// noteWhy notes what keeps the leader waiting, or the holder, for the errors of
 // the other calls.
-func (co *cohort) waitsFor(why error) {
+func (co *cohort) noteWhy(why error) {
 	co.all.mu.Lock()
 	defer co.all.mu.Unlock()
 	if why != nil {
@@ -178,7 +178,7 @@ func (co *cohort) waitsFor(why error) {
 // granted notes the holder, whose turn is the first on its grant.
 func (co *cohort) granted(h *hold) {
 	h.mu.Lock()
-	t := &turn{hold: h, co: co, began: h.life.Asked(), spare: int32(max(h.grant.fences, 1) - 1)}
+	t := &turn{hold: h, co: co, began: h.life.Born(), spare: int32(max(h.grant.fences, 1) - 1)}
 	left := h.life.Valid()
 	h.mu.Unlock()
 	co.all.mu.Lock()
@@ -187,7 +187,7 @@ func (co *cohort) granted(h *hold) {
 		co.begins(t)
 	}
 	co.all.mu.Unlock()
-	h.bequeath(t)
+	h.setAfter(t)
 }
 
 // over makes the next waiter the leader, which begins anew.
@@ -198,8 +198,8 @@ func (co *cohort) over() {
 	co.promote(nil)
 }
 
-// waits returns what a turn waits for.
-func (co *cohort) waits(t *queuedCall) error {
+// whyQueued returns what a queued call waits for.
+func (co *cohort) whyQueued(q *queuedCall) error {
 	co.all.mu.Lock()
 	defer co.all.mu.Unlock()
 	held, ok := co.why.(*HeldError) //nolint:errorlint // as it was noted
@@ -210,22 +210,22 @@ func (co *cohort) waits(t *queuedCall) error {
 	if held != nil {
 		e = *held
 	}
-	e.Ahead += max(slices.Index(co.queue, t), 0)
+	e.Ahead += max(slices.Index(co.queue, q), 0)
 	return &e
 }
 
 // takeTurn has one call of many lead, or take its turn.
 func (cs *cohorts) takeTurn(a *attempt) (lease *Lease, err error) {
 	id := cohortID{a.key, a.opts.LockOptions}
-	co, t := cs.join(id)
-	for t != nil {
-		g, ended := co.await(a, t)
+	co, q := cs.join(id)
+	for q != nil {
+		g, ended := co.await(a, q)
 		if ended != nil {
 			return nil, ended
 		}
-		a.sent = true // what the store grants counts from now, not from when we came
+		a.fromRequest = true // what the store grants counts from now, not from when we came
 		if g.lease == nil {
-			if g.from != nil {
+			if g.from != nil { // its error is returned from within lead, which promotes the next call
 				err = a.inherit(g.from)
 			}
 			break
@@ -234,7 +234,7 @@ func (cs *cohorts) takeTurn(a *attempt) (lease *Lease, err error) {
 			return g.lease, nil
 		}
 		_ = g.lease.release(false, driver.Unused) // it was lost while this process stood still
-		co, t = cs.join(id)
+		co, q = cs.join(id)
 	}
 	a.begin()
 	return co.lead(a, func() (*Lease, error) {
@@ -256,7 +256,7 @@ func (co *cohort) lead(a *attempt, step func() (*Lease, error)) (lease *Lease, e
 	for lease == nil && err == nil {
 		a.req.Fences = co.fences()
 		if lease, err = step(); a.ended() == nil {
-			co.waitsFor(a.wait.Why())
+			co.noteWhy(a.wait.Why())
 		}
 	}
 	if err == nil {
@@ -275,47 +275,47 @@ func (a *attempt) inherit(from *waiter) error {
 }
 
 // await returns what a is given, or why it gave up.
-func (co *cohort) await(a *attempt, t *queuedCall) (g gift, err error) {
+func (co *cohort) await(a *attempt, q *queuedCall) (g gift, err error) {
 	given := false
 	defer func() {
 		if !given {
-			co.quit(t)
+			co.quit(q)
 		}
 	}()
 	a.emit(EventWaiting, func(e *Event) {
-		if held := (*HeldError)(nil); errors.As(co.waits(t), &held) {
+		if held := (*HeldError)(nil); errors.As(co.whyQueued(q), &held) {
 			e.Holder, e.Ahead, e.Left = held.Holder, held.Ahead, held.Left
 		}
 	})
 	select {
-	case g = <-t.given:
+	case g = <-q.given:
 		given = true
 		if g.lease != nil {
 			if !a.partly {
 				g.lease.h.begin(a.c.now())
 			}
 			g.lease.takenHere()
-			g.lease.h.tells(a.ctx)
+			g.lease.h.setCaller(a.ctx)
 		}
 		return g, nil
 	case <-a.ctx.Done():
 	case <-a.c.calls.Open.Done():
 	}
-	a.wait.Blame(co.waits(t))
+	a.wait.Blame(co.whyQueued(q))
 	return gift{}, a.fail(a.ended())
 }
 
-// quit takes a turn back, or passes on what it was given meanwhile.
-func (co *cohort) quit(t *queuedCall) {
+// quit takes a call out of the queue, or hands on what it was given meanwhile.
+func (co *cohort) quit(q *queuedCall) {
 	c := co.all.c
-	if co.leave(t) {
+	if co.leave(q) {
 		return
 	}
 	c.calls.EnterLate()
 	go func() {
 		defer c.calls.Leave()
-		if g := <-t.given; g.lease != nil {
-			_ = g.lease.release(false, driver.Finished)
+		if g := <-q.given; g.lease != nil {
+			_ = g.lease.release(false, driver.Finished) // so that the next call gets it; the store is told that no caller worked
 		} else if !co.promote(g.from) && g.from != nil {
 			g.from.cleanUp(c)
 		}
@@ -323,7 +323,7 @@ func (co *cohort) quit(t *queuedCall) {
 }
 
 // turn is a hold's place among those that follow one another on one grant of
-// the store, and its heir. The renewer has the later turns in place of their holds.
+// the store, and what follows the hold. The renewer has the later turns in place of their holds.
 type turn struct {
 	*hold
 	co    *cohort
@@ -332,12 +332,12 @@ type turn struct {
 	extra int32         // those of them for which no call waited when the store was asked
 }
 
-func (t *turn) pass() bool { return t.co.pass(t) }
-func (t *turn) over()      { t.co.over() }
+func (t *turn) handOn() bool { return t.co.handOn(t) }
+func (t *turn) over()        { t.co.over() }
 
-// pass gives what t holds to the next call of its cohort, without the store, or keeps it
+// handOn gives what t holds to the next call of its cohort, without the store, or keeps it
 // for a later call, while there is a fence for it and the grant is fit for that.
-func (co *cohort) pass(t *turn) bool {
+func (co *cohort) handOn(t *turn) bool {
 	now := t.c.now()
 	co.all.mu.Lock()
 	defer co.all.mu.Unlock()
@@ -354,20 +354,20 @@ func (co *cohort) pass(t *turn) bool {
 	default:
 		return false
 	}
-	next.req.Wanted, next.req.Keeps = co.hears, co.hears != nil
+	next.req.Wanted, next.req.Keeps = co.onWanted, co.onWanted != nil
 	if !t.c.renewer.Replace(t, next, now) {
 		return false // Close has begun
 	}
 	co.latest = next.hold
-	if co.keeps() && co.hears == nil && t.c.traits.TellsWanted {
-		co.hears = co.hear
-		co.ask(next.hold)
+	if co.keeps() && co.onWanted == nil && t.c.traits.TellsWanted {
+		co.onWanted = co.hear
+		co.askToTell(next.hold)
 	}
 	if lease == nil {
 		co.keep(next)
 		return true
 	}
-	co.again()
+	co.noteReuse()
 	co.give(gift{lease: lease})
 	return true
 }
@@ -396,7 +396,7 @@ func (t *turn) follower(now clock.Instant) *turn {
 	f.req.Fence++
 	f.grant.unasked, f.grant.handoff = true, 0
 	f.grant.abandoned = h.grant.abandoned && !life.Clean // the holder that used it came to its end
-	f.heir = &next.turn
+	f.after = &next.turn
 	next.turn = turn{hold: f, co: t.co, began: t.began, spare: t.spare - 1, extra: min(t.extra, t.spare-1)}
 	return &next.turn
 }

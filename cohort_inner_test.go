@@ -55,7 +55,7 @@ func TestFollower(t *testing.T) {
 				return
 			}
 			lease := follower.lease(Exclusive)
-			failed := follower.spare != 0 || follower.heir != heir(follower) || !follower.grant.unasked
+			failed := follower.spare != 0 || follower.after != afterHold(follower) || !follower.grant.unasked
 			if failed {
 				t.Errorf("%s: the next turn is %+v", c.name, follower)
 			}
@@ -78,7 +78,7 @@ func TestNothingIsPassedDuringClose(t *testing.T) {
 			if closing {
 				c.core.renewer.Shut()
 			}
-			passed := co.pass(h)
+			passed := co.handOn(h)
 			if passed == closing || len(next.given) > 0 == closing {
 				t.Errorf("closing is %v: passed %v, given %d", closing, passed, len(next.given))
 			}
@@ -98,13 +98,13 @@ func TestWhatATurnWaitsFor(t *testing.T) {
 	}{{nil, 1}, {&HeldError{Ahead: 3}, 4}} {
 		co.why = c.why
 		var held *HeldError
-		if err := co.waits(second); !errors.As(err, &held) || held.Ahead != c.ahead {
+		if err := co.whyQueued(second); !errors.As(err, &held) || held.Ahead != c.ahead {
 			t.Errorf("beside %v: %v", c.why, err)
 		}
 	}
 	trouble := errors.New("trouble")
-	if co.why = trouble; co.waits(second) != trouble {
-		t.Errorf("beside trouble: %v", co.waits(second))
+	if co.why = trouble; co.whyQueued(second) != trouble {
+		t.Errorf("beside trouble: %v", co.whyQueued(second))
 	}
 }
 
@@ -139,7 +139,7 @@ func TestNothingIsPassedToNobody(t *testing.T) {
 		} {
 			h := passingTurn(c, co, LockOptions{Cohort: 10 * time.Second})
 			c.core.renewer.Add(h, c.core.now())
-			if co.pass(h) {
+			if co.handOn(h) {
 				t.Error("passed")
 			}
 			c.core.renewer.Remove(h)

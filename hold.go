@@ -33,13 +33,13 @@ type hold struct {
 	life    lifetime.Lifetime
 	handles handles
 	signals signals
-	heir    heir // nil: none
+	after   afterHold // nil: none
 }
 
-// heir learns how a hold ends, and may take on what the store granted: the next call of its cohort.
-type heir interface {
-	pass() bool // its last lease was released: the heir has the key now
-	over()      // there is nothing to pass on any more
+// afterHold is what a cohort does when a hold ends.
+type afterHold interface {
+	handOn() bool // its last lease was released: give the key to the next call, if there is one
+	over()        // the grant has ended
 }
 
 // grant is what a hold has beside the key. It never changes.
@@ -59,12 +59,12 @@ func newHold(c *core, req driver.RenewRequest, opts *settings, asked clock.Insta
 // holds is the hold that a member of the renewer's is, or has.
 func (h *hold) holds() *hold { return h }
 
-// bequeath names the heir. A hold that has ended meanwhile tells it so at once.
-func (h *hold) bequeath(to heir) {
+// setAfter sets what follows the hold. If it has ended meanwhile, that follows at once.
+func (h *hold) setAfter(to afterHold) {
 	h.mu.Lock()
 	stands := h.life.Stands()
 	if stands {
-		h.heir = to
+		h.after = to
 	}
 	h.mu.Unlock()
 	if !stands {
@@ -72,11 +72,11 @@ func (h *hold) bequeath(to heir) {
 	}
 }
 
-// disinherit returns the heir, once. h.mu is held.
-func (h *hold) disinherit() heir {
-	to := h.heir
-	h.heir = nil
-	return to
+// takeAfter returns what follows the hold, once. h.mu is held.
+func (h *hold) takeAfter() afterHold {
+	after := h.after
+	h.after = nil
+	return after
 }
 
 // lease returns one more lease. h.mu is held, or no other goroutine has h yet.
@@ -103,12 +103,12 @@ func (h *hold) run() error {
 	return h.life.Run()
 }
 
-// leftover is the error of a key that Close left to a function of Do; nil when it
+// notReleased is the error of a key that Close left to a function of Do; nil when it
 // was released.
-func (h *hold) leftover() error {
+func (h *hold) notReleased() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.c.fail("close", h.req.Key, h.handles.left)
+	return h.c.fail("close", h.req.Key, h.handles.closeErr)
 }
 
 // checkDeadline declares the hold lost when its time is over. It returns why it
@@ -187,15 +187,15 @@ func (h *hold) finish(as lifetime.State, why error) (ended, running bool) {
 		return false, false
 	}
 	if running {
-		h.handles.left = fmt.Errorf("the function that holds it has not returned; the store keeps the key for its TTL of %v", h.life.Longest())
+		h.handles.closeErr = fmt.Errorf("the function that holds it has not returned; the store keeps the key for its TTL of %v", h.life.Longest())
 	}
 	ctxs := h.signals.take(nil)
 	h.signals.end()
-	heir := h.disinherit()
+	after := h.takeAfter()
 	h.mu.Unlock()
 	endAll(ctxs, why)
-	if heir != nil {
-		heir.over()
+	if after != nil {
+		after.over()
 	}
 	return true, running
 }
@@ -238,7 +238,7 @@ func (h *hold) Request() (r driver.RenewRequest, ok bool) {
 // renewal is what to send. h.mu is held.
 func (h *hold) renewal() driver.RenewRequest {
 	r := h.req
-	r.TTL, r.Entered = h.life.TTL(), h.life.Claims
+	r.TTL, r.Entered = h.life.TTL(), h.life.Unclaimed
 	if r.Wanted == nil && h.signals.wishCtx != nil && !h.life.Wanted() {
 		r.Wanted = h.hear
 	}
@@ -319,8 +319,8 @@ func (c *core) renewOnce(ctx context.Context, req driver.RenewRequest) (driver.R
 	}
 }
 
-// again returns one more lease of a standing hold, or why there is none.
-func (h *hold) again(mode Mode, limit int, reentrant bool) (*Lease, error) {
+// reenter returns one more lease of a standing hold, or why there is none.
+func (h *hold) reenter(mode Mode, limit int, reentrant bool) (*Lease, error) {
 	if err := h.checkDeadline(); err != nil {
 		return nil, err
 	}
@@ -339,8 +339,8 @@ func (h *hold) again(mode Mode, limit int, reentrant bool) (*Lease, error) {
 	return h.lease(mode), nil
 }
 
-// tells notes the context of the call that the events of this hold have.
-func (h *hold) tells(ctx context.Context) {
+// setCaller notes the context that the events of this hold are reported with.
+func (h *hold) setCaller(ctx context.Context) {
 	if h.c.observe == nil {
 		return // no event needs it
 	}
@@ -374,10 +374,10 @@ func (h *hold) event(kind EventKind) (context.Context, Event) {
 	return h.handles.caller, e
 }
 
-// acquired tells the observer that the lease is the caller's, which asked for it at
+// emitAcquired tells the observer that the lease is the caller's, which asked for it at
 // began, and waited or did not. A panic of the observer's keeps it from the caller: it
 // is released.
-func (l *Lease) acquired(began clock.Instant, waited bool) {
+func (l *Lease) emitAcquired(began clock.Instant, waited bool) {
 	panics := true
 	defer func() {
 		if panics {
@@ -390,7 +390,7 @@ func (l *Lease) acquired(began clock.Instant, waited bool) {
 		now := h.c.now()
 		e.Waited, e.Handoff = now.Sub(began), h.grant.handoff
 		if !h.grant.unasked {
-			e.Sent = sentAt(h.life.Asked().Mono, now)
+			e.Sent = sentAt(h.life.Born().Mono, now)
 		}
 		if waited {
 			e.Waiters = -1
@@ -400,9 +400,9 @@ func (l *Lease) acquired(began clock.Instant, waited bool) {
 	panics = false
 }
 
-// given tells the observer that the key was given back: to the store, which was told
+// emitReleased tells the observer that the key was released: to the store, which was told
 // at sent, or to the next turn.
-func (h *hold) given(sent time.Duration, err error) {
+func (h *hold) emitReleased(sent time.Duration, err error) {
 	if h.c.observe == nil {
 		return
 	}
@@ -425,11 +425,11 @@ func (h *hold) given(sent time.Duration, err error) {
 // to it, until that context has ended; and for good by a channel of Done or Wanted that was
 // handed out, since we cannot tell whether a goroutine waits for that.
 type handles struct {
-	caller context.Context // of the call that took the hold; nil without an observer
-	left   error           // why a key that Close left to a function of Do is not free
-	fresh  *Lease          // of those that were not released, until the next renewal; linked
-	known  []weakLease     // those of before
-	pinned bool            // a channel of it was handed out
+	caller   context.Context // of the call that took the hold; nil without an observer
+	closeErr error           // why a key that Close left to a function of Do is not free
+	fresh    *Lease          // of those that were not released, until the next renewal; linked
+	known    []weakLease     // those of before
+	pinned   bool            // a channel of it was handed out
 }
 
 // weakLease is a lease that was not released.

@@ -15,7 +15,7 @@ import (
 // A key that is kept (LockOptions.Keep) is a turn without a caller yet: a hold in state
 // kept, which is renewed like any other, and is looked at before the store is asked. It
 // belongs to the cohort of the calls that may have it. Its state changes under its mu
-// only, so that it is either taken or given back, and each once.
+// only, so that it is either taken or released, and each once.
 
 const (
 	minRow    = 16      // fences that the store is asked for where a key may be kept
@@ -26,14 +26,14 @@ const (
 
 // keeper is what a cohort knows of the key that it may keep. cohorts.mu guards it.
 type keeper struct {
-	kept   *turn  // what the next call may take; it may have been given back since
-	latest *hold  // the turn under way, or the last: it hears of waiters
-	hears  func() // called when another client waits; nil until the store was asked to tell
-	told   func() // called when another client waits; made with the first hold that is kept
-	reused int    // turns on the store's grant, after the first
-	waited int    // callers that waited for a turn when the store was asked
-	shy    bool   // this grant is not kept
-	habit  habit
+	kept     *turn  // what the next call may take; it may have been released since
+	latest   *hold  // the turn under way, or the last: it hears of waiters
+	onWanted func() // the store calls it when a waiter joins; nil: it was not asked to
+	giveUp   func() // ends a kept turn: the wishEnd of each hold that is kept
+	reused   int    // turns on the store's grant, after the first
+	waited   int    // callers that waited for a turn when the store was asked
+	shy      bool   // this grant is not kept
+	habit    habit
 }
 
 // habit is what is remembered of a key from one grant of the store to the next.
@@ -57,13 +57,13 @@ func (k *keeper) row() int {
 // begins notes the first turn on a grant of the store, which no other goroutine has yet.
 func (k *keeper) begins(t *turn) {
 	t.extra = max(t.spare-int32(k.waited), 0)
-	k.kept, k.latest, k.hears, k.reused, k.shy = nil, t.hold, nil, 0, k.habit.skip > 0
+	k.kept, k.latest, k.onWanted, k.reused, k.shy = nil, t.hold, nil, 0, k.habit.skip > 0
 	if k.shy {
 		k.habit.skip--
 	}
 }
 
-// inVain notes that the key had to be given back for another client: where no call
+// inVain notes that the key had to be released for another client: where no call
 // here used it meanwhile, that cost the other client a round trip.
 func (k *keeper) inVain() {
 	if k.reused > 0 {
@@ -94,19 +94,19 @@ func (co *cohort) ends() {
 	}
 }
 
-// again notes a turn after the first.
-func (k *keeper) again() {
+// noteReuse notes a turn after the first.
+func (k *keeper) noteReuse() {
 	k.reused++
 	k.habit.level = 0
 }
 
 // offers has a turn that no other goroutine knows yet wait for its caller. cs.mu is held.
 func (co *cohort) offers(t *turn) {
-	if co.told == nil {
-		co.told = co.revoke
+	if co.giveUp == nil {
+		co.giveUp = co.releaseKept
 	}
 	t.life.Keep()
-	t.signals.wishEnd = co.told
+	t.signals.wishEnd = co.giveUp
 }
 
 // keep notes what was offered. cs.mu is held.
@@ -125,11 +125,11 @@ func (co *cohort) keep(t *turn) {
 	cs.keepers[co.id.key] = co // another had it: the store has taken the key from that one
 }
 
-// ask asks the store to tell of new waiters, once for each of its grants and beside the renewals: a
+// askToTell asks the store to tell of new waiters, once for each of its grants and beside the renewals: a
 // hold is not kept while its renewal is under way. Without an answer the next renewal asks.
-func (co *cohort) ask(h *hold) {
+func (co *cohort) askToTell(h *hold) {
 	h.mu.Lock()
-	h.req.Wanted, h.req.Keeps = co.hears, true
+	h.req.Wanted, h.req.Keeps = co.onWanted, true
 	r := h.req
 	h.mu.Unlock()
 	h.c.calls.EnterLate()
@@ -158,11 +158,11 @@ func (co *cohort) hear() {
 	}
 }
 
-// revoke gives the key back, if it is kept: another client waits for it.
-func (co *cohort) revoke() {
+// releaseKept releases the key, if it is kept: another client waits for it.
+func (co *cohort) releaseKept() {
 	co.all.mu.Lock()
 	defer co.all.mu.Unlock()
-	if t := co.kept; t != nil && t.yield() {
+	if t := co.kept; t != nil && t.lockAndRelease() {
 		co.inVain()
 	}
 }
@@ -176,7 +176,7 @@ func (co *cohort) take(use bool, now clock.Instant) *Lease {
 	lease := co.kept.take(use, now)
 	if lease != nil {
 		co.kept = nil
-		co.again()
+		co.noteReuse()
 	}
 	return lease
 }
@@ -205,8 +205,8 @@ func (cs *cohorts) has(key string) bool {
 	return cs.keepers[key] != nil
 }
 
-// clear gives back what is kept of a key for a lock with other options.
-func (cs *cohorts) clear(ctx context.Context, key string) {
+// releaseKey releases a key that is kept, for a lock with other options.
+func (cs *cohorts) releaseKey(ctx context.Context, key string) {
 	if cs.keeping.Load() == 0 {
 		return
 	}
@@ -216,16 +216,16 @@ func (cs *cohorts) clear(ctx context.Context, key string) {
 		t = co.kept
 	}
 	cs.mu.Unlock()
-	cs.giveBack(ctx, t)
+	cs.releaseAndWait(ctx, t)
 }
 
-// giveBack gives t back, and waits for that; nil: nothing is kept.
-func (cs *cohorts) giveBack(ctx context.Context, t *turn) {
+// releaseAndWait releases a kept turn, and waits for that; nil: nothing is kept.
+func (cs *cohorts) releaseAndWait(ctx context.Context, t *turn) {
 	if t == nil {
 		return
 	}
 	select {
-	case <-t.back():
+	case <-t.released():
 	case <-ctx.Done():
 	case <-cs.c.calls.Open.Done():
 	}
@@ -241,7 +241,7 @@ func (cs *cohorts) kept(cl lockCall) *Lease {
 	co := cs.keepers[cl.key]
 	if co == nil || co.id.opts != cl.opts.LockOptions {
 		cs.mu.Unlock()
-		cs.clear(cl.ctx, cl.key)
+		cs.releaseKey(cl.ctx, cl.key)
 		return nil
 	}
 	lease, t := co.take(!cl.partly, now), co.kept
@@ -251,10 +251,10 @@ func (cs *cohorts) kept(cl lockCall) *Lease {
 		if cl.opts.MaxHold > 0 {
 			cs.c.renewer.Again(lease.h, now) // it may end earlier than was planned
 		}
-		lease.h.tells(cl.ctx)
-		lease.acquired(now, false)
-	case !cl.waits: // a Lock takes its turn when it is given back
-		cs.giveBack(cl.ctx, t)
+		lease.h.setCaller(cl.ctx)
+		lease.emitAcquired(now, false)
+	case !cl.waits: // a Lock takes its turn when it is released
+		cs.releaseAndWait(cl.ctx, t)
 	}
 	return lease
 }
@@ -268,16 +268,16 @@ func (cs *cohorts) tryLock(a *attempt) (*Lease, error) {
 	return co.lead(a, a.tryLock)
 }
 
-// notFreed returns the errors of kept keys that could not be given back during Close.
+// notFreed returns the errors of kept keys that could not be released during Close.
 func (cs *cohorts) notFreed() error {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
-	return errors.Join(cs.left...)
+	return errors.Join(cs.closeErrs...)
 }
 
-// Due has a kept hold that may not stay go back.
+// Due releases a kept hold that may not stay.
 func (t *turn) Due(now clock.Instant, hurry bool) (renew, over bool) {
-	if t.dropIf(func() bool { return t.life.Stale(now) }) {
+	if t.releaseIf(func() bool { return t.life.Stale(now) }) {
 		return false, false
 	}
 	return t.hold.Due(now, hurry)
@@ -294,22 +294,22 @@ func (t *turn) Request() (driver.RenewRequest, bool) {
 	return t.hold.Request()
 }
 
-// Renewed has a kept hold go back whose renewal failed, or was answered too late.
+// Renewed releases a kept hold whose renewal failed, or was answered too late.
 func (t *turn) Renewed(start clock.Instant, r driver.Renewal) {
 	now := t.c.now()
-	t.dropIf(func() bool { return t.life.Over(now) })
+	t.releaseIf(func() bool { return t.life.Over(now) })
 	t.hold.Renewed(start, r)
-	t.dropIf(func() bool { return t.life.Stale(now) })
+	t.releaseIf(func() bool { return t.life.Stale(now) })
 }
 
-// dropIf has a hold, if it is kept, go back when that is due.
-func (t *turn) dropIf(due func() bool) bool {
+// releaseIf releases a hold, if it is kept, when that is due.
+func (t *turn) releaseIf(due func() bool) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !due() {
 		return false
 	}
-	t.letGo()
+	t.startRelease()
 	return true
 }
 
@@ -318,37 +318,37 @@ func (t *turn) take(use bool, now clock.Instant) *Lease {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.life.Take(now, use) {
-		t.letGo()
+		t.startRelease()
 		return nil
 	}
 	return t.hold.lease(Exclusive)
 }
 
-// yield is letGo for callers that do not hold t.mu.
-func (t *turn) yield() bool {
+// lockAndRelease is startRelease for callers that do not hold t.mu.
+func (t *turn) lockAndRelease() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.letGo()
+	return t.startRelease()
 }
 
-// letGo gives a kept hold back, in the background; false when it is not kept any more, or
+// startRelease releases a kept hold, in the background; false when it is not kept any more, or
 // Close does it. t.mu is held, and locks that the store's answer needs may be.
-func (t *turn) letGo() bool {
+func (t *turn) startRelease() bool {
 	if t.life.State() != lifetime.Kept || !t.c.calls.Enter() {
 		return false
 	}
 	t.life.Released()
 	t.signals.done = make(chan struct{})
-	go t.giveBack()
+	go t.tellStore()
 	return true
 }
 
-// back gives a kept hold back, and returns what is closed once that is done, or at
+// released releases a kept hold, and returns what is closed once that is done, or at
 // once when it was not kept any more.
-func (t *turn) back() <-chan struct{} {
+func (t *turn) released() <-chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.letGo()
+	t.startRelease()
 	if t.signals.done != nil && t.life.State() == lifetime.Released {
 		return t.signals.done
 	}
@@ -357,19 +357,20 @@ func (t *turn) back() <-chan struct{} {
 	return none
 }
 
-func (t *turn) giveBack() {
+// tellStore ends a kept turn, in the background.
+func (t *turn) tellStore() {
 	defer t.c.calls.Leave()
 	defer t.signals.end()
 	t.c.renewer.Remove(t)
 	t.mu.Lock()
-	heir := t.disinherit()
+	after := t.takeAfter()
 	t.mu.Unlock()
-	defer heir.over()
+	defer after.over()
 	err := t.release(t.c.calls.Base, nil, driver.Finished) // its event says what went wrong
 	if t.c.calls.Open.Err() != nil {                       // so does Close
 		cs := t.co.all
 		cs.mu.Lock()
-		cs.left = append(cs.left, err)
+		cs.closeErrs = append(cs.closeErrs, err)
 		cs.mu.Unlock()
 	}
 }

@@ -95,8 +95,8 @@ func TestKeptDuringClose(t *testing.T) {
 		c := innerClient(t, memdriver.New(), nil)
 		co, h := keptHold(t, c)
 		c.core.calls.Close()
-		<-h.back() // does not wait for it
-		co.revoke()
+		<-h.released() // does not wait for it
+		co.releaseKept()
 		if h.take(true, later(c.core.now(), DefaultTTL)) != nil || h.life.State() != lifetime.Kept || co.habit.level != 0 {
 			t.Errorf("the state is %d", h.life.State())
 		}
@@ -117,7 +117,7 @@ func TestNothingStaysOfWhatWasKept(t *testing.T) {
 		if c.cohorts.keepers["k"] != co || c.cohorts.keeping.Load() != 1 {
 			t.Error("another's end is taken for its own")
 		}
-		<-h.back()
+		<-h.released()
 		if n := len(c.core.renewer.Members()); n > 0 {
 			t.Errorf("%d are renewed", n)
 		}
@@ -140,7 +140,7 @@ func TestWantedAtTheWrongMoment(t *testing.T) {
 			h := passingTurn(c, co, *o)
 			h.life.Want(wanted)
 			c.core.renewer.Add(h, c.core.now())
-			if passed := co.pass(h); passed == wanted || co.kept != nil == wanted {
+			if passed := co.handOn(h); passed == wanted || co.kept != nil == wanted {
 				t.Errorf("wanted is %v: passed %v, kept %v", wanted, passed, co.kept != nil)
 			}
 		})
@@ -207,7 +207,7 @@ func TestHabitsAreBounded(t *testing.T) {
 			t.Fatalf("%d are remembered after %d", len(cs.habits), i+1)
 		}
 	}
-	if co := cs.found(cohortID{key: strconv.Itoa(maxHabits), opts: LockOptions{Keep: 1}}); co.habit.row != 2 {
+	if co := cs.newCohort(cohortID{key: strconv.Itoa(maxHabits), opts: LockOptions{Keep: 1}}); co.habit.row != 2 {
 		t.Error("the latest is forgotten")
 	}
 }
@@ -323,11 +323,11 @@ func TestMessageRacesWithPass(t *testing.T) {
 	for i := range 5000 {
 		co := &cohort{all: &c.cohorts, id: cohortID{"k", *o}}
 		h := passingTurn(c, co, *o)
-		co.latest, co.hears = h.hold, co.hear
+		co.latest, co.onWanted = h.hold, co.hear
 		c.core.renewer.Add(h, c.core.now())
 		var both sync.WaitGroup
 		both.Go(co.hear)
-		both.Go(func() { co.pass(h) })
+		both.Go(func() { co.handOn(h) })
 		both.Wait()
 		c.cohorts.mu.Lock()
 		k := co.kept
@@ -356,7 +356,7 @@ func TestKeptKeyIsTakenBeforeItIsGivenBack(t *testing.T) {
 		start := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
-		c.cohorts.giveBack(ctx, kept)
+		c.cohorts.releaseAndWait(ctx, kept)
 		if waited := time.Since(start); waited > 0 {
 			t.Errorf("it waited for %v", waited)
 		}

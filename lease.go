@@ -229,10 +229,10 @@ func (l *Lease) beginConversion() (ask bool, err error) {
 			h.life.Listen()
 		}
 	}
-	heir := h.disinherit() // the next call writes
+	after := h.takeAfter() // the next call writes
 	h.mu.Unlock()
-	if heir != nil {
-		heir.over()
+	if after != nil {
+		after.over()
 	}
 	return true, nil
 }
@@ -274,11 +274,11 @@ func (h *hold) convertOnce(ctx context.Context) error {
 	own, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	start := h.c.now()
-	res, refusal, err := h.c.ask(own, req)
+	res, storeErr, err := h.c.tryStore(own, req)
 	if err != nil && own.Err() != nil && ctx.Err() == nil {
 		err = &silentError{limit: limit}
 	}
-	if err = cmp.Or(err, refusal); err == nil && !res.Granted {
+	if err = cmp.Or(err, storeErr); err == nil && !res.Granted {
 		h.lose(ErrNotHeld)
 		return h.checkStands()
 	}
@@ -438,7 +438,7 @@ func (x *leaseCtx) Value(k any) any {
 	if k == any(innermostKey{}) {
 		return x
 	}
-	if k == any(holdKey{x.lease.h.c, x.lease.h.req.Key}) && !x.lease.gone() {
+	if k == any(holdKey{x.lease.h.c, x.lease.h.req.Key}) && !x.lease.wasReleased() {
 		return x.lease.h
 	}
 	return x.Context.Value(k)
@@ -479,7 +479,8 @@ func (x *leaseCtx) forget() {
 	h.mu.Unlock()
 }
 
-func (l *Lease) gone() bool {
+// wasReleased says that it was released, and not lost or closed before.
+func (l *Lease) wasReleased() bool {
 	l.h.mu.Lock()
 	defer l.h.mu.Unlock()
 	return l.released && l.h.life.Why() == nil

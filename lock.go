@@ -43,8 +43,8 @@ func (c *core) lock(key string, o *LockOptions, mode Mode, limit int) lock {
 	return l
 }
 
-// mostLead is the largest Lead with which a waiter may enter on a handover: a larger one leaves too little of a claim time.
-// Nor does it enter for a lease that nothing would claim.
+// mostLead is the largest Lead with which a waiter enters on a handover, if it is also at most a quarter of the TTL: a larger
+// one leaves too little of the time in which to claim. Nor does it enter for a lease that is not renewed.
 const mostLead = 100 * time.Millisecond
 
 // noTurns refuses the options that are Mutex's alone.
@@ -65,7 +65,7 @@ func (l *lock) acquire(ctx context.Context, op string, wait bool) (*Lease, error
 	if lease != nil || err != nil {
 		return lease, l.c.fail(op, l.key, err)
 	}
-	return l.ask(ctx, op, wait, false)
+	return l.lease(ctx, op, wait, false)
 }
 
 // ready returns what needs no store: a lease that counts up the one ctx comes
@@ -80,13 +80,13 @@ func (l *lock) ready(ctx context.Context) (*Lease, error) {
 		return nil, endOf(ctx)
 	}
 	if h, ok := ctx.Value(holdKey{l.c, l.key}).(*hold); ok {
-		return h.again(l.mode, l.limit, l.opts.Reentrant)
+		return h.reenter(l.mode, l.limit, l.opts.Reentrant)
 	}
 	return nil, nil //nolint:nilnil // neither: ask the store
 }
 
-// ask has the source give a lease. partly: it is worth nothing until others are held, too.
-func (l *lock) ask(ctx context.Context, op string, waits, partly bool) (*Lease, error) {
+// lease has the source give a lease. partly: it is worth nothing until others are held, too.
+func (l *lock) lease(ctx context.Context, op string, waits, partly bool) (*Lease, error) {
 	if !l.c.calls.Enter() {
 		return nil, l.c.fail(op, l.key, ErrClosed)
 	}
@@ -161,8 +161,8 @@ func (m *Mutex) Lock(ctx context.Context) (*Lease, error) {
 }
 
 // TryLock asks once. It returns ErrHeld (as *HeldError) when another owner holds the
-// key or waits for it. Only a key that another client keeps unused (LockOptions.Keep) is asked
-// for, and waited for as long as that client may need to give it back: 5 ms and a few round trips.
+// key or waits for it. If another client only keeps the key (LockOptions.Keep), TryLock
+// asks that client for it, and waits for 5 ms and a few round trips.
 func (m *Mutex) TryLock(ctx context.Context) (*Lease, error) {
 	return m.l.acquire(ctx, "try lock", false)
 }
@@ -379,8 +379,8 @@ func (e *Election) leader(ctx context.Context) (Leader, error) {
 
 // Leaders yields the leader, at once and after each change, with the zero Holder
 // when there is none. It asks the store every second, so a leader between two
-// questions may be missed. After an error that Lock would ask again after, for however long, the sequence goes
-// on; any other is its last element. It ends with ctx.
+// questions may be missed. After an error that Lock would wait through, the sequence goes
+// on; any other error is its last element. It ends with ctx.
 func (e *Election) Leaders(ctx context.Context) iter.Seq2[Leader, error] {
 	e.l.mustBeMade()
 	mustHave(ctx)

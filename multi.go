@@ -165,13 +165,13 @@ func takeAll(ctx context.Context, op string, wait bool, parts []*part) (err erro
 		if p.lease != nil {
 			continue
 		}
-		if p.lease, err = p.ask(watch, op, wait, true); err != nil {
+		if p.lease, err = p.lock.lease(watch, op, wait, true); err != nil {
 			if lost := lostOf(op, parts, p); lost != nil && ctx.Err() == nil {
 				return lost
 			}
 			return err
 		}
-		p.lease.h.tells(ctx)           // watch would keep the leases before it, also when all were dropped
+		p.lease.h.setCaller(ctx)       // watch would keep the leases before it, also when all were dropped
 		watch = p.lease.Context(watch) //nolint:fatcontext // one for each lease
 	}
 	return lostOf(op, parts, nil)

@@ -127,7 +127,7 @@ func (o *Operator) Adopt(ctx context.Context, key, owner string, opts *LockOptio
 		return nil, o.c.fail("adopt", key, err)
 	}
 	now := o.c.now()
-	h := newHold(o.c, r, l.opts, start, lifetime.Facts{Marked: true, Claims: res.Entered})
+	h := newHold(o.c, r, l.opts, start, lifetime.Facts{Marked: true, Unclaimed: res.Entered})
 	h.grant.slot = held.Holder.Slot
 	h.life.Give(start)
 	h.life.Asks(held.Left)
@@ -139,8 +139,8 @@ func (o *Operator) Adopt(ctx context.Context, key, owner string, opts *LockOptio
 	if !o.c.renewer.Add(h, now) {
 		return nil, o.c.fail("adopt", key, ErrClosed)
 	}
-	h.tells(ctx)
-	lease.acquired(now, false)
+	h.setCaller(ctx)
+	lease.emitAcquired(now, false)
 	return lease, nil
 }
 

@@ -18,9 +18,8 @@ import (
 	"github.com/hasplock/hasp/internal/lifetime"
 )
 
-// release is Release within a call that was let in; ran says that a function
-// of Do has returned, end how what was done under the lease ended. The last
-// function that Close left the key to tells the store, whichever caller released the lease.
+// release ends one lease. ran: Do calls it, after its function. end is how the work ended.
+// Only the last lease of a hold tells the store, or hands the key on. If Close came first, the last Do tells the store.
 func (l *Lease) release(ran bool, end driver.End) error {
 	h := l.h
 	_ = h.checkDeadline()
@@ -30,32 +29,32 @@ func (l *Lease) release(ran bool, end driver.End) error {
 		panic("hasp: a copy of a Lease was released: use the pointer that Lock or TryLock returned")
 	}
 	why := h.life.Why()
-	left, end := h.life.Release(l.mode == Exclusive, l.released, ran, end)
-	if left == lifetime.Nothing {
+	rest, end := h.life.Release(l.mode == Exclusive, l.released, ran, end)
+	if rest == lifetime.Nothing {
 		h.mu.Unlock()
 		return nil
 	}
 	h.handles.remove(l)
-	if left == lifetime.Fewer {
+	if rest == lifetime.Fewer {
 		ctxs := h.signals.take(l)
 		h.mu.Unlock()
 		endAll(ctxs, context.Canceled)
 		return why
 	}
 	ctxs := h.signals.take(nil)
-	heir := h.disinherit()
-	if why == nil {
+	after := h.takeAfter()
+	if why == nil { // else finish has ended them
 		h.signals.end()
 	}
 	h.mu.Unlock()
 	endAll(ctxs, context.Canceled)
-	if heir != nil && heir.pass() {
-		h.given(0, nil)
+	if after != nil && after.handOn() {
+		h.emitReleased(0, nil)
 		return nil
 	}
 	h.c.renewer.Remove(h)
-	if heir != nil {
-		defer heir.over() // also when the observer panics
+	if after != nil {
+		defer after.over() // also when the observer panics
 	}
 	return h.release(h.c.calls.Base, why, end)
 }
@@ -71,7 +70,7 @@ func (h *hold) release(ctx context.Context, why error, end driver.End) error {
 	sent := h.c.now().Mono
 	err := h.c.release(ctx, req)
 	if errors.Is(err, errNotReleased) && h.c.calls.Open.Err() == nil {
-		h.c.cleanups.add(req, true) // the caller waits no longer, but others do
+		h.c.cleanups.add(req, true) // this caller waits no longer; waiters of the key do
 	}
 	switch {
 	case why != nil:
@@ -80,16 +79,16 @@ func (h *hold) release(ctx context.Context, why error, end driver.End) error {
 	case vacant && (err == nil || errors.Is(err, ErrNotHeld)):
 		return nil // no caller had it: none is told
 	case errors.Is(err, ErrNotHeld):
-		err = h.gone(err)
+		err = h.releaseFoundNothing(err)
 	}
 	err = h.c.fail("release", h.req.Key, err)
-	h.given(sent, err)
+	h.emitReleased(sent, err)
 	return err
 }
 
-// gone is the error of a release that found nothing. An answer before the deadline is proof of a loss. One after it is not: the store
+// releaseFoundNothing is the error of a release that found nothing. An answer before the deadline is proof of a loss. One after it is not: the store
 // ended the lease while the release was under way, and the work was over before. A handover that is not claimed lasts for a moment only.
-func (h *hold) gone(answer error) error {
+func (h *hold) releaseFoundNothing(answer error) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := h.c.now()
@@ -106,7 +105,7 @@ func (h *hold) notFreed(err error) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.handles.left = err
+	h.handles.closeErr = err
 }
 
 // releaseAll releases what Close has ended, many at a time.
@@ -136,10 +135,10 @@ func (c *core) releaseAll(ctx context.Context, holds []*hold) error {
 
 // cleanUp releases what an owner may have in the store. It returns when that is
 // settled, or takes longer than a moment; that goes on in the
-// background. lost is as for settled; silent: the store is known to be away.
-func (c *core) cleanUp(req driver.ReleaseRequest, lost, silent bool) {
-	if silent || c.cleanups.silent() || !c.cleanups.send(moment, &cleanup{req: req, lost: lost}) {
-		c.cleanups.add(req, lost)
+// background. mayHold is as for settled; silent: the store is known to be away.
+func (c *core) cleanUp(req driver.ReleaseRequest, mayHold, silent bool) {
+	if silent || c.cleanups.silent() || !c.cleanups.send(moment, &cleanup{req: req, mayHold: mayHold}) {
+		c.cleanups.add(req, mayHold)
 	}
 }
 
@@ -182,10 +181,10 @@ type cleanups struct {
 }
 
 type cleanup struct {
-	req   driver.ReleaseRequest
-	lost  bool      // as for settled
-	until time.Time // the store has nothing of the owner then, and no Try of it can come
-	done  bool
+	req     driver.ReleaseRequest
+	mayHold bool      // as for settled
+	until   time.Time // the store has nothing of the owner then, and no Try of it can come
+	done    bool
 }
 
 const (
@@ -209,14 +208,14 @@ func (cs *cleanups) silent() bool {
 
 // add notes a release. It must be called within a call that the gate let in: Close
 // waits for all releases.
-func (cs *cleanups) add(req driver.ReleaseRequest, lost bool) {
+func (cs *cleanups) add(req driver.ReleaseRequest, mayHold bool) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	if len(cs.pending) >= maxCleanups {
 		cs.pending = slices.Delete(cs.pending, 0, len(cs.pending)-maxCleanups+1)
 	}
 	until := time.Now().Add(max(min(req.TTL, cleanUpLimit)+tryLimit, driver.LateRequest))
-	cs.pending = append(cs.pending, &cleanup{req: req, lost: lost, until: until})
+	cs.pending = append(cs.pending, &cleanup{req: req, mayHold: mayHold, until: until})
 	if !cs.running {
 		cs.running = true
 		cs.c.calls.EnterLate()
@@ -283,7 +282,7 @@ func (cs *cleanups) sendAll(work []*cleanup) bool {
 // send sends one release, and reports whether that settles it.
 func (cs *cleanups) send(limit time.Duration, w *cleanup) bool {
 	err := cs.c.releaseOnce(cs.c.calls.Base, limit, w.req)
-	settled := cs.c.settled(err, w.lost)
+	settled := cs.c.settled(err, w.mayHold)
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	w.done, cs.unheard = settled, !settled && !cs.c.answered(err)

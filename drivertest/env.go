@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -115,7 +116,7 @@ func (e *env) try(d driver.Driver, r contend.Owner) driver.Result {
 	res, err := contend.Try(e.ctx, d, r)
 	e.sent(start)
 	if err != nil {
-		e.TB.Fatalf("Try of %q: %v", r.Key, err)
+		e.failed(d, err, fmt.Sprintf("Try of %q", r.Key))
 	}
 	return res
 }
@@ -180,7 +181,7 @@ func (e *env) late() bool {
 
 // Fatalf ends the case; or, on a machine so busy that what was released may have been
 // handed off, and on, before the case looked, or that leases may have ended before they were renewed, has it begin
-// anew. An error is no such failure, nor is what eventually waits for in vain, or what comes after the claim.
+// anew. An error is no such failure (see failed), nor is what eventually waits for in vain, or what comes after the claim.
 func (e *env) Fatalf(format string, args ...any) {
 	e.Helper()
 	freed := e.freed.Load()
@@ -202,6 +203,17 @@ func (e *env) Errorf(format string, args ...any) {
 	e.TB.Errorf(format, args...)
 }
 
+// failed ends the case for an error. On a machine that is so busy that a store took a second to answer before, none at
+// all proves nothing: the case begins anew.
+func (e *env) failed(d driver.Driver, err error, what string) {
+	e.Helper()
+	if e.again && d.Classify(err) == driver.ClassUnreachable && max(time.Duration(e.slowest.Load()), e.lost()) > time.Second {
+		e.Logf("%s: %v", what, err)
+		panic(errAnew)
+	}
+	e.TB.Fatalf("%s: %v", what, err)
+}
+
 func (e *env) release(d driver.Driver, r contend.Owner) {
 	e.Helper()
 	start := time.Now()
@@ -209,7 +221,7 @@ func (e *env) release(d driver.Driver, r contend.Owner) {
 	err := contend.Release(e.ctx, d, r)
 	e.sent(start)
 	if err != nil {
-		e.TB.Fatalf("Release of %q: %v", r.Key, err)
+		e.failed(d, err, fmt.Sprintf("Release of %q", r.Key))
 	}
 }
 

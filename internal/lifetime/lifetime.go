@@ -28,12 +28,12 @@ type Terms struct {
 	NoRenew bool
 }
 
-// Facts are what the end depends on, beside what happens during the lifetime.
+// Facts decide what the store is told at the end. Renewed, Enter and Convert change them.
 type Facts struct {
-	Settled bool // as driver.ReleaseRequest.Settled
-	Marked  bool // the holder, or one before it on this grant, was told of a mark; or it may have been, in another process
-	Claims  bool // it began with a handover, and the store has not answered its claim
-	Clean   bool // an earlier holder on this grant came to its end
+	Settled   bool // as driver.ReleaseRequest.Settled
+	Marked    bool // the holder, or one before it on this grant, was told of a mark; or it may have been, in another process
+	Unclaimed bool // it began with a handover, and the store has not answered its claim
+	Clean     bool // an earlier holder on this grant came to its end
 }
 
 // Lifetime is one lease of the store, which re-entrant leases of the caller's may share.
@@ -181,7 +181,7 @@ func (l *Lifetime) Outcome(end driver.End) driver.End {
 	}
 	// A Try may come late and have the key after this lease. This holder did not repair
 	// what a mark taken over by that Try stands for: Unused puts the mark back.
-	if end == driver.Finished && !l.Settled && !l.Marked && !l.Claims {
+	if end == driver.Finished && !l.Settled && !l.Marked && !l.Unclaimed {
 		return driver.Unused
 	}
 	return end
@@ -260,7 +260,7 @@ func (l *Lifetime) Renewed(start, now clock.Instant, r driver.Renewal) Answer {
 		return Failed
 	}
 	l.Grant(start, now, r.TTL)
-	l.Claims = r.Entered
+	l.Unclaimed = r.Entered
 	l.Want(r.Wanted)
 	return Renewed
 }

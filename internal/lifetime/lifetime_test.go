@@ -93,10 +93,10 @@ func TestWhatIsRenewed(t *testing.T) {
 		{"dropped", time.Minute, 10 * time.Second, (*Lifetime).Forget, false, false, time.Minute},
 		{"asked to tell", time.Minute, 20 * time.Second, (*Lifetime).Listen, true, false, 20 * time.Second},
 		{"asked to tell of a waiter it knows", time.Minute, 20 * time.Second, func(l *Lifetime) { l.Want(true); l.Listen() }, false, false, 20 * time.Second},
-		{"a claim, not due", time.Minute, 20 * time.Second, func(l *Lifetime) { l.Claims = true }, false, false, 20 * time.Second},
-		{"a claim, just before", time.Minute, 10*time.Second + 1, func(l *Lifetime) { l.Claims = true }, false, false, 10*time.Second + 1},
-		{"a claim, asked to tell", time.Minute, 20 * time.Second, func(l *Lifetime) { l.Claims = true; l.Listen() }, true, false, 20 * time.Second},
-		{"a claim, due", time.Minute, 10 * time.Second, func(l *Lifetime) { l.Claims = true }, true, false, 20 * time.Second},
+		{"a claim, not due", time.Minute, 20 * time.Second, func(l *Lifetime) { l.Unclaimed = true }, false, false, 20 * time.Second},
+		{"a claim, just before", time.Minute, 10*time.Second + 1, func(l *Lifetime) { l.Unclaimed = true }, false, false, 10*time.Second + 1},
+		{"a claim, asked to tell", time.Minute, 20 * time.Second, func(l *Lifetime) { l.Unclaimed = true; l.Listen() }, true, false, 20 * time.Second},
+		{"a claim, due", time.Minute, 10 * time.Second, func(l *Lifetime) { l.Unclaimed = true }, true, false, 20 * time.Second},
 		{"kept", time.Minute, 20 * time.Second, func(l *Lifetime) { l.Keep(); l.terms.Keep = 15 * time.Second }, false, false, 15 * time.Second},
 	} {
 		l := granted(Terms{})
@@ -180,8 +180,8 @@ func TestAnswers(t *testing.T) {
 		}
 	}
 	l := granted(Terms{})
-	l.Claims = true
-	if l.Renewed(at(0), at(0), driver.Renewal{TTL: time.Second, Wanted: true}); l.Claims || !l.Wanted() {
+	l.Unclaimed = true
+	if l.Renewed(at(0), at(0), driver.Renewal{TTL: time.Second, Wanted: true}); l.Unclaimed || !l.Wanted() {
 		t.Error("the answer says nothing of the claim, or of a waiter")
 	}
 }
@@ -207,7 +207,7 @@ func TestOutcome(t *testing.T) {
 		{"a Try may come late", used, Facts{}, nil, driver.Finished, driver.Unused},
 		{"a Try may come late, and it came to no end", used, Facts{}, nil, driver.Unfinished, driver.Unfinished},
 		{"it was told of the mark", used, Facts{Marked: true}, nil, driver.Finished, driver.Finished},
-		{"it entered, and the store does not know that yet", used, Facts{Claims: true}, nil, driver.Finished, driver.Finished},
+		{"it entered, and the store does not know that yet", used, Facts{Unclaimed: true}, nil, driver.Finished, driver.Finished},
 	} {
 		l := New(&Terms{}, at(0), c.facts)
 		l.used, l.why = c.used, c.over

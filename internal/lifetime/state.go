@@ -9,7 +9,7 @@ import "github.com/hasplock/hasp/internal/clock"
 type State uint8
 
 const (
-	Held       State = iota // a caller has the key
+	Held       State = iota // asked for, or granted; used says whether a caller has it
 	Converting              // and it counts as shared, which the store may not know yet
 	Kept                    // the store granted it, and no caller has it: it waits for its turn
 	Passing                 // its last lease was released, for the next turn if there is one

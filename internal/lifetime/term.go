@@ -21,7 +21,7 @@ func Drift(ttl time.Duration) time.Duration { return ttl/100 + 2*time.Millisecon
 
 // term is how long a lease may be relied on, and when it is to be renewed.
 type term struct {
-	born    clock.Instant // when the call began that was granted
+	born    clock.Instant // when it began here: the request that was granted, the turn, or the entry on a handover
 	idle    time.Duration // since born, before a caller had it: MaxHold does not count it
 	used    bool          // a caller was given it, and may have begun to work
 	longest time.Duration // the longest TTL that the store may have of it: an Extend may have had no answer
@@ -46,7 +46,7 @@ func (l *Lifetime) Grant(start, now clock.Instant, ttl time.Duration) {
 
 // Enter is Grant of a lease that began with a handover. It is claimed soon.
 func (l *Lifetime) Enter(start, now clock.Instant, ttl time.Duration) {
-	l.Claims = true
+	l.Unclaimed = true
 	l.Grant(start, now, ttl)
 	l.renewAt = now.Mono + ClaimAfter
 }
@@ -92,8 +92,8 @@ func (l *Lifetime) Over(now clock.Instant) bool { return l.Left(now) <= l.terms.
 // Age is how long ago the call began that the deadline counts from.
 func (l *Lifetime) Age(now clock.Instant) time.Duration { return now.Sub(l.start) }
 
-// Asked is when the call began that was granted.
-func (l *Lifetime) Asked() clock.Instant { return l.born }
+// Born is when it began here: when the request was sent that was granted, or with the turn before, or with a handover.
+func (l *Lifetime) Born() clock.Instant { return l.born }
 
 // Held is how long ago that is.
 func (l *Lifetime) Held(now clock.Instant) time.Duration { return now.Sub(l.born) }
@@ -118,8 +118,8 @@ func (l *Lifetime) Due(now clock.Instant, hurry bool) (renew, over bool) {
 		return false, true
 	}
 	hurry = hurry || l.ask
-	if l.Claims && now.Mono < l.renewAt && !hurry {
-		return false, false // work that is over by then needs no claim
+	if l.Unclaimed && now.Mono < l.renewAt && !hurry {
+		return false, false // see ClaimAfter
 	}
 	renew = l.Renews() && l.due(now, hurry)
 	l.ask = l.ask && !renew

@@ -18,7 +18,7 @@ const (
 	Permanent Trouble = iota // it ends what waits
 	Away                     // no good answer comes: borne for Terms.Silence
 	Unclear                  // the engine does not know the error: for the TTL, or what one Try may take
-	Refuses                  // the store is there, and refuses: for Terms.Grace
+	Rejects                  // the store is there, and refuses: for Terms.Grace
 )
 
 // patience is how a wait bears a store that gives no good answer. It only computes.
@@ -44,7 +44,7 @@ func (p *patience) failing() bool { return p.pause.Failing() }
 // asks notes that a call begins at start, and returns how long it may take.
 func (p *patience) asks(start clock.Instant) time.Duration {
 	if p.failing() {
-		p.wakes(start)
+		p.skipLateness(start)
 	} else {
 		p.silent = start
 	}
@@ -58,8 +58,8 @@ func (p *patience) asks(start clock.Instant) time.Duration {
 	return limit
 }
 
-// wakes leaves out how late it is: this process stood still meanwhile, or was busy, which was not the store's trouble.
-func (p *patience) wakes(now clock.Instant) {
+// skipLateness leaves out how late it is: this process stood still meanwhile, or was busy, which was not the store's trouble.
+func (p *patience) skipLateness(now clock.Instant) {
 	late := max(now.Sub(p.due), 0)
 	for _, since := range []*clock.Instant{&p.silent, &p.puzzled, &p.denied, &p.latest, &p.due} {
 		*since = since.Add(late)
@@ -75,14 +75,14 @@ func (p *patience) refused(why error) {
 // failed notes an error that may go away by itself, and returns the pause before
 // asking again.
 func (p *patience) failed(now clock.Instant, kind Trouble) time.Duration {
-	p.wakes(now)
+	p.skipLateness(now)
 	if !p.failing() || kind != Unclear {
 		p.puzzled = now
 	}
 	switch {
 	case !p.failing():
 		p.denied = now
-	case kind != Refuses:
+	case kind != Rejects:
 		p.denied = p.denied.Add(now.Sub(p.latest))
 	}
 	pause := p.pause.Next()
@@ -113,7 +113,7 @@ func (p *patience) bound(now clock.Instant) bound {
 	switch p.kind {
 	case Unclear:
 		own = bound{max(p.terms.TTL, p.terms.Call), now.Sub(p.puzzled), "the store has failed for %v, and not for being away: %w"}
-	case Refuses:
+	case Rejects:
 		own = bound{p.terms.Grace, now.Sub(p.denied), "the store has refused for %v: %w"}
 	}
 	if own.most > 0 && (all.most == 0 || own.left() < all.left()) {

@@ -106,7 +106,7 @@ func TestPatienceStoodStill(t *testing.T) {
 		"in each":            {{0, time.Minute}, {time.Minute, time.Minute}, {time.Minute, time.Minute}},
 		"with a slow answer": {{0, ttl}, {time.Minute, ttl}},
 	} {
-		for _, kinds := range [][2]Trouble{{Away, Away}, {Unclear, Unclear}, {Refuses, Refuses}, {Refuses, Away}, {Away, Refuses}} {
+		for _, kinds := range [][2]Trouble{{Away, Away}, {Unclear, Unclear}, {Rejects, Rejects}, {Rejects, Away}, {Away, Rejects}} {
 			for _, most := range []time.Duration{0, 15 * time.Second} {
 				p, now, bound := newPatience(&Terms{TTL: ttl, Call: call, Silence: most, Grace: 15 * time.Second}), clock.Instant{Mono: 1, Wall: 1, Boot: 1}, time.Duration(0)
 				p.why = errors.New("away")

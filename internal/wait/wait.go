@@ -32,7 +32,7 @@ type Terms struct {
 type Do uint8
 
 const (
-	Ask          Do = iota // ask the store: Asks, then Refused, Failed or, of a grant, nothing
+	Ask          Do = iota // ask the store: Asks, then Granted, Refused, or Unanswered and Failed
 	WatchBriefly           // watch, if that takes no more than a moment: then Watched, or Unwatched
 	Watch                  // watch, until that is confirmed or has failed: then Watched
 	Sleep                  // sleep: Until, until a hint, news of the place, or the end; then Woke
@@ -288,7 +288,7 @@ func (w *Wait) Inherit(from, now clock.Instant) error {
 	if !w.failing() {
 		return nil
 	}
-	w.wakes(now)
+	w.skipLateness(now)
 	w.joins(from) // it has not waited for all of it
 	return w.exhausted(now, 0)
 }

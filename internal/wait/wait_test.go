@@ -289,7 +289,7 @@ func TestFailed(t *testing.T) {
 	for _, c := range []struct {
 		kind Trouble
 		most time.Duration
-	}{{Away, time.Minute}, {Refuses, 20 * time.Second}, {Unclear, 30 * time.Second}} {
+	}{{Away, time.Minute}, {Rejects, 20 * time.Second}, {Unclear, 30 * time.Second}} {
 		w := newWait()
 		now := at(time.Hour)
 		var err error
