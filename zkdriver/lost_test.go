@@ -120,6 +120,26 @@ func TestLostRelease(t *testing.T) {
 	}
 }
 
+// The mark of a released owner does not stay when the answer to its create was lost.
+func TestLostMark(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d, p := w.behind(time.Hour)
+	r := ask("k")
+	w.grant(d, r)
+	lost := losesReply(p, opCreate2)
+	if err := contend.Release(w.ctx, d, r); err == nil {
+		t.Fatal("the answer was not lost")
+	}
+	comes(w, lost, "lost answer")
+	w.release(d, r)
+	w.eventually("the mark is gone", func() bool {
+		marks := zk.Children(d.released(), nil)
+		w.do(w.admin, zk.Sync(d.released()), marks)
+		return len(marks.Children) == 0
+	})
+}
+
 // A convert whose answer was lost is found done, with its fence.
 func TestLostConvert(t *testing.T) {
 	t.Parallel()

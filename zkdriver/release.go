@@ -87,14 +87,17 @@ func (d *Driver) bury(ctx context.Context, s *zk.Session, c driver.Claim) error 
 	path := d.tomb(c)
 	for made := false; ; made = true {
 		tomb := zk.Create(path, []byte(recipe.Magic), d.c.acl, zk.Ephemeral)
-		if err := s.Do(ctx, tomb); err != nil {
-			return err
+		err := s.Do(ctx, tomb)
+		if err == nil && errors.Is(tomb.Err, zk.ErrNodeExists) {
+			tomb.Err = nil // of a release before this one, of which the answer may have been lost
+		}
+		if tomb.Err == nil && !zk.IsUnsent(err) {
+			d.c.remove(tombTime, path)
 		}
 		switch {
+		case err != nil:
+			return err
 		case tomb.Err == nil:
-			d.c.remove(tombTime, path)
-			return nil
-		case errors.Is(tomb.Err, zk.ErrNodeExists):
 			return nil
 		case made || !absent(tomb.Err):
 			return tomb.Err
