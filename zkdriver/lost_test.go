@@ -140,6 +140,26 @@ func TestLostMark(t *testing.T) {
 	})
 }
 
+// A lease that this session took over is renewed, although the answer that says so was lost.
+func TestLostTakeOver(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d, p := w.behind(time.Hour)
+	r := ask("k")
+	fence := w.grant(w.driver(), r).Fence
+	lost := losesReply(p, opSet)
+	if a := w.renew(d, r); a.Err == nil || errors.Is(a.Err, driver.ErrNotHeld) {
+		t.Fatalf("the answer was lost, and the renewal says %+v", a)
+	}
+	comes(w, lost, "lost answer")
+	if a := w.renew(d, r); a.Err != nil || a.TTL != r.TTL {
+		t.Errorf("the next renewal: %+v", a)
+	}
+	if res := w.grant(d, r); res.Fence != fence {
+		t.Errorf("the fence was %d, is %d", fence, res.Fence)
+	}
+}
+
 // A convert whose answer was lost is found done, with its fence.
 func TestLostConvert(t *testing.T) {
 	t.Parallel()

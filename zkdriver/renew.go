@@ -70,8 +70,8 @@ func (c *Conn) sign(s *zk.Session, n *renewal, p place, start time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e := c.entries[p]
-	if e == nil || e.Name == "" || e.sess != s {
-		return nil
+	if e == nil || e.Name == "" || e.sess != s || e.State == recipe.Made && !n.r.Queue {
+		return nil // takeOver finds out, also what an answer that was lost has not said
 	}
 	until := start.Add(n.r.TTL)
 	if n.r.Queue {
