@@ -241,6 +241,21 @@ func TestRecord(t *testing.T) {
 		t.Errorf("released without a name: %+v", r)
 	}
 	r = Record{}
+	r.Begin(at(1))
+	r.Keep(at(600))
+	if r.Grant(at(9), true) || r.Until != at(9) {
+		t.Errorf("a place became a lease, and keeps its time: %+v", r)
+	}
+	r = Record{}
+	r.Begin(at(1))
+	r.Release(at(10))
+	if r.Begin(at(12)); r.State != Made {
+		t.Errorf("its owner asked again: %+v", r)
+	}
+	if done, _ := r.GiveUp(at(20)); done {
+		t.Error("a second lost create was looked for only once")
+	}
+	r = Record{}
 	if r.Grant(at(9), false) || r.Live() {
 		t.Errorf("nothing was granted: %+v", r)
 	}

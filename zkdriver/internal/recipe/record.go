@@ -41,7 +41,10 @@ func (r *Record) Live() bool { return r.Name != "" || r.Unsure }
 // Begin notes that a node may be made. It is given up at a time, unless it lasts longer already.
 func (r *Record) Begin(until time.Time) {
 	if !r.Live() {
-		r.Until, r.State = until, Made
+		r.Until = until
+	}
+	if !r.Live() || r.State == Late {
+		r.State = Made
 	}
 	r.Unsure = true
 	r.Prolong(until)
@@ -86,8 +89,9 @@ func (r *Record) Grant(until time.Time, stood bool) (first bool) {
 	if !r.Live() {
 		return false
 	}
-	if first = r.State != Held && !stood; first {
-		r.Until = until
+	first = r.State != Held && !stood
+	if first || r.State == Place {
+		r.Until = until // a place may have had more time
 	}
 	r.Prolong(until)
 	r.State = Held
