@@ -184,6 +184,19 @@ func (c *Conn) forget(e *entry, told bool) {
 	c.clear(e, told)
 }
 
+// unbegin notes that what begin noted came to nothing: it is as it was before. An earlier create without an answer may be carried out still.
+func (c *Conn) unbegin(e *entry, was recipe.Record) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !was.Live() {
+		c.clear(e, false)
+	}
+	if e.Live() { // else its session has ended
+		e.Record = was
+		c.arm(e)
+	}
+}
+
 // released notes that the owner has nothing. Where a create had no answer, it is looked for once more after a while.
 func (c *Conn) released(e *entry) {
 	c.note(e, func(r *recipe.Record) {

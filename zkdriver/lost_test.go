@@ -160,6 +160,31 @@ func TestLostTakeOver(t *testing.T) {
 	}
 }
 
+// A create that had no answer is not forgotten when a later request comes to nothing.
+func TestLostCreateIsRemembered(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d := w.driver()
+	s, err := d.c.session(w.ctx)
+	must(t, err)
+	r := ask("k")
+	a, err := d.attempt(w.ctx, s, driver.TryRequest{Claim: r.Claim(), TTL: r.TTL, Queue: true}, time.Now(), false)
+	must(t, err)
+	defer d.c.unlock(a.e)
+	gone := recipe.Node{Kind: recipe.Write, Seq: 1}.For(a.e.mark, 7)
+	join := a.Begin(recipe.Known{})
+	for what, step := range map[string]recipe.Step{
+		"a key without a directory": join,
+		"an overtaken take-over":    {Do: recipe.Change, Node: gone, To: gone.For(a.e.mark, s.ID()), Data: recipe.Content{TTL: r.TTL}},
+	} {
+		d.c.begin(a.e, s, time.Now().Add(time.Hour))
+		next, _, err := a.do(step)
+		if now := d.c.record(a.e); err != nil || next.Do != recipe.Again || !now.Unsure {
+			t.Errorf("%s: it does %d, %v, and knows %+v", what, next.Do, err, now)
+		}
+	}
+}
+
 // A convert whose answer was lost is found done, with its fence.
 func TestLostConvert(t *testing.T) {
 	t.Parallel()

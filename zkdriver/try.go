@@ -179,21 +179,21 @@ func (a *attempt) prove(step recipe.Step) (recipe.Step, error) {
 
 // join makes a node, and finds out what it is worth.
 func (a *attempt) join(step recipe.Step) (recipe.Step, error) {
-	c := a.d.c
+	c, was := a.d.c, a.d.c.record(a.e)
 	c.begin(a.e, a.s, a.start.Add(a.r.TTL)) // what it turns out to be puts that off
 	prefix := step.Node.Prefix(a.e.mark, a.s.ID())
 	node, r := zk.Create(a.e.path(prefix), step.Data.Encode(), c.acl, zk.EphemeralSequential), a.reading()
 	create := a.d.in(a.e.dir, node, step.Lacks)
 	if err := a.send(r.after(create)...); err != nil {
 		if zk.IsUnsent(err) {
-			c.forget(a.e, false)
+			c.unbegin(a.e, was)
 		}
 		return again, err
 	}
 	if create.Err == nil {
 		switch err := a.stat(node); {
 		case absent(err): // a copy of this request has made it its own
-			c.forget(a.e, false)
+			c.unbegin(a.e, was)
 			return again, nil
 		case err != nil:
 			return again, err
@@ -207,7 +207,7 @@ func (a *attempt) join(step recipe.Step) (recipe.Step, error) {
 		}
 		return a.Joined(n, v), nil
 	}
-	c.forget(a.e, false)
+	c.unbegin(a.e, was)
 	if !absent(create.Err) && (step.Lacks == recipe.LacksNothing || !errors.Is(create.Err, zk.ErrNodeExists)) {
 		return again, create.Err
 	}
@@ -274,7 +274,7 @@ func (a *attempt) change(step recipe.Step) (recipe.Step, error) {
 	switch {
 	case absent(multi.Err), errors.Is(multi.Err, zk.ErrBadVersion), errors.Is(multi.Err, zk.ErrNodeExists): // overtaken
 		if step.Node.Name != was.Name {
-			c.forget(a.e, false)
+			c.unbegin(a.e, was)
 		}
 		return again, nil
 	case multi.Err != nil:

@@ -121,7 +121,7 @@ func (c *client) do(t *testing.T, s *store, l Layout, lost bool) bool {
 		}
 		if !s.change(l, c, step) {
 			if step.Node.Name != was.Name {
-				c.Record = Record{}
+				c.Record = was
 			}
 			break
 		}
