@@ -103,6 +103,7 @@ func (m *mix) round(d driver.Driver, rnd *rand.Rand, key string) (ok bool) {
 	h, kept, err := m.acquire(d, r, gives)
 	if err != nil {
 		m.Errorf("%s on %q: %v", r.Owner, key, err)
+		m.giveBack(d, r) // its place would be in the way of all others
 		return false
 	}
 	if h == nil {
@@ -111,6 +112,7 @@ func (m *mix) round(d driver.Driver, rnd *rand.Rand, key string) (ok bool) {
 	m.work(rnd)
 	if r.Mode == driver.Exclusive && m.traits.Shared && rnd.IntN(3) == 0 {
 		if r, ok = m.convert(d, m.sharing(rnd, converting(r)), h, kept); !ok {
+			m.giveBack(d, r)
 			return false
 		}
 		m.work(rnd)
