@@ -192,8 +192,6 @@ func (c *Client) close() {
 	}
 }
 
-// quit ends a session without a connection, over one with no other message: it gives no identity, which may be what the
-// servers refuse. Where no server answers the session expires.
 // The pauses between attempts to reach any server. A client that holds a lease is back before those that wait: where the
 // servers take no more connections of this host, those leave it the free one.
 const (
