@@ -48,6 +48,15 @@ func child(part string, args []string) int {
 	return 0
 }
 
+// toBegin says that the process is ready, waits until it is to begin, and returns how many rounds it has.
+func toBegin(rounds string) (int, error) {
+	fmt.Println("ready")
+	if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(rounds)
+}
+
 // holdPart locks a key for a TTL, and says when the lease is lost. It does not
 // renew, so that whoever stops it does so outside of a transaction.
 func holdPart(db *sql.DB, args []string) error {
@@ -71,8 +80,7 @@ func holdPart(db *sql.DB, args []string) error {
 
 // firstPart waits for a line on its standard input and then uses the file.
 func firstPart(db *sql.DB, args []string) error {
-	fmt.Println("ready")
-	if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err != nil {
+	if _, err := toBegin("1"); err != nil {
 		return err
 	}
 	d := NewSQLite(db)
@@ -114,16 +122,12 @@ func writePart(db *sql.DB, args []string) error {
 // workPart locks a key again and again, and each time appends a line to a file
 // by reading it and writing it anew: its number and the fence.
 func workPart(db *sql.DB, args []string) error {
-	rounds, err := strconv.Atoi(args[2])
-	if err != nil {
-		return err
-	}
 	locks, err := hasp.New(waiting(db), nil)
 	if err != nil {
 		return err
 	}
-	fmt.Println("ready")
-	if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err != nil {
+	rounds, err := toBegin(args[2])
+	if err != nil {
 		return err
 	}
 	var worst time.Duration
@@ -146,15 +150,11 @@ func workPart(db *sql.DB, args []string) error {
 
 // bidPart does as workPart, with fences that it proposes.
 func bidPart(db *sql.DB, args []string) error {
-	rounds, err := strconv.Atoi(args[2])
+	rounds, err := toBegin(args[2])
 	if err != nil {
 		return err
 	}
 	d := waiting(db)
-	fmt.Println("ready")
-	if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err != nil {
-		return err
-	}
 	var node string
 	for round := range rounds {
 		r := queued(proposal(args[0], uint64(time.Now().UnixMicro())))
@@ -249,6 +249,24 @@ func (p *process) says(word string) string {
 		case <-limit:
 			p.t.Fatalf("the process %q does not say %q", p.name, word)
 		}
+	}
+}
+
+// ready starts processes that wait until they are to begin.
+func ready(t testing.TB, n int, start func(i int) *process) (all []*process) {
+	t.Helper()
+	for i := range n {
+		all = append(all, start(i))
+	}
+	for _, p := range all {
+		p.says("ready")
+	}
+	return all
+}
+
+func beginAll(all []*process) {
+	for _, p := range all {
+		p.begin()
 	}
 }
 

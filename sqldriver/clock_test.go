@@ -4,7 +4,6 @@
 package sqldriver
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"strings"
@@ -156,9 +155,7 @@ func TestTimeIsTakenInTheTransaction(t *testing.T) {
 	waitFor(t, "the Release waits for the file", d.writes.waits)
 	m.set(func(m *machine) { m.up += time.Second })
 	unlock(fmt.Sprintf("UPDATE hasp_meta SET clock = %d", int64(m.up)))
-	if err := <-done; !errors.Is(err, driver.ErrNotHeld) {
-		t.Error(err)
-	}
+	tooLate(t, <-done)
 	refused(t, d, request("held"))
 }
 
@@ -290,14 +287,8 @@ func TestOverIsOver(t *testing.T) {
 	granted(t, d, late)
 	granted(t, d, gone)
 	m.set(func(m *machine) { m.up += late.TTL })
-	contend.Renew(t.Context(), d, []contend.Owner{late}, func(_ int, r driver.Renewal) {
-		if !errors.Is(r.Err, driver.ErrNotHeld) {
-			t.Errorf("Renew: %+v", r)
-		}
-	})
-	if err := contend.Release(t.Context(), d, late); !errors.Is(err, driver.ErrNotHeld) {
-		t.Errorf("Release: %v", err)
-	}
+	tooLate(t, renewal(t, d, late).Err)
+	tooLate(t, contend.Release(t.Context(), d, late))
 	if res := granted(t, d, request("late")); res.Abandoned {
 		t.Errorf("its owner came back and released it: %+v", res)
 	}

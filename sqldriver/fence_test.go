@@ -180,9 +180,7 @@ func TestRememberedFences(t *testing.T) {
 		"over": func(_ *Driver, m *machine, r contend.Owner) error { m.pass(r.TTL); return nil },
 		"over and then released": func(d *Driver, m *machine, r contend.Owner) error {
 			m.pass(r.TTL)
-			if err := contend.Release(t.Context(), d, r); !errors.Is(err, driver.ErrNotHeld) {
-				t.Errorf("Release of a lease that is over: %v", err)
-			}
+			tooLate(t, contend.Release(t.Context(), d, r))
 			return nil
 		},
 		"back in the queue": func(d *Driver, m *machine, r contend.Owner) error {
@@ -224,9 +222,7 @@ func TestSettledReleaseOfWhatIsOver(t *testing.T) {
 	refused(t, d, b)
 	m.pass(a.TTL)
 	for _, r := range []contend.Owner{a, b} {
-		if err := contend.Release(t.Context(), d, r); !errors.Is(err, driver.ErrNotHeld) {
-			t.Errorf("Release: %v", err)
-		}
+		tooLate(t, contend.Release(t.Context(), d, r))
 	}
 	if res := granted(t, d, a); res.Abandoned {
 		t.Errorf("%+v", res)
@@ -243,9 +239,7 @@ func TestReleaseUpTo(t *testing.T) {
 	granted(t, d, r)
 	for _, r.Settled = range []bool{true, false} {
 		r.UpTo = r.Fence - 1
-		if err := contend.Release(t.Context(), d, r); !errors.Is(err, driver.ErrNotHeld) {
-			t.Errorf("Release: %v", err)
-		}
+		tooLate(t, contend.Release(t.Context(), d, r))
 		if info, err := d.Inspect(t.Context(), "k"); err != nil || info.Left != r.TTL || info.Fence != r.Fence {
 			t.Errorf("Inspect: %+v, %v", info, err)
 		}
@@ -352,16 +346,8 @@ func TestProcessesPropose(t *testing.T) {
 	const processes, rounds = 4, 15
 	path, log := newFile(t), filepath.Join(t.TempDir(), "log")
 	must(t, os.WriteFile(log, nil, 0o600))
-	var all []*process
-	for range processes {
-		all = append(all, start(t, "bid", path, "orders/42", log, strconv.Itoa(rounds)))
-	}
-	for _, p := range all {
-		p.says("ready")
-	}
-	for _, p := range all {
-		p.begin()
-	}
+	all := ready(t, processes, func(_ int) *process { return start(t, "bid", path, "orders/42", log, strconv.Itoa(rounds)) })
+	beginAll(all)
 	nodes := map[string]bool{}
 	for _, p := range all {
 		nodes[p.says("node")] = true

@@ -82,14 +82,14 @@ func queued(r contend.Owner) contend.Owner {
 	return r
 }
 
-func try(t testing.TB, d *Driver, r contend.Owner) driver.Result {
+func try(t testing.TB, d driver.Driver, r contend.Owner) driver.Result {
 	t.Helper()
 	res, err := contend.Try(t.Context(), d, r)
 	must(t, err)
 	return res
 }
 
-func granted(t testing.TB, d *Driver, r contend.Owner) driver.Result {
+func granted(t testing.TB, d driver.Driver, r contend.Owner) driver.Result {
 	t.Helper()
 	res := try(t, d, r)
 	if !res.Granted {
@@ -98,7 +98,7 @@ func granted(t testing.TB, d *Driver, r contend.Owner) driver.Result {
 	return res
 }
 
-func refused(t testing.TB, d *Driver, r contend.Owner) driver.Result {
+func refused(t testing.TB, d driver.Driver, r contend.Owner) driver.Result {
 	t.Helper()
 	res := try(t, d, r)
 	if res.Granted {

@@ -66,8 +66,7 @@ func TestKeysAreBytes(t *testing.T) {
 // checkKey inspects a held key, and runs the given statements.
 func checkKey(t testing.TB, d *Driver, key string) {
 	t.Helper()
-	info, err := d.Inspect(t.Context(), key)
-	must(t, err)
+	info := inspect(t, d, key)
 	if !info.Held || info.Key != key || info.Left <= 0 || info.Left > 30*time.Second || len(info.ByHand) == 0 {
 		t.Fatalf("%q: %+v", key, info)
 	}
@@ -204,9 +203,7 @@ func TestDeletedFile(t *testing.T) {
 						t.Errorf("Renew: %+v", r)
 					}
 				})
-				if err := contend.Release(t.Context(), d, a); !errors.Is(err, driver.ErrNotHeld) {
-					t.Errorf("Release: %v", err)
-				}
+				tooLate(t, contend.Release(t.Context(), d, a))
 				if info, err := d.Inspect(t.Context(), "k"); err == nil {
 					t.Errorf("Inspect: %+v", info)
 				}
@@ -233,11 +230,7 @@ func TestRestoredFile(t *testing.T) {
 	must(t, err)
 	first := granted(t, d, after)
 	must(t, os.WriteFile(path, backup, 0o600))
-	contend.Renew(t.Context(), d, []contend.Owner{after}, func(_ int, r driver.Renewal) {
-		if !errors.Is(r.Err, driver.ErrNotHeld) {
-			t.Errorf("Renew: %+v", r)
-		}
-	})
+	tooLate(t, renewal(t, d, after).Err)
 	renewed(t, d, before)
 	if res := granted(t, openDriver(t, path), request("after")); res.Fence <= first.Fence {
 		t.Errorf("the fence is %d after %d", res.Fence, first.Fence)

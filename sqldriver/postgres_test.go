@@ -45,7 +45,7 @@ func TestLateInsertion(t *testing.T) {
 	waitFor(t, "it has chosen a fence", func() bool {
 		return number(t, db, "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'advisory'") > 0
 	})
-	fence := granting(t, near, r).Fence
+	fence := granted(t, near, r).Fence
 	must(t, contend.Release(t.Context(), near, r))
 	waitFor(t, "the key is swept", func() bool {
 		sweepNow(t, near, db)
@@ -81,7 +81,7 @@ func TestStoppedInATransaction(t *testing.T) {
 	}()
 	<-locked
 	began := time.Now()
-	granting(t, s, r)
+	granted(t, s, r)
 	t.Logf("granted after %v", time.Since(began))
 	close(goOn)
 	if err := <-out; err == nil {

@@ -30,16 +30,8 @@ func TestProcessesMakeTheTablesAtOnce(t *testing.T) {
 	t.Parallel()
 	for range 5 {
 		path := newFile(t)
-		var all []*process
-		for i := range 6 {
-			all = append(all, start(t, "first", path, fmt.Sprintf("key %d", i)))
-		}
-		for _, p := range all {
-			p.says("ready")
-		}
-		for _, p := range all {
-			p.begin()
-		}
+		all := ready(t, 6, func(i int) *process { return start(t, "first", path, fmt.Sprintf("key %d", i)) })
+		beginAll(all)
 		fences := map[string]bool{}
 		for _, p := range all {
 			fence, ok := strings.CutPrefix(p.says("granted"), "true ")
@@ -166,17 +158,9 @@ func TestProcessesShareAFile(t *testing.T) {
 	const processes, rounds = 6, 25
 	path, log := newFile(t), filepath.Join(t.TempDir(), "log")
 	must(t, os.WriteFile(log, nil, 0o600))
-	var all []*process
-	for range processes {
-		all = append(all, start(t, "work", path, "orders/42", log, strconv.Itoa(rounds)))
-	}
-	for _, p := range all {
-		p.says("ready")
-	}
+	all := ready(t, processes, func(_ int) *process { return start(t, "work", path, "orders/42", log, strconv.Itoa(rounds)) })
 	began := time.Now()
-	for _, p := range all {
-		p.begin()
-	}
+	beginAll(all)
 	for _, p := range all {
 		t.Logf("worst wait: %s", p.says("worst"))
 	}
@@ -294,9 +278,7 @@ func TestLockedFile(t *testing.T) {
 
 	must(t, p.Process.Kill())
 	_ = p.Wait()
-	if err := contend.Release(t.Context(), d, gone); !errors.Is(err, driver.ErrNotHeld) {
-		t.Errorf("a Try that was given up left something: Release: %v", err)
-	}
+	tooLate(t, contend.Release(t.Context(), d, gone))
 }
 
 // Rule: a lease that is lost since the file was locked says so, and is not taken

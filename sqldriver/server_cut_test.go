@@ -16,7 +16,6 @@ import (
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/contend"
 	"github.com/hasplock/hasp/internal/faultproxy"
-	"github.com/hasplock/hasp/internal/testserver"
 )
 
 // through returns the database behind a link that can be cut.
@@ -79,7 +78,7 @@ func everyCut(t *testing.T, d database) {
 				_, err := s.Inspect(t.Context(), "warm") // it is connected
 				must(t, err)
 				if r.Queue {
-					granting(t, near, request(fresh.Key))
+					granted(t, near, request(fresh.Key))
 				}
 				happened := cutAt(p, dir, n)
 				if fresh.Settled = cutTry(t, near, s, fresh, happened); !happened() {
@@ -131,8 +130,7 @@ func cutTry(t *testing.T, near, s *Server, r contend.Owner, happened func() bool
 // found says whether an owner holds its key, or waits for it.
 func found(t *testing.T, d driver.Driver, r contend.Owner) bool {
 	t.Helper()
-	info, err := d.Inspect(t.Context(), r.Key)
-	must(t, err)
+	info := inspect(t, d, r.Key)
 	for _, h := range info.Holders {
 		if h.Holder.Owner == r.Owner {
 			return true
@@ -146,10 +144,8 @@ func found(t *testing.T, d driver.Driver, r contend.Owner) bool {
 	return false
 }
 
-// Rule: a free key costs one request, and so do its renewal and its release.
-func oneRequest(t *testing.T, d database) {
-	far, p := d.through(t)
-	s, r := far.open(t), settled(request("k"))
+// counting counts what is sent over a link from now on.
+func counting(p *faultproxy.Proxy) *atomic.Int64 {
 	var sent atomic.Int64
 	p.Hook(func(c faultproxy.Chunk) bool {
 		if c.Dir == faultproxy.Up {
@@ -157,15 +153,21 @@ func oneRequest(t *testing.T, d database) {
 		}
 		return false
 	})
+	return &sent
+}
+
+// Rule: a free key costs one request, and so do its renewal and its release.
+func oneRequest(t *testing.T, d database) {
+	far, p := d.through(t)
+	s, r := far.open(t), settled(request("k"))
+	sent := counting(p)
 	for round := range 3 {
 		for _, c := range []struct {
 			name string
 			call func()
 		}{
-			{"Try", func() { granting(t, s, r) }},
-			{"Renew", func() {
-				s.Renew(t.Context(), []driver.RenewRequest{r.Renewal()}, func(_ int, r driver.Renewal) { must(t, r.Err) })
-			}},
+			{"Try", func() { granted(t, s, r) }},
+			{"Renew", func() { renewed(t, s, r) }},
 			{"Release", func() { must(t, contend.Release(t.Context(), s, r)) }},
 		} {
 			sent.Store(0)
@@ -183,7 +185,7 @@ func blackHole(t *testing.T, d database) {
 	far, p := d.through(t)
 	s := far.open(t)
 	r := request("k")
-	granting(t, s, r)
+	granted(t, s, r)
 	shared := request("shared")
 	shared.Mode = driver.Shared
 	p.Swallow(true, true)
@@ -214,23 +216,17 @@ func blackHole(t *testing.T, d database) {
 // errors of dead connections are those of a server that cannot be reached.
 func TestServerRestart(t *testing.T) {
 	t.Parallel()
-	for name, kind := range map[string]struct {
-		start func(testing.TB, ...string) *testserver.Server
-		empty func(testing.TB, *testserver.Server) database
-	}{
-		"Postgres": {testserver.Postgres, newPostgres},
-		"MySQL":    {testserver.MariaDB, newMySQL},
-	} {
+	for name, kind := range serverKinds {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			server := kind.start(t)
 			s := kind.empty(t, server).open(t)
 			held, other := request("held"), settled(request("other"))
-			fence := granting(t, s, held).Fence
+			fence := granted(t, s, held).Fence
 			var newest uint64
 			for range 3 {
 				for range 5 {
-					res := granting(t, s, other)
+					res := granted(t, s, other)
 					if res.Fence <= newest {
 						t.Errorf("the fence is %d, after %d", res.Fence, newest)
 					}
@@ -245,10 +241,10 @@ func TestServerRestart(t *testing.T) {
 					}
 					return err == nil
 				})
-				if res := ask(t, s, request("held")); res.Granted || res.Holder.Owner != held.Owner {
+				if res := try(t, s, request("held")); res.Granted || res.Holder.Owner != held.Owner {
 					t.Errorf("the key is not held any more: %+v", res)
 				}
-				if res := granting(t, s, held); res.Fence != fence {
+				if res := granted(t, s, held); res.Fence != fence {
 					t.Errorf("the fence is %d, was %d", res.Fence, fence)
 				}
 			}

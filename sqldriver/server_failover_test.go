@@ -93,15 +93,15 @@ func fill(t testing.TB, db *sql.DB, n int) {
 
 // takenOver are calls after another server took over, by a driver that held one key before, of which another is free now.
 var takenOver = map[string]func(t *testing.T, s *Server, held contend.Owner, free string){
-	"Try": func(t *testing.T, s *Server, held contend.Owner, _ string) { granting(t, s, request("new"+held.Key)) },
+	"Try": func(t *testing.T, s *Server, held contend.Owner, _ string) { granted(t, s, request("new"+held.Key)) },
 	"shared Try": func(t *testing.T, s *Server, held contend.Owner, _ string) {
 		r := request("new" + held.Key)
 		r.Mode = driver.Shared
-		granting(t, s, r)
+		granted(t, s, r)
 	},
-	"queued Try": func(t *testing.T, s *Server, _ contend.Owner, free string) { granting(t, s, queued(request(free))) },
+	"queued Try": func(t *testing.T, s *Server, _ contend.Owner, free string) { granted(t, s, queued(request(free))) },
 	"Renew": func(t *testing.T, s *Server, held contend.Owner, _ string) {
-		s.Renew(t.Context(), []driver.RenewRequest{held.Renewal()}, func(_ int, r driver.Renewal) { must(t, r.Err) })
+		renewed(t, s, held)
 	},
 	"Release": func(t *testing.T, s *Server, held contend.Owner, _ string) {
 		must(t, contend.Release(t.Context(), s, held))
@@ -129,9 +129,9 @@ func TestTakenOver(t *testing.T) {
 				db.SetMaxOpenConns(8) // so that one is kept for renewals
 				s, held := p.wrap(db), request(what)
 				t.Cleanup(func() { must(t, s.Close()) })
-				granting(t, s, held)
+				granted(t, s, held)
 				free := request("free " + what)
-				granting(t, s, free)
+				granted(t, s, free)
 				fill(t, db, 5)
 				used[what], drivers[what] = free, s
 				used["held "+what] = held

@@ -56,7 +56,7 @@ func oneOfALinePolls(t *testing.T, s, other *Server) {
 		}
 	}
 	holder := settled(request("k"))
-	granting(t, other, holder)
+	granted(t, other, holder)
 	first, second, third, fourth, reader := join(driver.Exclusive), join(driver.Exclusive), join(driver.Exclusive), join(driver.Exclusive), join(driver.Shared)
 	asks(third, true)
 	asks(second, true)
@@ -76,7 +76,7 @@ func oneOfALinePolls(t *testing.T, s, other *Server) {
 	quiet(first, second, third, fourth)
 
 	must(t, contend.Release(t.Context(), other, holder))
-	granting(t, s, second.Owner)
+	granted(t, s, second.Owner)
 	second.end()
 	<-third.wake
 	asks(third, true)
@@ -84,7 +84,7 @@ func oneOfALinePolls(t *testing.T, s, other *Server) {
 	must(t, contend.Release(t.Context(), s, third.Owner))
 	<-fourth.wake
 	must(t, contend.Release(t.Context(), s, second.Owner))
-	granting(t, s, fourth.Owner)
+	granted(t, s, fourth.Owner)
 	quiet(first, reader)
 	for _, w := range []waiter{first, fourth, reader} {
 		w.end()

@@ -37,21 +37,21 @@ func clockWasAhead(t *testing.T, d database) {
 		r.TTL, r.Patience = 500*time.Millisecond, 500*time.Millisecond
 		return r
 	}
-	renewed, sharer, place, tomb := short("renewed"), short("shared"), queued(short("place")), short("tomb")
-	renewed.TTL = time.Minute
-	granting(t, s, renewed)
-	renewed.TTL = 500 * time.Millisecond
-	far.Renew(t.Context(), []driver.RenewRequest{renewed.Renewal()}, func(_ int, r driver.Renewal) {
+	long, sharer, place, tomb := short("renewed"), short("shared"), queued(short("place")), short("tomb")
+	long.TTL = time.Minute
+	granted(t, s, long)
+	long.TTL = 500 * time.Millisecond
+	far.Renew(t.Context(), []driver.RenewRequest{long.Renewal()}, func(_ int, r driver.Renewal) {
 		if r.Err != nil { // its lease was over by that clock
-			granting(t, far, renewed)
+			granted(t, far, long)
 		}
 	})
 	sharer.Mode, sharer.Limit = driver.Shared, 1
-	granting(t, far, sharer)
-	granting(t, far, short("plain"))
-	granting(t, far, request(place.Key))
-	ask(t, far, place)
-	granting(t, far, tomb)
+	granted(t, far, sharer)
+	granted(t, far, short("plain"))
+	granted(t, far, request(place.Key))
+	try(t, far, place)
+	granted(t, far, tomb)
 	must(t, contend.Release(t.Context(), far, tomb))
 	run(t, d.pool(t), "DELETE FROM hasp_key WHERE lock_key = '"+place.Key+"'") // what is left is the place
 	for _, key := range []string{"plain", "renewed", "shared", "place", "tomb"} {
@@ -76,22 +76,21 @@ func clockWasAhead(t *testing.T, d database) {
 	}
 
 	alive := request("alive")
-	granting(t, s, alive)
+	granted(t, s, alive)
 	alive.TTL = time.Hour
-	s.Renew(t.Context(), []driver.RenewRequest{alive.Renewal()}, func(_ int, r driver.Renewal) { must(t, r.Err) })
+	renewed(t, s, alive)
 	stays := func(least time.Duration) {
 		t.Helper()
-		ask(t, s, queued(request(alive.Key)))
-		info, err := s.Inspect(t.Context(), alive.Key)
-		must(t, err)
+		try(t, s, queued(request(alive.Key)))
+		info := inspect(t, s, alive.Key)
 		if info.Left < least || info.Left > least+least/8+time.Minute {
 			t.Errorf("%v are left", info.Left)
 		}
 	}
 	stays(59 * time.Minute)
-	d.ahead(t, 30*time.Minute).Renew(t.Context(), []driver.RenewRequest{alive.Renewal()}, func(_ int, r driver.Renewal) { must(t, r.Err) })
+	renewed(t, d.ahead(t, 30*time.Minute), alive)
 	stays(59 * time.Minute)
-	s.Renew(t.Context(), []driver.RenewRequest{alive.Renewal()}, func(_ int, r driver.Renewal) { must(t, r.Err) })
+	renewed(t, s, alive)
 	stays(59 * time.Minute)
 }
 

@@ -40,12 +40,9 @@ func renewing(ctx context.Context, s *Server, held ...contend.Owner) (errs []err
 	for _, r := range held {
 		rs = append(rs, r.Renewal())
 	}
-	var mu sync.Mutex
-	s.Renew(ctx, rs, func(_ int, r driver.Renewal) {
-		mu.Lock()
-		defer mu.Unlock()
+	for _, r := range renewals(ctx, s, rs) {
 		errs = append(errs, r.Err)
-	})
+	}
 	return errs
 }
 
@@ -57,7 +54,7 @@ func spareIsKept(t *testing.T, d database) {
 	shared.Mode, shared.Limit, b.TTL = driver.Shared, 2, 6*time.Second // three kinds of renewals
 	all := []contend.Owner{shared, a, b}
 	for _, r := range all {
-		granting(t, s, r)
+		granted(t, s, r)
 	}
 	begun, letGo := make(chan struct{}, 4), make(chan struct{})
 	var slow sync.WaitGroup
@@ -107,15 +104,15 @@ func spareIsKept(t *testing.T, d database) {
 func spareGoesBack(t *testing.T, d database) {
 	db, s := d.ofFour(t)
 	r, other := request("k"), request("l")
-	granting(t, s, r)
-	granting(t, s, other)
+	granted(t, s, r)
+	granted(t, s, other)
 	must(t, contend.Release(t.Context(), s, r))
 	inUse(t, 1, db, s)
 	must(t, contend.Release(t.Context(), s, other))
 	inUse(t, 0, db, s)
 
 	r = request("k")
-	granting(t, s, r)
+	granted(t, s, r)
 	must(t, contend.Release(t.Context(), d.open(t), r)) // by an operator
 	inUse(t, 1, db, s)
 	if errs := renewing(t.Context(), s, r); !errors.Is(errs[0], driver.ErrNotHeld) {
@@ -125,18 +122,18 @@ func spareGoesBack(t *testing.T, d database) {
 
 	short := request("short")
 	short.TTL = 200 * time.Millisecond
-	granting(t, s, short)
+	granted(t, s, short)
 	waitFor(t, "a lease is over that is not renewed", func() bool { return db.Stats().InUse == 0 })
 
 	held := request("held")
-	granting(t, s, held)
+	granted(t, s, held)
 	inUse(t, 1, db, s)
 	must(t, s.Close())
 	inUse(t, 0, db, s)
 
 	db, s = d.ofFour(t)
 	held = request("closed")
-	granting(t, s, held)
+	granted(t, s, held)
 	must(t, db.Close())
 	renewing(t.Context(), s, held)
 	s.under.Wait()
@@ -156,11 +153,11 @@ func spareIsOne(t *testing.T, d database) {
 		db.SetMaxOpenConns(bound)
 		first, second := d.wrap(db), d.wrap(db)
 		for _, s := range []*Server{first, second} {
-			granting(t, s, request(rand.Text()))
+			granted(t, s, request(rand.Text()))
 		}
 		inUse(t, want, db, first, second)
 		must(t, first.Close())
-		granting(t, second, request(rand.Text()))
+		granted(t, second, request(rand.Text()))
 		inUse(t, want, db, first, second) // the other keeps one now
 		must(t, second.Close())
 		inUse(t, 0, db, first, second)
@@ -171,7 +168,7 @@ func spareIsOne(t *testing.T, d database) {
 func spareIsReplaced(t *testing.T, d database) {
 	db, s := d.ofFour(t)
 	r := request("k")
-	granting(t, s, r)
+	granted(t, s, r)
 	which, end := "SELECT pg_backend_pid()", "SELECT pg_terminate_backend($1)"
 	if !d.postgres() {
 		which, end = "SELECT CONNECTION_ID()", "KILL ?"

@@ -28,14 +28,14 @@ func oneConnection(t *testing.T, d database) {
 	s := d.wrap(db)
 	a, b, c := request("k"), queued(request("k")), request("k")
 	c.Mode, c.Limit = driver.Shared, 2
-	granting(t, s, a)
-	ask(t, s, b)
-	ask(t, s, queued(c))
+	granted(t, s, a)
+	try(t, s, b)
+	try(t, s, queued(c))
 	s.Renew(t.Context(), []driver.RenewRequest{a.Renewal(), b.Renewal(), queued(c).Renewal()}, func(_ int, r driver.Renewal) { must(t, r.Err) })
 	must(t, contend.Release(t.Context(), s, a))
-	granting(t, s, b)
+	granted(t, s, b)
 	must(t, contend.Release(t.Context(), s, b))
-	granting(t, s, queued(c))
+	granted(t, s, queued(c))
 	for info, err := range s.List(t.Context(), "") {
 		must(t, err)
 		if info.Holds != 1 {
@@ -43,6 +43,18 @@ func oneConnection(t *testing.T, d database) {
 		}
 	}
 	must(t, s.Close())
+}
+
+// renewals renews at once, and returns what came of each request that was answered.
+func renewals(ctx context.Context, s *Server, rs []driver.RenewRequest) map[int]driver.Renewal {
+	var mu sync.Mutex
+	got := map[int]driver.Renewal{}
+	s.Renew(ctx, rs, func(i int, r driver.Renewal) {
+		mu.Lock()
+		defer mu.Unlock()
+		got[i] = r
+	})
+	return got
 }
 
 // Rule: a thousand leases are renewed in a few requests, each those that are held alone.
@@ -55,49 +67,33 @@ func renewMany(t *testing.T, d database) {
 		r := request(fmt.Sprintf("\x00k%d\xff", i%(n/2)))
 		if i < n/2 { // of each key one owner has it, and one has it not
 			r.TTL = 10 * time.Minute // a busy machine takes long for so many
-			granting(t, s, r)
+			granted(t, s, r)
 			held[i] = true
 			r.TTL = time.Hour
 		}
 		rs = append(rs, r.Renewal())
 	}
 	wanted := request(rs[7].Key)
-	ask(t, s, queued(wanted))
+	try(t, s, queued(wanted))
 	far, p := d.through(t)
 	s = far.open(t)
 	_, err := s.Inspect(t.Context(), "warm")
 	must(t, err)
-	var sent atomic.Int64
-	p.Hook(func(c faultproxy.Chunk) bool {
-		if c.Dir == faultproxy.Up {
-			sent.Add(1)
-		}
-		return false
-	})
-	var mu sync.Mutex
-	got := map[int]driver.Renewal{}
-	only := rs[:n/2]
-	s.Renew(t.Context(), only, func(i int, r driver.Renewal) {
-		mu.Lock()
-		defer mu.Unlock()
-		got[i] = r
-	})
+	sent := counting(p)
+	got := renewals(t.Context(), s, rs[:n/2])
 	if n := sent.Load(); n > 60 {
 		t.Errorf("it sent %d requests", n)
 	}
-	s.Renew(t.Context(), rs[n/2:], func(i int, r driver.Renewal) {
-		mu.Lock()
-		defer mu.Unlock()
+	for i, r := range renewals(t.Context(), s, rs[n/2:]) {
 		got[n/2+i] = r
-	})
+	}
 	for i := range n {
 		r := got[i]
 		if held[i] && (r.Err != nil || r.TTL < 50*time.Minute || r.Wanted != (i == 7)) || !held[i] && !errors.Is(r.Err, driver.ErrNotHeld) {
 			t.Errorf("%d: %+v", i, r)
 		}
 	}
-	info, err := s.Inspect(t.Context(), rs[3].Key)
-	must(t, err)
+	info := inspect(t, s, rs[3].Key)
 	if info.Left < 50*time.Minute || info.Left > time.Hour {
 		t.Errorf("%+v", info)
 	}
@@ -108,16 +104,16 @@ func renewMany(t *testing.T, d database) {
 func unusedKeepsTheMark(t *testing.T, d database) {
 	s := d.open(t)
 	first, second, third := settled(request("k")), settled(request("k")), settled(request("k"))
-	granting(t, s, first)
+	granted(t, s, first)
 	first.End, second.End = driver.Unfinished, driver.Unused
 	must(t, contend.Release(t.Context(), s, first))
 	for _, r := range []contend.Owner{second, third} {
-		if res := granting(t, s, r); !res.Abandoned {
+		if res := granted(t, s, r); !res.Abandoned {
 			t.Errorf("the mark is gone: %+v", res)
 		}
 		must(t, contend.Release(t.Context(), s, r))
 	}
-	if res := granting(t, s, request("k")); res.Abandoned {
+	if res := granted(t, s, request("k")); res.Abandoned {
 		t.Error("the mark stays after a holder that finished")
 	}
 }
@@ -143,9 +139,9 @@ func keptLongEnough(t *testing.T, d database) {
 		r.TTL = time.Hour
 		change(&r)
 		if r.Queue {
-			granting(t, s, request(name))
+			granted(t, s, request(name))
 		}
-		ask(t, s, r)
+		try(t, s, r)
 		check(name, soon)
 		r.TTL, r.Patience = 3*time.Hour, 4*time.Hour
 		s.Renew(t.Context(), []driver.RenewRequest{r.Renewal(), request(name).Renewal()}, func(int, driver.Renewal) {})
@@ -156,7 +152,7 @@ func keptLongEnough(t *testing.T, d database) {
 	}
 	quick := settled(request("quick"))
 	quick.TTL = time.Hour
-	granting(t, s, quick)
+	granted(t, s, quick)
 	check("at once", soon)
 	must(t, contend.Release(t.Context(), s, quick))
 	check("at once", soon)
@@ -198,11 +194,11 @@ func leastPrivileges(t *testing.T, d database) {
 	d, name := d.limited(t, db)
 	s := d.open(t)
 	a, b := request("k"), queued(request("k"))
-	granting(t, s, a)
-	ask(t, s, b)
+	granted(t, s, a)
+	try(t, s, b)
 	s.Renew(t.Context(), []driver.RenewRequest{a.Renewal(), b.Renewal()}, func(_ int, r driver.Renewal) { must(t, r.Err) })
 	must(t, contend.Release(t.Context(), s, a))
-	granting(t, s, b)
+	granted(t, s, b)
 	must(t, contend.Release(t.Context(), s, settled(b)))
 	sweepNow(t, s, db)
 	_, err := s.Inspect(t.Context(), "k")
@@ -220,7 +216,7 @@ func renewBesideLocked(t *testing.T, d database) {
 	var rs []driver.RenewRequest
 	for i := range 6 {
 		r := request(fmt.Sprint("k", i))
-		granting(t, s, r)
+		granted(t, s, r)
 		r.TTL = time.Hour
 		rs = append(rs, r.Renewal())
 	}
@@ -231,13 +227,7 @@ func renewBesideLocked(t *testing.T, d database) {
 	must(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	var mu sync.Mutex
-	got := map[int]driver.Renewal{}
-	s.Renew(ctx, rs, func(i int, r driver.Renewal) {
-		mu.Lock()
-		defer mu.Unlock()
-		got[i] = r
-	})
+	got := renewals(ctx, s, rs)
 	for i := range rs {
 		if r, has := got[i]; i != 3 && (!has || r.Err != nil || r.TTL < 50*time.Minute) || i == 3 && has && r.Err == nil {
 			t.Errorf("%s: %+v", rs[i].Key, r)
@@ -252,11 +242,11 @@ func renewBesideManyLocked(t *testing.T, d database) {
 	locked := make(map[int]bool)
 	for i := range 12 {
 		r := request(fmt.Sprintf("k%02d", i))
-		granting(t, s, r)
+		granted(t, s, r)
 		waiter := queued(request(r.Key))
 		waiter.Patience = time.Minute
 		if i%2 == 0 {
-			ask(t, s, waiter)
+			try(t, s, waiter)
 		}
 		r.TTL = time.Hour
 		if i == 11 {
@@ -308,7 +298,7 @@ func stoppedSweep(t *testing.T, d database) {
 		var keys []contend.Owner
 		for i := range 3 {
 			keys = append(keys, settled(request(fmt.Sprint("k", n, i))))
-			granting(t, near, keys[i])
+			granted(t, near, keys[i])
 			must(t, contend.Release(t.Context(), near, keys[i]))
 		}
 		near.under.Wait() // it sweeps, too
@@ -371,7 +361,7 @@ func (d database) openTransactions() string {
 // Rule: whoever has to wait for a key's row gets it in the order in which they came, also beside others who come later.
 func rowInOrder(t *testing.T, d database) {
 	s, db := d.open(t), d.pool(t)
-	granting(t, s, request("k"))
+	granted(t, s, request("k"))
 	const waiters = 12
 	var mu sync.Mutex
 	var order []int
@@ -457,7 +447,7 @@ func busyPool(t *testing.T, d database) {
 	db.SetMaxOpenConns(1)
 	s := d.wrap(db)
 	r := request("k")
-	granting(t, s, r)
+	granted(t, s, r)
 	slow, err := db.Conn(t.Context())
 	must(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)

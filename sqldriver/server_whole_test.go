@@ -6,7 +6,6 @@ package sqldriver
 import (
 	"bytes"
 	"context"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -21,12 +20,10 @@ import (
 // Package pgxlisten has the same for PostgreSQL.
 func TestNoLockOverTheNetwork(t *testing.T) {
 	t.Parallel()
-	server := testserver.MariaDB(t)
-	d := newMySQL(t, server)
+	d := newMySQL(t, testserver.MariaDB(t))
 	near, db := d.open(t), d.pool(t)
-	link := faultproxy.New(t, server.Addr())
-	d.dsn = strings.Replace(d.dsn, server.Addr(), link.Addr(), 1)
-	far := d.open(t)
+	through, link := d.through(t)
+	far := through.open(t)
 	var locked atomic.Int64
 	link.Hook(func(faultproxy.Chunk) bool {
 		var free int // a sweep may lock it for a moment: only a message that waits for this one keeps it
@@ -43,11 +40,11 @@ func TestNoLockOverTheNetwork(t *testing.T) {
 		}
 	}
 	holder, first, second := settled(request("k")), settled(queued(request("k"))), queued(request("k"))
-	granting(t, near, holder)
+	granted(t, near, holder)
 	locked.Store(0)
-	ask(t, far, first)
+	try(t, far, first)
 	none("to join")
-	ask(t, far, second)
+	try(t, far, second)
 	none("to join others")
 	must(t, renewal(t, far, holder).Err)
 	none("to renew")
@@ -64,8 +61,8 @@ func TestNoLockOverTheNetwork(t *testing.T) {
 	must(t, contend.Release(t.Context(), near, holder))
 	must(t, contend.Release(t.Context(), near, first))
 	must(t, contend.Release(t.Context(), near, second))
-	granting(t, near, reader)
-	ask(t, near, writer)
+	granted(t, near, reader)
+	try(t, near, writer)
 	locked.Store(0)
 	if r := renewal(t, far, reader); r.Err != nil || !r.Wanted || r.TTL != reader.TTL {
 		t.Errorf("%+v", r)
@@ -74,13 +71,13 @@ func TestNoLockOverTheNetwork(t *testing.T) {
 	must(t, contend.Release(t.Context(), near, reader))
 	must(t, contend.Release(t.Context(), near, writer))
 	holder, first, second = settled(request("k")), settled(queued(request("k"))), queued(request("k"))
-	granting(t, near, holder)
-	ask(t, near, first)
-	ask(t, near, second)
+	granted(t, near, holder)
+	try(t, near, first)
+	try(t, near, second)
 	locked.Store(0)
 	must(t, contend.Release(t.Context(), far, holder))
 	none("to release")
-	granting(t, far, first)
+	granted(t, far, first)
 	none("to be granted")
 	must(t, contend.Release(t.Context(), far, second))
 	none("to leave")
@@ -95,17 +92,17 @@ func TestOvertakenAfterTheLook(t *testing.T) {
 	d := newMySQL(t, testserver.MariaDB(t))
 	s := d.open(t)
 	for what, between := range map[string]func(key string){
-		"granted": func(key string) { granting(t, s, request(key)) },
+		"granted": func(key string) { granted(t, s, request(key)) },
 		"waited for": func(key string) {
 			a := request(key)
-			granting(t, s, a)
-			ask(t, s, queued(request(key)))
+			granted(t, s, a)
+			try(t, s, queued(request(key)))
 			must(t, contend.Release(t.Context(), s, settled(a)))
 		},
 	} {
 		r := queued(request(what))
 		before := settled(request(what))
-		granting(t, s, before) // so that there is a row
+		granted(t, s, before) // so that there is a row
 		must(t, contend.Release(t.Context(), s, before))
 		once := false
 		var res driver.Result
@@ -132,8 +129,8 @@ func TestGrantedAfterTheLook(t *testing.T) {
 	s := d.open(t)
 	const key = "k"
 	holder, waiter, o := settled(request(key)), settled(queued(request(key))), request(key)
-	granting(t, s, holder)
-	ask(t, s, waiter)
+	granted(t, s, holder)
+	try(t, s, waiter)
 	once, had := false, false
 	must(t, s.do(t.Context(), func(c *conn) error {
 		return c.onKey(o.Claim(), nil, func(k *keyTx) (err error) {
@@ -141,8 +138,8 @@ func TestGrantedAfterTheLook(t *testing.T) {
 				once = true
 				must(t, contend.Release(t.Context(), s, waiter))
 				must(t, contend.Release(t.Context(), s, holder))
-				granting(t, s, o)
-				ask(t, s, queued(request(key)))
+				granted(t, s, o)
+				try(t, s, queued(request(key)))
 			}
 			had, err = k.release(o.Withdrawal())
 			return err
@@ -160,7 +157,7 @@ func TestJoinsWhileHoldersChange(t *testing.T) {
 	s := d.open(t)
 	const key = "k"
 	holder, r := settled(request(key)), queued(request(key))
-	granting(t, s, holder)
+	granted(t, s, holder)
 	looks := 0
 	var res driver.Result
 	must(t, s.do(t.Context(), func(c *conn) error {
@@ -168,7 +165,7 @@ func TestJoinsWhileHoldersChange(t *testing.T) {
 			if looks++; looks <= attempts {
 				must(t, contend.Release(t.Context(), s, holder))
 				holder = settled(request(key))
-				granting(t, s, holder)
+				granted(t, s, holder)
 			}
 			res, err = k.try(r.Vote())
 			return err
@@ -178,21 +175,19 @@ func TestJoinsWhileHoldersChange(t *testing.T) {
 		t.Errorf("it joined after %d looks: %+v, %+v (%v)", looks, res, info, err)
 	}
 	must(t, contend.Release(t.Context(), s, holder))
-	granting(t, s, r)
+	granted(t, s, r)
 }
 
 // A waiter whose writes always meet a key that is not as it saw it, free or held, joins its queue all the same, and asks again at
 // once: no holder would tell it that the key is free.
 func TestJoinsAKeyThatIsFreeByThen(t *testing.T) {
 	t.Parallel()
-	server := testserver.MariaDB(t)
-	d := newMySQL(t, server)
+	d := newMySQL(t, testserver.MariaDB(t))
 	near := d.open(t)
-	link := faultproxy.New(t, server.Addr())
-	d.dsn = strings.Replace(d.dsn, server.Addr(), link.Addr(), 1)
-	far := d.open(t)
+	through, link := d.through(t)
+	far := through.open(t)
 	holder, r := settled(request("k")), queued(request("k"))
-	granting(t, near, holder)
+	granted(t, near, holder)
 	var writes atomic.Int64
 	link.Hook(func(c faultproxy.Chunk) bool {
 		switch {
@@ -207,11 +202,11 @@ func TestJoinsAKeyThatIsFreeByThen(t *testing.T) {
 		}
 		return false
 	})
-	res := ask(t, far, r)
+	res := try(t, far, r)
 	link.Hook(nil)
 	info, err := near.Inspect(t.Context(), "k")
 	if err != nil || writes.Load() != 3 || res.Granted || res.RetryIn != time.Millisecond || info.Held || info.Waiters != 1 {
 		t.Errorf("it joined with %d writes: %+v, %+v (%v)", writes.Load(), res, info, err)
 	}
-	granting(t, far, r)
+	granted(t, far, r)
 }

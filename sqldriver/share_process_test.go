@@ -4,7 +4,6 @@
 package sqldriver
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"database/sql"
@@ -26,16 +25,12 @@ const slots = 2
 // often.
 func mixPart(db *sql.DB, args []string) error {
 	key, log := args[0], args[1]
-	rounds, err := strconv.Atoi(args[2])
-	if err != nil {
-		return err
-	}
 	locks, err := hasp.New(waiting(db), nil)
 	if err != nil {
 		return err
 	}
-	fmt.Println("ready")
-	if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err != nil {
+	rounds, err := toBegin(args[2])
+	if err != nil {
 		return err
 	}
 	rw, sem := locks.RWMutex(key, nil), locks.Semaphore(key+"/slots", slots, nil)
@@ -102,16 +97,8 @@ func TestProcessesShareKeys(t *testing.T) {
 	const processes, rounds = 4, 24
 	path, log := newFile(t), filepath.Join(t.TempDir(), "log")
 	must(t, os.WriteFile(log, nil, 0o600))
-	var all []*process
-	for range processes {
-		all = append(all, start(t, "mix", path, "orders/42", log, strconv.Itoa(rounds)))
-	}
-	for _, p := range all {
-		p.says("ready")
-	}
-	for _, p := range all {
-		p.begin()
-	}
+	all := ready(t, processes, func(_ int) *process { return start(t, "mix", path, "orders/42", log, strconv.Itoa(rounds)) })
+	beginAll(all)
 	for _, p := range all {
 		p.says("done")
 	}

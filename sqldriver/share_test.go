@@ -36,18 +36,26 @@ func renewal(t testing.TB, d driver.Driver, r contend.Owner) (a driver.Renewal) 
 	return a
 }
 
-func renewed(t testing.TB, d *Driver, r contend.Owner) (a driver.Renewal) {
+func renewed(t testing.TB, d driver.Driver, r contend.Owner) (a driver.Renewal) {
 	t.Helper()
 	a = renewal(t, d, r)
 	must(t, a.Err)
 	return a
 }
 
-func inspect(t testing.TB, d *Driver, key string) driver.Info {
+func inspect(t testing.TB, d driver.Driver, key string) driver.Info {
 	t.Helper()
 	info, err := d.Inspect(t.Context(), key)
 	must(t, err)
 	return info
+}
+
+// tooLate fails unless an error says that the owner had nothing.
+func tooLate(t testing.TB, err error) {
+	t.Helper()
+	if !errors.Is(err, driver.ErrNotHeld) {
+		t.Errorf("it was too late: %v", err)
+	}
 }
 
 // tells is granted the key, and must learn whether it was abandoned.
@@ -229,9 +237,7 @@ func TestMarkStays(t *testing.T) {
 				for _, r := range []contend.Owner{request("k"), shared("k", 2)} {
 					granted(t, d, r)
 					m.pass(r.TTL)
-					if err := contend.Release(t.Context(), d, ended(r, end)); !errors.Is(err, driver.ErrNotHeld) {
-						t.Errorf("Release: %v", err)
-					}
+					tooLate(t, contend.Release(t.Context(), d, ended(r, end)))
 					next := request("k")
 					tells(t, d, next, end == driver.Unfinished)
 					must(t, contend.Release(t.Context(), d, next))

@@ -101,7 +101,7 @@ func (o older) check(t *testing.T, d *Driver) {
 		t.Errorf("%+v", res)
 	}
 	refused(t, d, contend.Owner{Key: "k", Owner: strings.Repeat("R", driver.OwnerLen), Label: o.holder.Label, TTL: time.Second})
-	contend.Renew(t.Context(), d, []contend.Owner{o.holder}, func(_ int, r driver.Renewal) { must(t, r.Err) })
+	renewed(t, d, o.holder)
 	if again := granted(t, d, o.holder); again.Fence != o.fence {
 		t.Errorf("the holder has the fence %d, and had %d", again.Fence, o.fence)
 	}
@@ -173,16 +173,8 @@ func TestProcessesUpgradeAtOnce(t *testing.T) {
 	now, err := system()
 	must(t, err)
 	eachOlder(t, now, func(t *testing.T, o older) {
-		var all []*process
-		for i := range 6 {
-			all = append(all, start(t, "first", o.path, fmt.Sprintf("key %d", i)))
-		}
-		for _, p := range all {
-			p.says("ready")
-		}
-		for _, p := range all {
-			p.begin()
-		}
+		all := ready(t, 6, func(i int) *process { return start(t, "first", o.path, fmt.Sprintf("key %d", i)) })
+		beginAll(all)
 		for _, p := range all {
 			p.says("granted true")
 		}
