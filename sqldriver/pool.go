@@ -118,16 +118,14 @@ func (n nullRow) row(kind string) rules.Row {
 }
 
 // readRows reads leases, and closes rows.
-func readRows(rows *sql.Rows) (out []rules.Row, err error) {
-	defer rows.Close()
-	for rows.Next() {
+func readRows(rows *sql.Rows, err error) (out []rules.Row, _ error) {
+	err = eachRow(rows, err, func(rows *sql.Rows) error {
 		r := rules.Row{Kind: rules.Held}
-		if err := rows.Scan(&r.Owner, &r.Label, &r.Fence, &r.Since, &r.Expires, &r.Mode, &r.Limit, &r.Slot); err != nil {
-			return nil, err
-		}
+		err := rows.Scan(&r.Owner, &r.Label, &r.Fence, &r.Since, &r.Expires, &r.Mode, &r.Limit, &r.Slot)
 		out = append(out, r)
-	}
-	return out, rows.Err()
+		return err
+	})
+	return out, err
 }
 
 // eachRow calls f for each row, and closes rows.

@@ -242,8 +242,7 @@ func (c *conn) run(text string) error {
 
 // later has a statement sent before the next one whose answer matters, or with the commit.
 func (c *conn) later(st statement, args ...any) {
-	text, args := c.written(st, args)
-	c.todo = append(c.todo, Step{Text: text, Args: args})
+	c.todo = append(c.todo, c.step(st, args...))
 }
 
 func (c *conn) step(st statement, args ...any) Step {
@@ -288,16 +287,6 @@ func (c *conn) writtenFor(st statement, n int, args []any) (string, []any) {
 		return literal(text, args), nil
 	}
 	return withNumbers(text), args
-}
-
-func (c *conn) execMany(st statement, n int, args []any) (sql.Result, error) {
-	text, args := c.writtenFor(st, n, args)
-	return c.sql.ExecContext(c.ctx, text, args...)
-}
-
-func (c *conn) queryMany(st statement, n int, args []any) (*sql.Rows, error) {
-	text, args := c.writtenFor(st, n, args)
-	return c.sql.QueryContext(c.ctx, text, args...)
 }
 
 func (c *conn) exec(st statement, args ...any) (sql.Result, error) {
@@ -463,22 +452,17 @@ func (w *sweeper) loop() {
 // sweep passes over keys that are locked. No lock of its own outlasts a statement: it may
 // stop at any moment. So what it deletes may have changed since it looked, and is looked at again.
 func (c *conn) sweep(most int) error {
-	rows, err := c.query(sDead, most)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
 	var keys [][]byte
 	var newest int64
-	for rows.Next() {
+	rows, err := c.query(sDead, most)
+	err = eachRow(rows, err, func(rows *sql.Rows) error {
 		var key []byte
 		var fence int64
-		if err := rows.Scan(&key, &fence); err != nil {
-			return err
-		}
+		err := rows.Scan(&key, &fence)
 		keys, newest = append(keys, key), max(newest, fence)
-	}
-	if err := rows.Err(); err != nil || len(keys) == 0 {
+		return err
+	})
+	if err != nil || len(keys) == 0 {
 		return err
 	}
 	if !c.s.eng.sequence { // before a row goes that has a fence, what others must be above

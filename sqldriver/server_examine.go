@@ -59,19 +59,13 @@ func (s *Server) Examine(ctx context.Context) ([]operator.Finding, error) {
 // read takes the rows of a query, each a name and a value.
 func (c *conn) read(query string, into settings) error {
 	rows, err := c.sql.QueryContext(c.ctx, query)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
+	return eachRow(rows, err, func(rows *sql.Rows) error {
 		var name string
 		var value sql.NullString
-		if err := rows.Scan(&name, &value); err != nil {
-			return err
-		}
+		err := rows.Scan(&name, &value)
 		into[strings.ToLower(name)] = value.String
-	}
-	return rows.Err()
+		return err
+	})
 }
 
 // clock asks a few times what the server's clock says before ours, and returns the answer of the quickest round trip.

@@ -5,6 +5,7 @@ package sqldriver
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"math"
 	"slices"
@@ -119,33 +120,27 @@ func (c *conn) renewMany(rs []driver.RenewRequest, chunk []int, ttl time.Duratio
 	lasts := int64(span(ttl))
 	c.sent = true
 	began := time.Now()
-	if _, err := c.execMany(sRenewMany, size, append(slices.Clone(names), lasts, lasts, int64(ttl), int64(ttl+rules.KeepFence))); err != nil {
+	text, args := c.writtenFor(sRenewMany, size, append(slices.Clone(names), lasts, lasts, int64(ttl), int64(ttl+rules.KeepFence)))
+	if _, err := c.sql.ExecContext(c.ctx, text, args...); err != nil {
 		if c.failed(err) {
 			err = nil
 		}
 		return nil, err
 	}
 	c.sent = false
-	rows, err := c.queryMany(sRenewed, size, names)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
+	text, args = c.writtenFor(sRenewed, size, names)
 	left := make(map[driver.ID]driver.Renewal, len(chunk))
-	for rows.Next() {
-		var key, owner string
+	rows, err := c.sql.QueryContext(c.ctx, text, args...)
+	err = eachRow(rows, err, func(rows *sql.Rows) error {
+		var id driver.ID
 		var r driver.Renewal
-		if err := rows.Scan(&key, &owner, &r.TTL, &r.Wanted); err != nil {
-			return nil, err
+		err := rows.Scan(&id.Key, &id.Owner, &r.TTL, &r.Wanted)
+		if id.Label = labels[id]; r.TTL+time.Since(began)+time.Millisecond >= ttl { // else it was locked, and passed over
+			left[id] = r
 		}
-		if r.TTL+time.Since(began)+time.Millisecond < ttl {
-			continue // it was locked, and passed over
-		}
-		id := driver.ID{Key: key, Owner: owner}
-		id.Label = labels[id]
-		left[id] = r
-	}
-	return left, rows.Err()
+		return err
+	})
+	return left, err
 }
 
 func (s *Server) renew(ctx context.Context, r driver.RenewRequest, passOver bool) driver.Renewal {

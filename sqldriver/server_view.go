@@ -102,10 +102,8 @@ func (c *conn) lookBeside(claim driver.Claim, s *keyView) error {
 	if n < 0 {
 		n = math.MaxInt32
 	}
-	rows, err := c.query(sBeside, []byte(claim.Key), int64(s.now.At), n)
-	if err == nil {
-		s.Beside, err = readRows(rows)
-	}
+	var err error
+	s.Beside, err = readRows(c.query(sBeside, []byte(claim.Key), int64(s.now.At), n))
 	return err
 }
 

@@ -136,10 +136,10 @@ func (h *hints) start() {
 	h.under.Go(func() {
 		for ctx.Err() == nil {
 			limit := time.AfterFunc(listenLimit, h.judge) // a server that does not answer keeps no waiter from polling
-			err := h.listener.Listen(ctx, channel, func(payload string) { h.heard(ctx, payload) })
+			_ = h.listener.Listen(ctx, channel, func(payload string) { h.heard(ctx, payload) })
 			limit.Stop()
 			if ctx.Err() == nil { // or the next has begun
-				h.lost(err)
+				h.lost()
 			}
 			select {
 			case <-ctx.Done():
@@ -187,7 +187,7 @@ func (h *hints) settle() {
 }
 
 // lost has all ask, since messages may have been lost, and poll from now on.
-func (h *hints) lost(error) {
+func (h *hints) lost() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.believed, h.nonce = false, ""

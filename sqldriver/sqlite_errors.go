@@ -134,27 +134,22 @@ func isNoTable(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "no such table: hasp_")
 }
 
-// lockedError: another process had the file locked for as long as we waited.
-type lockedError struct {
+// A waitError says what was waited for in vain.
+type waitError struct {
+	what   string // stayedLocked or diskHangs
 	waited time.Duration
 	err    error // the database's, or the context's
 }
 
-func (e *lockedError) Error() string {
-	return fmt.Sprintf("the database stayed locked for %v", e.waited.Round(time.Millisecond))
-}
-func (e *lockedError) Unwrap() error { return e.err }
+const (
+	stayedLocked = "the database stayed locked"                // another process had the file locked for as long as we waited
+	diskHangs    = "the disk has not finished a read or write" // it did not answer in time
+)
 
-// slowError: the disk did not answer in time.
-type slowError struct {
-	waited time.Duration
-	err    error // the context's
+func (e *waitError) Error() string {
+	return fmt.Sprintf("%s for %v", e.what, e.waited.Round(time.Millisecond))
 }
-
-func (e *slowError) Error() string {
-	return fmt.Sprintf("the disk has not finished a read or write for %v", e.waited.Round(time.Millisecond))
-}
-func (e *slowError) Unwrap() error { return e.err }
+func (e *waitError) Unwrap() error { return e.err }
 
 // persist is the one journal_mode in which the file alone says what is held, and a
 // commit is on the disk when it is answered. In WAL what is held may be in the -wal

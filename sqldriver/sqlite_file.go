@@ -259,30 +259,14 @@ func (s *sqlite) makeTables(ctx context.Context, c *sql.Conn) error {
 	if err != nil {
 		return err
 	}
-	if version == 1 { // not already newer, by another process
-		if _, err := c.ExecContext(ctx, sqliteProposals); err != nil {
+	for ; version > 0 && version < schemaVersion; version++ { // it may be newer already, by another process
+		if _, err := c.ExecContext(ctx, sqliteUpgrades[version-1]); err != nil {
 			return err
 		}
-		if _, err := c.ExecContext(ctx, sqliteFirst, max(s.wall().UnixMicro(), 1), rand.Text()); err != nil {
-			return err
-		}
-		version = 2
-	}
-	if version == 2 {
-		if _, err := c.ExecContext(ctx, sqliteModes); err != nil {
-			return err
-		}
-		version = 3
-	}
-	if version == 3 {
-		if _, err := c.ExecContext(ctx, sqliteClock); err != nil {
-			return err
-		}
-		version = 4
-	}
-	if version == 4 {
-		if _, err := c.ExecContext(ctx, sqlitePersist); err != nil {
-			return err
+		if version == 1 {
+			if _, err := c.ExecContext(ctx, sqliteFirst, max(s.wall().UnixMicro(), 1), rand.Text()); err != nil {
+				return err
+			}
 		}
 	}
 	_, err = c.ExecContext(ctx, `COMMIT`)

@@ -41,9 +41,9 @@ func (s *sqlite) read(ctx context.Context, f func(ctx context.Context) error) er
 	})
 	switch {
 	case err != nil && ctx.Err() != nil && isLocked(err):
-		err = &lockedError{waited: time.Since(began), err: ctx.Err()}
+		err = &waitError{what: stayedLocked, waited: time.Since(began), err: ctx.Err()}
 	case err != nil && ctx.Err() != nil: // interrupted, in SQLite's words
-		err = &slowError{waited: time.Since(began), err: ctx.Err()}
+		err = &waitError{what: diskHangs, waited: time.Since(began), err: ctx.Err()}
 	}
 	return s.explain(err)
 }
@@ -78,10 +78,7 @@ func (s *sqlite) look(ctx context.Context, c driver.Claim) (rules.Now, *rules.Vi
 	if stmt, err = s.texts.get(ctx, qBeside); err != nil {
 		return now.Now, nil, err
 	}
-	rows, err := stmt.QueryContext(ctx, []byte(c.Key), int64(now.At), n)
-	if err == nil {
-		v.Beside, err = readRows(rows)
-	}
+	v.Beside, err = readRows(stmt.QueryContext(ctx, []byte(c.Key), int64(now.At), n))
 	return now.Now, v, err
 }
 

@@ -107,6 +107,9 @@ UPDATE hasp_meta SET version = 4 WHERE id = 1;
 // WAL. A program that would switch it back does not know this version.
 const sqlitePersist = `UPDATE hasp_meta SET version = 5 WHERE id = 1`
 
+// sqliteUpgrades make each version of the one before it, version 2 first.
+var sqliteUpgrades = [schemaVersion - 1]string{sqliteProposals, sqliteModes, sqliteClock, sqlitePersist}
+
 const sqliteWipe = `DELETE FROM hasp_lease`
 
 // sqliteShift moves all times to another clock. Some are as long as can be.

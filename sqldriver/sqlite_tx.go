@@ -158,10 +158,8 @@ func (t *tx) view(c driver.Claim) (*rules.View, error) {
 	if n == 0 {
 		return v, nil
 	}
-	rows, err := t.rows(qBeside, []byte(c.Key), int64(t.now.At), n)
-	if err == nil {
-		v.Beside, err = readRows(rows)
-	}
+	var err error
+	v.Beside, err = readRows(t.rows(qBeside, []byte(c.Key), int64(t.now.At), n))
 	return v, err
 }
 
@@ -239,46 +237,29 @@ func (t *tx) end(r driver.WithdrawRequest) (was rules.Row, err error) {
 }
 
 // write carries out a plan for an owner.
-func (t *tx) write(key, owner string, p rules.Plan) error {
-	k := []byte(key)
-	if p.End != rules.NoHolders {
-		q := qEndHolders
-		if p.End == rules.Sharers {
-			q = qEndSharers
-		}
-		if _, err := t.exec(q, k, int64(t.now.At)); err != nil {
-			return err
+func (t *tx) write(key, owner string, p rules.Plan) (err error) {
+	k, now := []byte(key), int64(t.now.At)
+	do := func(needed bool, q query, args ...any) {
+		if needed && err == nil {
+			_, err = t.exec(q, args...)
 		}
 	}
-	if o := p.Own; o != nil {
-		after := o.Kind == rules.Queued || o.Mode == driver.Shared
-		if err := t.put(k, o.Kind, *o, after, 0); err != nil {
-			return err
-		}
+	do(p.End == rules.AllHolders, qEndHolders, k, now)
+	do(p.End == rules.Sharers, qEndSharers, k, now)
+	if o := p.Own; o != nil && err == nil {
+		err = t.put(k, o.Kind, *o, o.Kind == rules.Queued || o.Mode == driver.Shared, 0)
 	}
-	if p.Key != nil {
+	if p.Key != nil && err == nil {
 		row := *p.Key
 		row.Owner, row.Label, row.Mode, row.Slot = "", "", driver.Shared, 0
-		if err := t.put(k, rules.Held, row, false, p.Wrote); err != nil {
-			return err
-		}
+		err = t.put(k, rules.Held, row, false, p.Wrote)
 	}
-	if p.OwnUntil != 0 {
-		if _, err := t.exec(qExtend, k, owner, int64(p.OwnUntil), p.Fence); err != nil {
-			return err
-		}
-	}
-	if p.KeyUntil != 0 {
-		if _, err := t.exec(qExtend, k, "", int64(p.KeyUntil), p.Fence); err != nil {
-			return err
-		}
-	}
+	do(p.OwnUntil != 0, qExtend, k, owner, int64(p.OwnUntil), p.Fence)
+	do(p.KeyUntil != 0, qExtend, k, "", int64(p.KeyUntil), p.Fence)
 	if l := p.Leave; l != nil {
-		if _, err := t.exec(qDepart, k, int64(l.Until), int64(t.now.At), flag(l.Mark)); err != nil {
-			return err
-		}
+		do(true, qDepart, k, int64(l.Until), now, flag(l.Mark))
 	}
-	return nil
+	return err
 }
 
 // put writes an owner's row, or the key's own, whether or not it is there. after has it come

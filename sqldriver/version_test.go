@@ -188,7 +188,7 @@ func TestKilledUpgrade(t *testing.T) {
 	now, err := system()
 	must(t, err)
 	eachOlder(t, now, func(t *testing.T, o older) {
-		p := start(t, "write", o.path, strings.Join([]string{sqliteProposals, sqliteModes, sqliteClock, sqlitePersist}[o.made-1:], ""))
+		p := start(t, "write", o.path, strings.Join(sqliteUpgrades[o.made-1:], ""))
 		p.says("writing")
 		must(t, p.Process.Kill())
 		_ = p.Wait()

@@ -107,9 +107,9 @@ func (w *writer) leave(ctx context.Context, j *job) error {
 		return j.err
 	default:
 	}
-	err := w.s.explain(&slowError{waited: time.Since(j.asked), err: ctx.Err()})
+	err := w.s.explain(&waitError{what: diskHangs, waited: time.Since(j.asked), err: ctx.Err()})
 	if !w.waitsSince.IsZero() {
-		err = w.s.explain(&lockedError{waited: time.Since(w.waitsSince), err: ctx.Err()})
+		err = w.s.explain(&waitError{what: stayedLocked, waited: time.Since(w.waitsSince), err: ctx.Err()})
 	}
 	if j.batch != nil {
 		j.batch.drop(j)
@@ -185,7 +185,7 @@ func (w *writer) transact(b *batch, jobs []*job) []*job {
 		}
 		ended := time.Now()
 		if err := t.commit(); isLocked(err) {
-			return &lockedError{waited: time.Since(ended), err: err}
+			return &waitError{what: stayedLocked, waited: time.Since(ended), err: err}
 		} else if err != nil {
 			return err
 		}
@@ -213,7 +213,7 @@ func (w *writer) begin(b *batch) (*tx, error) {
 	defer limit.Stop()
 	t, err := w.open(b.ctx)
 	if isLocked(err) || err != nil && errors.Is(context.Cause(b.ctx), errFileWait) {
-		err = &lockedError{waited: time.Since(began), err: err}
+		err = &waitError{what: stayedLocked, waited: time.Since(began), err: err}
 	}
 	return t, err
 }
