@@ -168,9 +168,6 @@ func (d *Driver) List(ctx context.Context, prefix string) iter.Seq2[driver.Info,
 // listScan is how many keys one SCAN of a list looks at: a fraction of a millisecond.
 const listScan = 1000
 
-// pattern is what SCAN finds locks by, and all that belongs to them: "lock:a…" and "hasp.queue:{lock:a…".
-func (k *keyspace) pattern(prefix string) string { return "*" + wire.Glob(k.prefix+prefix) + "*" }
-
 // lockKeys returns the locks that Redis keys are, or belong to as a queue, as
 // far as they start with prefix; each once.
 func (d *Driver) lockKeys(keys []string, prefix string) []string {

@@ -101,6 +101,9 @@ func (k *keyspace) hashSlot(key string) int {
 	return wire.HashSlot(k.prefix + key)
 }
 
+// pattern is what SCAN finds locks by, and all that belongs to them: "lock:a…" and "hasp.queue:{lock:a…".
+func (k *keyspace) pattern(prefix string) string { return "*" + wire.Glob(k.prefix+prefix) + "*" }
+
 // gone is the key that says an owner was released.
 func (n *names) gone(owner string) string { return wire.Sidecars + "gone:" + owner + ":" + n.side }
 

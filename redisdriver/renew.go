@@ -150,8 +150,8 @@ func (d *Driver) leaseJobs(rs []driver.RenewRequest, idx []int, channel string) 
 			args[0] = wire.Millis(g.ttl)
 			for k, i := range about {
 				names := d.names(rs[i].Key)
-				for part, name := range []string{names.lock, names.grant, names.queue, names.shares, names.held, names.room} {
-					keys[part*n+k] = name
+				for part, at := range [...]int{0, 1, 2, 4, 5, 6} { // all but the places
+					keys[part*n+k] = names.all[at]
 				}
 				args = append(args, value(rs[i].Claim))
 			}
@@ -215,7 +215,7 @@ func (d *Driver) placeJobs(rs []driver.RenewRequest, idx []int) []*job {
 			jobs = append(jobs, j)
 		}
 		names := d.names(key)
-		j.call.Keys = append(j.call.Keys, names.lock, names.grant, names.queue, names.places, names.shares, names.room)
+		j.call.Keys = append(append(j.call.Keys, names.all[:5]...), names.room)
 		j.call.Args = append(j.call.Args, n)
 		for _, i := range sorted[:n] {
 			j.call.Args = append(j.call.Args, value(rs[i].Claim), wire.Millis(rs[i].Patience))
