@@ -98,29 +98,11 @@ func TestBreakIsSentOnce(t *testing.T) {
 	}
 }
 
-// readOnly is a hook that answers scripts as a server that was demoted.
-type readOnly struct{ demoted atomic.Bool }
-
+// replyError is an error of a server.
 type replyError string
 
 func (e replyError) Error() string { return string(e) }
 func (replyError) RedisError()     {}
-
-func (*readOnly) DialHook(next redis.DialHook) redis.DialHook { return next }
-func (*readOnly) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-
-func (h *readOnly) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if h.demoted.Load() {
-			cmd.SetErr(replyError("READONLY You can't write against a read only replica."))
-			return cmd.Err()
-		}
-		h.demoted.Store(true) // from the next on
-		return next(ctx, cmd)
-	}
-}
 
 // Where the second request is refused, the first may still come: the answer says so, and names what the second was told.
 func TestLoneRequestIsRefusedTheSecondTime(t *testing.T) {
@@ -129,7 +111,15 @@ func TestLoneRequestIsRefusedTheSecondTime(t *testing.T) {
 	rdb := w.client(heeding)
 	d := w.over(rdb, nil)
 	w.warm(d)
-	rdb.AddHook(&readOnly{})
+	demoted := false
+	rdb.AddHook(hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+		if demoted {
+			cmd.SetErr(replyError("READONLY You can't write against a read only replica."))
+			return cmd.Err()
+		}
+		demoted = true
+		return next(ctx, cmd)
+	}))
 	w.stall()
 	r := ask("k")
 	res, err := d.Try(w.ctx, driver.TryRequest{Claim: r.Claim(), TTL: r.TTL})
@@ -226,21 +216,6 @@ func TestLoneRequestWaitsForNoConnection(t *testing.T) {
 	}
 }
 
-// counter is a hook that counts the commands of a client.
-type counter struct{ commands atomic.Int64 }
-
-func (*counter) DialHook(next redis.DialHook) redis.DialHook { return next }
-func (*counter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-
-func (c *counter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		c.commands.Add(1)
-		return next(ctx, cmd)
-	}
-}
-
 // A lone request goes through the hooks of the client, whenever it got them.
 func TestLoneRequestIsSeenByHooks(t *testing.T) {
 	t.Parallel()
@@ -248,13 +223,16 @@ func TestLoneRequestIsSeenByHooks(t *testing.T) {
 	rdb := w.client(heeding)
 	d := w.over(rdb, nil)
 	w.warm(d)
-	hook := &counter{}
-	rdb.AddHook(hook)
+	var n atomic.Int64
+	rdb.AddHook(hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+		n.Add(1)
+		return next(ctx, cmd)
+	}))
 	r := ask("k")
 	if res, err := d.Try(w.ctx, driver.TryRequest{Claim: r.Claim(), TTL: r.TTL}); err != nil || !res.Granted {
 		t.Fatal(res, err)
 	}
-	if n := hook.commands.Load(); n != 1 {
+	if n := n.Load(); n != 1 {
 		t.Errorf("a hook saw %d commands", n)
 	}
 }

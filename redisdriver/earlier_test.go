@@ -4,7 +4,6 @@
 package redisdriver
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -36,24 +35,6 @@ func (e earlier) change(cmd redis.Cmder) {
 	}
 }
 
-func (e earlier) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (e earlier) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		e.change(cmd)
-		return next(ctx, cmd)
-	}
-}
-
-func (e earlier) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		for _, cmd := range cmds {
-			e.change(cmd)
-		}
-		return next(ctx, cmds)
-	}
-}
-
 // builds runs f for each earlier build that shares the layout: with a client of it, or one of both, by chance.
 func builds(t *testing.T, f func(t *testing.T, client func(w *world, mixed bool) *redis.Client)) {
 	dirs, err := filepath.Glob("testdata/layout*")
@@ -78,7 +59,7 @@ func builds(t *testing.T, f func(t *testing.T, client func(w *world, mixed bool)
 			t.Parallel()
 			f(t, func(w *world, mixed bool) *redis.Client {
 				c := w.client(nil)
-				c.AddHook(earlier{instead, func() bool { return mixed && rand.IntN(2) == 0 }})
+				c.AddHook(edit(earlier{instead, func() bool { return mixed && rand.IntN(2) == 0 }}.change))
 				return c
 			})
 		})

@@ -307,6 +307,39 @@ func (w *world) keys() []string {
 	return keys
 }
 
+// hook sees the commands of a client that it sends alone.
+type hook func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error
+
+func (hook) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (h hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error { return h(ctx, cmd, next) }
+}
+
+// edit is a hook that changes the commands of a client.
+type edit func(cmd redis.Cmder)
+
+func (edit) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (e edit) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		e(cmd)
+		return next(ctx, cmd)
+	}
+}
+
+func (e edit) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		for _, cmd := range cmds {
+			e(cmd)
+		}
+		return next(ctx, cmds)
+	}
+}
+
 // tick waits until the server's clock has moved on by a millisecond.
 func (w *world) tick() {
 	w.Helper()

@@ -115,7 +115,7 @@ func TestFenceAfterAnOldSnapshot(t *testing.T) {
 func TestWithoutExpireGreaterThan(t *testing.T) {
 	w := newWorld(t)
 	old := w.client(nil)
-	old.AddHook(oldServer{})
+	old.AddHook(oldServer)
 	d := w.over(old, nil)
 	a, b := ask("k"), ask("k")
 	w.grant(d, a)
@@ -150,27 +150,17 @@ func TestWithoutExpireGreaterThan(t *testing.T) {
 
 // oldServer makes scripts believe that they run on a server before 7.0, and refuses
 // PEXPIRE with an option.
-type oldServer struct{}
+var oldServer = hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+	switch cmd.Name() {
+	case "evalsha":
+		return redis.ErrNoScript
+	case "eval":
+		cmd.Args()[1] = before70.Replace(cmd.Args()[1].(string))
+	}
+	return next(ctx, cmd)
+})
 
 var before70 = strings.NewReplacer("redis.REDIS_VERSION_NUM", "redis.NO_SUCH_FIELD", "'GT'", "'NO_GT'", "nil, 'NX'", "nil, 'NO_NX'")
-
-func (oldServer) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (oldServer) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		switch cmd.Name() {
-		case "evalsha":
-			return redis.ErrNoScript
-		case "eval":
-			cmd.Args()[1] = before70.Replace(cmd.Args()[1].(string))
-		}
-		return next(ctx, cmd)
-	}
-}
-
-func (oldServer) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
 
 // The mark is moved with each grant that comes alone, and keeps its expiry for 1,000 seconds; what is not as usual is
 // left to the slower way, with the mark as it was.

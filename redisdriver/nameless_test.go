@@ -4,7 +4,6 @@
 package redisdriver
 
 import (
-	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -18,33 +17,15 @@ import (
 // otherInfo has scripts see another answer to INFO, as from a server that is
 // only compatible. The server never learns the scripts' own names, so each is
 // sent as text.
-type otherInfo string
-
-func (h otherInfo) edit(cmd redis.Cmder) {
-	if args := cmd.Args(); args[0] == "eval" {
-		text := args[1].(string)
-		for _, call := range []string{"redis.call('INFO', 'server')", "call('INFO', 'server')"} {
-			text = strings.ReplaceAll(text, call, string(h))
+func otherInfo(info string) edit {
+	return func(cmd redis.Cmder) {
+		if args := cmd.Args(); args[0] == "eval" {
+			text := args[1].(string)
+			for _, call := range []string{"redis.call('INFO', 'server')", "call('INFO', 'server')"} {
+				text = strings.ReplaceAll(text, call, info)
+			}
+			args[1] = text
 		}
-		args[1] = text
-	}
-}
-
-func (h otherInfo) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (h otherInfo) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		h.edit(cmd)
-		return next(ctx, cmd)
-	}
-}
-
-func (h otherInfo) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		for _, cmd := range cmds {
-			h.edit(cmd)
-		}
-		return next(ctx, cmds)
 	}
 }
 

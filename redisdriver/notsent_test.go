@@ -49,49 +49,35 @@ func TestNotSent(t *testing.T) {
 	}
 }
 
-// late is a hook that returns when the context ends, and continues.
-type late struct {
-	redis.Hook
-	in, on, over chan struct{}
-}
-
-func (h late) DialHook(next redis.DialHook) redis.DialHook { return next }
-func (h late) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-func (h late) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if cmd.Name() != "evalsha" {
-			return next(ctx, cmd)
-		}
-		go func() {
-			defer close(h.over)
-			close(h.in)
-			<-h.on
-			_ = next(context.WithoutCancel(ctx), cmd)
-		}()
-		<-ctx.Done()
-		return ctx.Err()
-	}
-}
-
 // A request reported as not sent never is sent, whatever the client does later.
 func TestNotSentStaysSo(t *testing.T) {
 	w := newWorld(t)
 	rdb := w.client(nil)
-	h := late{in: make(chan struct{}), on: make(chan struct{}), over: make(chan struct{})}
-	rdb.AddHook(h)
+	in, on, over := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	rdb.AddHook(hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error { // returns when ctx ends, and continues
+		if cmd.Name() != "evalsha" {
+			return next(ctx, cmd)
+		}
+		go func() {
+			defer close(over)
+			close(in)
+			<-on
+			_ = next(context.WithoutCancel(ctx), cmd)
+		}()
+		<-ctx.Done()
+		return ctx.Err()
+	}))
 	d := w.over(rdb, nil)
 	ctx, cancel := context.WithCancel(w.ctx)
 	got := make(chan error, 1)
 	(&Node{d}).StartVote(ctx, ask("k").Vote(), func(_ driver.Result, err error) { got <- err })
-	<-h.in
+	<-in
 	cancel()
 	if err := <-got; !driver.IsNotSent(err) || !errors.Is(err, context.Canceled) {
 		t.Fatalf("the Try: %v, want one that says not sent", err)
 	}
-	close(h.on)
-	<-h.over
+	close(on)
+	<-over
 	if n := w.admin.Exists(w.ctx, "lock:k").Val(); n != 0 {
 		t.Error("the store has the key, for nobody")
 	}

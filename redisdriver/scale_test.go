@@ -51,7 +51,12 @@ func (w *world) handoffs(n int) float64 {
 	for i := range n {
 		rdb := redis.NewClient(&redis.Options{Addr: w.server.Addr(), PoolSize: 1})
 		defer rdb.Close()
-		rdb.AddHook(probeCounter{&probes})
+		rdb.AddHook(hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+			if cmd.Name() == "publish" { // by the client itself: the hints are sent by scripts
+				probes.Add(1)
+			}
+			return next(ctx, cmd)
+		}))
 		drivers[i], rs[i] = patient(New(rdb, nil)), ask("k")
 		rs[i].Patience = time.Hour // until so many stand in the queue
 		defer drivers[i].Close()
@@ -87,24 +92,6 @@ func (w *world) handoffs(n int) float64 {
 		}
 	}
 	return float64(total) / float64(n)
-}
-
-// probeCounter counts what a client itself publishes: the hints are sent by scripts.
-type probeCounter struct{ n *atomic.Int64 }
-
-func (p probeCounter) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (p probeCounter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-
-func (p probeCounter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if cmd.Name() == "publish" {
-			p.n.Add(1)
-		}
-		return next(ctx, cmd)
-	}
 }
 
 // One Renew takes any number of leases in scripts of 500 and reports each once.

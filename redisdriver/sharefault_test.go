@@ -260,7 +260,7 @@ func TestMuteSharerIsRemembered(t *testing.T) {
 func TestSharersWithoutExpireGreaterThan(t *testing.T) {
 	w := newWorld(t)
 	old := w.client(nil)
-	old.AddHook(oldServer{})
+	old.AddHook(oldServer)
 	d := w.over(old, nil)
 	a, b, writer := reader("k"), sharer("k", 2), ask("k")
 	w.grant(d, a)
