@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/internal/admission"
 	"github.com/hasplock/hasp/internal/clock"
 	"github.com/hasplock/hasp/internal/gate"
@@ -234,7 +235,7 @@ func (c *core) fail(op, key string, err error) error {
 
 func (c *core) classify(err error) Class {
 	switch {
-	case errors.As(err, new(*silentError)), errors.Is(err, driver.ErrNotVoting):
+	case errors.As(err, new(*silentError)), errors.Is(err, voting.ErrNotVoting):
 		return ClassUnreachable
 	case errors.As(err, new(*tooLongError)), errors.Is(err, ErrUnsupported):
 		return ClassImpossible
@@ -406,8 +407,8 @@ func (c *core) tryStore(ctx context.Context, r driver.TryRequest) (res driver.Re
 // the refusal is about the key.
 func (c *core) admitOrWhy(ctx context.Context, res driver.Result, ttl time.Duration) (admitted bool, err error) {
 	switch res.Why {
-	case driver.NotVoting:
-		n, ok := c.drv.(driver.Recorded)
+	case voting.NotVoting:
+		n, ok := c.drv.(voting.Recorded)
 		if !ok {
 			return false, &admission.HeldBack{Left: res.Left}
 		}
@@ -416,7 +417,7 @@ func (c *core) admitOrWhy(ctx context.Context, res driver.Result, ttl time.Durat
 			err = c.waits.Admit(ctx, n, rec, c.traits.MaxTTL, max(c.traits.MaxTTL, rec.MaxTTL))
 		}
 		return err == nil, cmp.Or[error](err, &admission.HeldBack{})
-	case driver.TTLTooLong:
+	case voting.TTLTooLong:
 		return false, &tooLongError{ttl, res.TTL}
 	}
 	return false, nil

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 )
 
 // A downgrade wakes the readers that wait, at once, and no writer; it keeps the
@@ -68,7 +69,7 @@ func TestDowngradeIsAskedAgain(t *testing.T) {
 		},
 		"no answer": hangTry,
 		"the node is held back": func(context.Context, driver.TryRequest, tryFunc) (driver.Result, error) {
-			return driver.Result{Why: driver.NotVoting}, nil
+			return driver.Result{Why: voting.NotVoting}, nil
 		},
 	} {
 		bubbled(t, name, func(t *testing.T) {

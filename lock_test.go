@@ -14,6 +14,7 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/memdriver"
 )
 
@@ -213,14 +214,14 @@ type recorded struct {
 	admits int
 }
 
-func (d *recorded) Record(ctx context.Context) (driver.Record, error) {
+func (d *recorded) Record(ctx context.Context) (voting.Record, error) {
 	if d.err != nil {
-		return driver.Record{Voting: true}, d.err
+		return voting.Record{Voting: true}, d.err
 	}
 	return d.Store.Record(ctx)
 }
 
-func (d *recorded) Admit(ctx context.Context, r driver.Record, maxTTL time.Duration) error {
+func (d *recorded) Admit(ctx context.Context, r voting.Record, maxTTL time.Duration) error {
 	d.admits++
 	return d.Store.Admit(ctx, r, maxTTL)
 }
@@ -232,7 +233,7 @@ func TestAdmit(t *testing.T) {
 		c := newClient(t, d, nil)
 		m := c.Mutex("k", nil)
 		_, err := m.TryLock(t.Context())
-		wantIs(t, err, driver.ErrNotVoting)
+		wantIs(t, err, voting.ErrNotVoting)
 		for range 2 {
 			if err := c.Operator().Admit(t.Context()); err != nil || d.admits != 1 {
 				t.Fatalf("%v, admitted %d times", err, d.admits)
@@ -259,8 +260,8 @@ func TestRefusedByTheStore(t *testing.T) {
 		class hasp.Class
 		is    error
 	}{
-		{driver.Result{Why: driver.NotVoting, Left: time.Minute}, hasp.ClassUnreachable, driver.ErrNotVoting},
-		{driver.Result{Why: driver.TTLTooLong, TTL: time.Second}, hasp.ClassImpossible, nil},
+		{driver.Result{Why: voting.NotVoting, Left: time.Minute}, hasp.ClassUnreachable, voting.ErrNotVoting},
+		{driver.Result{Why: voting.TTLTooLong, TTL: time.Second}, hasp.ClassImpossible, nil},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			d := &hooked{Driver: newStore()}
@@ -283,7 +284,7 @@ func TestTheWaitIsOver(t *testing.T) {
 		d := &recorded{Store: memdriver.NewNode(memdriver.NodeOptions{MaxTTL: time.Minute})}
 		m := newClient(t, d, nil).Mutex("k", nil)
 		_, err := m.TryLock(t.Context())
-		wantIs(t, err, driver.ErrNotVoting)
+		wantIs(t, err, voting.ErrNotVoting)
 		time.Sleep(2 * time.Minute)
 		release(t, must(m.TryLock(t.Context())))
 	})

@@ -21,6 +21,7 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/internal/fault"
 	"github.com/hasplock/hasp/memdriver"
 )
@@ -315,7 +316,7 @@ func TestEventsCount(t *testing.T) {
 	})
 	each("trouble", func(t *testing.T, n *counts, d *hooked, c *hasp.Client) {
 		d.try = func(context.Context, driver.TryRequest, tryFunc) (driver.Result, error) {
-			return driver.Result{}, driver.ErrNotVoting
+			return driver.Result{}, voting.ErrNotVoting
 		}
 		stop, _ := begin(t, c.Mutex("k", nil))
 		time.Sleep(time.Minute)

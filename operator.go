@@ -11,6 +11,7 @@ import (
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/driver/operator"
+	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/internal/clock"
 	"github.com/hasplock/hasp/internal/lifetime"
 )
@@ -194,12 +195,12 @@ func (o *Operator) Admit(ctx context.Context) error {
 		return o.c.fail("admit", "", err)
 	}
 	defer done()
-	node, recorded := o.c.drv.(driver.Recorded)
+	node, recorded := o.c.drv.(voting.Recorded)
 	switch admit := operator.Of(o.c.drv).Admit; {
 	case admit != nil:
 		err = admit(ctx)
 	case recorded:
-		var rec driver.Record
+		var rec voting.Record
 		if rec, err = node.Record(ctx); err == nil && !rec.Voting {
 			err = node.Admit(ctx, rec, o.c.traits.MaxTTL)
 		}

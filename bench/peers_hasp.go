@@ -12,6 +12,7 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/quorum"
 	"github.com/hasplock/hasp/redisdriver"
 	"github.com/hasplock/hasp/sqldriver"
@@ -71,7 +72,7 @@ var redlockPeers = []*peer{{
 	config: "hasp's quorum over five Redis, each with a node record; TTL 30 s, renewal, fences and the queue on; a go-redis client with its default options for each Redis; a Mutex for each acquisition",
 	open: func(ctx context.Context, to target) (locker, error) {
 		var under []io.Closer
-		var list []driver.Node
+		var list []voting.Node
 		for _, addr := range to.Redis {
 			rdb := haspRedis(addr)
 			under = append(under, rdb)

@@ -124,7 +124,7 @@ const (
 // Why is the reason of a refusal.
 type Why uint8
 
-// The reasons of every engine; node.go has more.
+// The reasons of every engine; package voting has more.
 const (
 	Held     Why = iota // another owner holds the key, or waits for it in front of us
 	Released            // this owner was released; it says nothing about the holder of the key

@@ -6,7 +6,7 @@
 // Programs use package hasp; only engines implement [Driver]. The contract is in
 // driver.go; [Traits] and [Info] define the terms it uses. What an engine may do besides
 // stands apart: told.go has what a store tells before it is asked, package operator what
-// is for its operator, node.go what a quorum asks of its nodes. Package drivertest is the
+// is for its operator, package voting what a quorum asks of its nodes. Package drivertest is the
 // specification: a table of cases, each with its rule as a sentence, that every
 // engine must pass.
 //

@@ -16,9 +16,6 @@ var (
 	ErrNotHeld = errors.New("not held")
 	// ErrUnsupported: this engine cannot do that.
 	ErrUnsupported = errors.New("not supported by this engine")
-	// ErrNotVoting: the node may have lost leases, and grants nothing until
-	// they would have expired; see Recorded.
-	ErrNotVoting = errors.New("the node is held back: it may have lost leases")
 	// ErrClosed: the client was closed.
 	ErrClosed = errors.New("client closed")
 )

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/drivertest"
 	"github.com/hasplock/hasp/internal/fault"
 	"github.com/hasplock/hasp/memdriver"
@@ -130,24 +131,24 @@ var brokenHolds = []brokenEngine{
 		func(*memdriver.Store) func() driver.Driver {
 			return func() driver.Driver { return memdriver.New() }
 		}},
-	{"a grant that is not stored", "TryGrantsAFreeKey LockWaitsItsTurn", asking(func(_ context.Context, _ *memdriver.Store, r driver.VoteRequest) (driver.Result, error) {
+	{"a grant that is not stored", "TryGrantsAFreeKey LockWaitsItsTurn", asking(func(_ context.Context, _ *memdriver.Store, r voting.VoteRequest) (driver.Result, error) {
 		return driver.Result{Granted: true, Fence: 1, TTL: r.TTL}, nil
 	})},
 	{"the holder is refused when it asks again", "TryAgainIsTheSameGrant LostRepliesDoNoHarm",
-		asking(func(ctx context.Context, s *memdriver.Store, r driver.VoteRequest) (driver.Result, error) {
+		asking(func(ctx context.Context, s *memdriver.Store, r voting.VoteRequest) (driver.Result, error) {
 			if info := looked(s, r.Key); info.Holder.Owner == r.Owner && !handedOff(info) {
 				return driver.Result{Holder: info.Holder, Left: info.Left}, nil
 			}
 			return s.Vote(ctx, r)
 		})},
-	{"a timeout is reported as not sent", "NotSentIsTrue", asking(func(ctx context.Context, s *memdriver.Store, r driver.VoteRequest) (driver.Result, error) {
+	{"a timeout is reported as not sent", "NotSentIsTrue", asking(func(ctx context.Context, s *memdriver.Store, r voting.VoteRequest) (driver.Result, error) {
 		res, err := s.Vote(ctx, r)
 		if _, ok := ctx.Deadline(); ok && err == nil {
 			return driver.Result{}, driver.NotSent(context.DeadlineExceeded)
 		}
 		return res, err
 	})},
-	{"several fences are counted from the first", "FencesInARow KeptKeyGoesToWhoWaits", asking(func(ctx context.Context, s *memdriver.Store, r driver.VoteRequest) (driver.Result, error) {
+	{"several fences are counted from the first", "FencesInARow KeptKeyGoesToWhoWaits", asking(func(ctx context.Context, s *memdriver.Store, r voting.VoteRequest) (driver.Result, error) {
 		n := r.Fences
 		r.Fences = 0
 		res, err := s.Vote(ctx, r)
@@ -155,10 +156,10 @@ var brokenHolds = []brokenEngine{
 		return res, err
 	})},
 	{"the holder gets a new fence when it asks again", "TryAgainIsTheSameGrant OneOwnerAskingAtOnce", remembering(func(n *atomic.Uint64) engine {
-		return reply(func(_ *memdriver.Store, _ driver.VoteRequest, res *driver.Result) { res.Fence += n.Add(1) })
+		return reply(func(_ *memdriver.Store, _ voting.VoteRequest, res *driver.Result) { res.Fence += n.Add(1) })
 	})},
 	{"the holder that asks again joins the queue", "TryAgainIsTheSameGrant DuplicatedRequestsDoNothing",
-		asking(func(ctx context.Context, s *memdriver.Store, r driver.VoteRequest) (driver.Result, error) {
+		asking(func(ctx context.Context, s *memdriver.Store, r voting.VoteRequest) (driver.Result, error) {
 			if r.Queue && looked(s, r.Key).Holder.Owner == r.Owner {
 				other := r
 				other.Owner = another
@@ -168,13 +169,13 @@ var brokenHolds = []brokenEngine{
 		})},
 	{"the expiry is replaced", "TryNeverShortens RenewNeverShortens", one(replacesTheExpiry(false))},
 	{"the expiry is replaced, and not known", "TryNeverShortens RenewNeverShortens", one(replacesTheExpiry(true))},
-	{"asking again does not prolong", "TryProlongs", reask(func(s *memdriver.Store, r *driver.VoteRequest) {
+	{"asking again does not prolong", "TryProlongs", reask(func(s *memdriver.Store, r *voting.VoteRequest) {
 		if looked(s, r.Key).Holder.Owner == r.Owner {
 			r.TTL = 1
 		}
 	})},
-	{"every refused owner joins the queue", "RefusalLeavesNoTrace", reask(func(_ *memdriver.Store, r *driver.VoteRequest) { r.Queue = true })},
-	{"seconds instead of milliseconds", "LeaseEnds MinTTL VanishedHolderDelaysForItsTTL DeadReaderDelaysForItsTTL", asking(func(ctx context.Context, s *memdriver.Store, r driver.VoteRequest) (driver.Result, error) {
+	{"every refused owner joins the queue", "RefusalLeavesNoTrace", reask(func(_ *memdriver.Store, r *voting.VoteRequest) { r.Queue = true })},
+	{"seconds instead of milliseconds", "LeaseEnds MinTTL VanishedHolderDelaysForItsTTL DeadReaderDelaysForItsTTL", asking(func(ctx context.Context, s *memdriver.Store, r voting.VoteRequest) (driver.Result, error) {
 		r.TTL *= 1000
 		res, err := s.Vote(ctx, r)
 		res.TTL /= 1000
@@ -182,7 +183,7 @@ var brokenHolds = []brokenEngine{
 	})},
 	{"leases end before their TTL", "LeaseEnds RandomMix LossIsKnownBeforeTheNextGrant LockOutlivesAShortOutage LossOfAReaderIsKnownBeforeTheWriter",
 		one(func(s *memdriver.Store, p *patched) {
-			p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+			p.try = func(ctx context.Context, r voting.VoteRequest) (driver.Result, error) {
 				r.TTL = max(r.TTL/2, 1)
 				res, err := s.Vote(ctx, r)
 				res.TTL *= 2
@@ -195,7 +196,7 @@ var brokenHolds = []brokenEngine{
 				return a
 			}
 		})},
-	{"a TTL of 0 means the default", "TTLMustBePositive", reask(func(_ *memdriver.Store, r *driver.VoteRequest) {
+	{"a TTL of 0 means the default", "TTLMustBePositive", reask(func(_ *memdriver.Store, r *voting.VoteRequest) {
 		if r.TTL <= 0 {
 			r.TTL = time.Minute
 		}
@@ -205,14 +206,14 @@ var brokenHolds = []brokenEngine{
 			t.Shared, t.Slots = false, false
 			return t
 		}
-		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+		p.try = func(ctx context.Context, r voting.VoteRequest) (driver.Result, error) {
 			r.Mode = driver.Exclusive
 			return s.Vote(ctx, r)
 		}
 	})},
 	{"leases belong to the connection", "OwnerIsNotTheConnection AdoptedLeaseGoesOn", each(func(s *memdriver.Store, p *patched) {
 		var mine memo[string, bool]
-		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+		p.try = func(ctx context.Context, r voting.VoteRequest) (driver.Result, error) {
 			mine.set(r.Owner, true)
 			return s.Vote(ctx, r)
 		}
@@ -223,23 +224,23 @@ var brokenHolds = []brokenEngine{
 			return renewOne(ctx, s, r)
 		}
 	})},
-	{"contexts are ignored", "EndedContext", asking(func(ctx context.Context, s *memdriver.Store, r driver.VoteRequest) (driver.Result, error) {
+	{"contexts are ignored", "EndedContext", asking(func(ctx context.Context, s *memdriver.Store, r voting.VoteRequest) (driver.Result, error) {
 		return s.Vote(context.WithoutCancel(ctx), r)
 	})},
-	{"an ended context is a wrong password", "CancelledTryIsCleanedUp", asking(func(ctx context.Context, s *memdriver.Store, r driver.VoteRequest) (driver.Result, error) {
+	{"an ended context is a wrong password", "CancelledTryIsCleanedUp", asking(func(ctx context.Context, s *memdriver.Store, r voting.VoteRequest) (driver.Result, error) {
 		if ctx.Err() != nil {
 			return driver.Result{}, driver.ErrUnsupported
 		}
 		return s.Vote(ctx, r)
 	})},
-	{"keys end at a NUL", "HostileKeys", reask(func(_ *memdriver.Store, r *driver.VoteRequest) { r.Key, _, _ = strings.Cut(r.Key, "\x00") })},
-	{"keys that are refused", "HostileKeys", asking(func(ctx context.Context, s *memdriver.Store, r driver.VoteRequest) (driver.Result, error) {
+	{"keys end at a NUL", "HostileKeys", reask(func(_ *memdriver.Store, r *voting.VoteRequest) { r.Key, _, _ = strings.Cut(r.Key, "\x00") })},
+	{"keys that are refused", "HostileKeys", asking(func(ctx context.Context, s *memdriver.Store, r voting.VoteRequest) (driver.Result, error) {
 		if strings.Contains(r.Key, "%") {
 			return driver.Result{}, errors.New("unknown verb")
 		}
 		return s.Vote(ctx, r)
 	})},
-	{"labels are converted to valid text", "HostileLabels", reask(func(_ *memdriver.Store, r *driver.VoteRequest) { r.Label = strings.ToValidUTF8(r.Label, "?") })},
+	{"labels are converted to valid text", "HostileLabels", reask(func(_ *memdriver.Store, r *voting.VoteRequest) { r.Label = strings.ToValidUTF8(r.Label, "?") })},
 	{"a watch that leaves a goroutine", "NoGoroutineStays", one(func(s *memdriver.Store, p *patched) {
 		p.watch = func(ctx context.Context, r driver.Claim) (<-chan driver.Hint, error) {
 			go time.Sleep(time.Hour)
@@ -252,7 +253,7 @@ var brokenHolds = []brokenEngine{
 func replacesTheExpiry(vague bool) func(*memdriver.Store, *patched) {
 	return func(s *memdriver.Store, p *patched) {
 		var until memo[string, time.Time]
-		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+		p.try = func(ctx context.Context, r voting.VoteRequest) (driver.Result, error) {
 			res, err := s.Vote(ctx, r)
 			if res.Granted {
 				until.set(r.Key, time.Now().Add(r.TTL))
@@ -291,26 +292,26 @@ func handedOff(info driver.Info) bool { return info.Held && info.Left <= memClai
 
 var brokenReleases = []brokenEngine{
 	{"release deletes without comparing", "ReleaseIsTheOwnersAlone ReleaseTwice LateReleaseSparesTheSuccessor",
-		rewithdraw(func(s *memdriver.Store, r *driver.WithdrawRequest) {
+		rewithdraw(func(s *memdriver.Store, r *voting.WithdrawRequest) {
 			if info := looked(s, r.Key); info.Held {
 				r.Claim = as(r.Claim, info.Holder)
 			}
 		})},
-	{"release does not compare the label", "ReleaseComparesTheLabel", rewithdraw(func(s *memdriver.Store, r *driver.WithdrawRequest) {
+	{"release does not compare the label", "ReleaseComparesTheLabel", rewithdraw(func(s *memdriver.Store, r *voting.WithdrawRequest) {
 		if info := looked(s, r.Key); info.Holder.Owner == r.Owner {
 			r.Claim = as(r.Claim, info.Holder)
 		}
 	})},
 	{"release never says that nothing was held", "ReleaseIsTheOwnersAlone ReleaseTwice LateReleaseSparesTheSuccessor",
-		withdrawing(func(ctx context.Context, s *memdriver.Store, r driver.WithdrawRequest) error {
+		withdrawing(func(ctx context.Context, s *memdriver.Store, r voting.WithdrawRequest) error {
 			if err := s.Withdraw(ctx, r); !errors.Is(err, driver.ErrNotHeld) {
 				return err
 			}
 			return nil
 		})},
 	{"release does nothing", "ReleaseFreesTheKey LockWaitsItsTurn CancelAtAnyMoment ReleaseNeedsNoContext ClientCloseLeavesNothing",
-		withdrawing(func(_ context.Context, _ *memdriver.Store, _ driver.WithdrawRequest) error { return nil })},
-	{"a released owner is forgotten", "TryAfterReleaseIsRefused CancelledTryIsCleanedUp", asking(func(ctx context.Context, s *memdriver.Store, r driver.VoteRequest) (driver.Result, error) {
+		withdrawing(func(_ context.Context, _ *memdriver.Store, _ voting.WithdrawRequest) error { return nil })},
+	{"a released owner is forgotten", "TryAfterReleaseIsRefused CancelledTryIsCleanedUp", asking(func(ctx context.Context, s *memdriver.Store, r voting.VoteRequest) (driver.Result, error) {
 		res, err := s.Vote(ctx, r)
 		if !res.Granted && !looked(s, r.Key).Held {
 			r.Owner = another // as if it were new
@@ -320,18 +321,18 @@ var brokenReleases = []brokenEngine{
 	})},
 	{"a released owner is forgotten after its TTL", "TryLongAfterReleaseIsRefused", one(func(s *memdriver.Store, p *patched) {
 		var forgets memo[driver.ID, time.Time]
-		p.release = func(ctx context.Context, r driver.WithdrawRequest) error {
+		p.release = func(ctx context.Context, r voting.WithdrawRequest) error {
 			forgets.set(r.ID(), time.Now().Add(r.TTL))
 			return s.Withdraw(ctx, r)
 		}
-		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+		p.try = func(ctx context.Context, r voting.VoteRequest) (driver.Result, error) {
 			if at := forgets.get(r.ID()); !at.IsZero() && time.Now().After(at) {
 				r.Owner = another // as if it were new
 			}
 			return s.Vote(ctx, r)
 		}
 	})},
-	{"a released owner may take a place", "TryAfterReleaseIsRefused", asking(func(ctx context.Context, s *memdriver.Store, r driver.VoteRequest) (driver.Result, error) {
+	{"a released owner may take a place", "TryAfterReleaseIsRefused", asking(func(ctx context.Context, s *memdriver.Store, r voting.VoteRequest) (driver.Result, error) {
 		res, err := s.Vote(ctx, r)
 		if r.Queue && !res.Granted && looked(s, r.Key).Waiters == 0 {
 			r.Owner = another
@@ -339,27 +340,27 @@ var brokenReleases = []brokenEngine{
 		}
 		return res, err
 	})},
-	{"release leaves a place in the queue", "ReleaseLeavesTheQueue CancelledLockLeavesNothing WriterThatLeavesLetsReadersIn", withdrawing(func(ctx context.Context, s *memdriver.Store, r driver.WithdrawRequest) error {
+	{"release leaves a place in the queue", "ReleaseLeavesTheQueue CancelledLockLeavesNothing WriterThatLeavesLetsReadersIn", withdrawing(func(ctx context.Context, s *memdriver.Store, r voting.WithdrawRequest) error {
 		if info := looked(s, r.Key); info.Held && info.Holder.Owner != r.Owner && info.Waiters > 0 {
 			return nil
 		}
 		return s.Withdraw(ctx, r)
 	})},
 	{"a key that was handed off cannot be released", "ReleaseOfAHandedOffKeyHandsItOn GivingUpRacesWithRelease HintAfterAPlaceWasGivenUp ReleaseOfHandedOffSharesHandsThemOn",
-		withdrawing(func(ctx context.Context, s *memdriver.Store, r driver.WithdrawRequest) error {
+		withdrawing(func(ctx context.Context, s *memdriver.Store, r voting.WithdrawRequest) error {
 			if info := looked(s, r.Key); info.Holder.Owner == r.Owner && handedOff(info) {
 				return driver.ErrNotHeld
 			}
 			return s.Withdraw(ctx, r)
 		})},
-	{"settled releases do nothing", "SettledReleaseIsARelease", withdrawing(func(ctx context.Context, s *memdriver.Store, r driver.WithdrawRequest) error {
+	{"settled releases do nothing", "SettledReleaseIsARelease", withdrawing(func(ctx context.Context, s *memdriver.Store, r voting.WithdrawRequest) error {
 		if r.Settled {
 			return nil
 		}
 		return s.Withdraw(ctx, r)
 	})},
-	{"settled releases are remembered", "SettledOwnerMayAskAgain", rewithdraw(func(_ *memdriver.Store, r *driver.WithdrawRequest) { r.Settled = false })},
-	{"release leaves a counter for each key", "NothingStays", rewithdraw(func(s *memdriver.Store, r *driver.WithdrawRequest) {
+	{"settled releases are remembered", "SettledOwnerMayAskAgain", rewithdraw(func(_ *memdriver.Store, r *voting.WithdrawRequest) { r.Settled = false })},
+	{"release leaves a counter for each key", "NothingStays", rewithdraw(func(s *memdriver.Store, r *voting.WithdrawRequest) {
 		s.Hold("fence:"+r.Key, 1000*time.Hour, driver.Label{})
 	})},
 	{"close releases all locks", "CloseEndsWhatTheDriverOpened", one(func(s *memdriver.Store, p *patched) {
@@ -389,7 +390,7 @@ var brokenRenewals = []brokenEngine{
 	})},
 	{"a client's leases live as long as one of them", "RenewNamesItsLeases", each(func(s *memdriver.Store, p *patched) {
 		var mine memo[string, driver.TryRequest]
-		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+		p.try = func(ctx context.Context, r voting.VoteRequest) (driver.Result, error) {
 			res, err := s.Vote(ctx, r)
 			if res.Granted {
 				mine.set(r.Owner, r.TryRequest)
@@ -403,7 +404,7 @@ var brokenRenewals = []brokenEngine{
 	})},
 	{"a client's places live as long as one of its leases", "RenewNamesItsLeases", each(func(s *memdriver.Store, p *patched) {
 		var mine memo[string, driver.TryRequest]
-		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+		p.try = func(ctx context.Context, r voting.VoteRequest) (driver.Result, error) {
 			if r.Queue {
 				mine.set(r.Owner, r.TryRequest)
 			}

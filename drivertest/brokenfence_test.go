@@ -14,17 +14,18 @@ import (
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/driver/operator"
+	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/memdriver"
 )
 
 // insist is an engine that grants refused proposals of one kind with a fence of the
 // store, and reports it as the proposed one.
-func insist(which func(r driver.VoteRequest, res driver.Result) bool) engine {
+func insist(which func(r voting.VoteRequest, res driver.Result) bool) engine {
 	return one(func(s *memdriver.Store, p *patched) {
 		p.looks(unfenced)
-		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+		p.try = func(ctx context.Context, r voting.VoteRequest) (driver.Result, error) {
 			res, err := s.Vote(ctx, r)
-			if res.Why != driver.FenceTooLow || !which(r, res) {
+			if res.Why != voting.FenceTooLow || !which(r, res) {
 				return res, err
 			}
 			fence := r.Proposal
@@ -38,24 +39,24 @@ func insist(which func(r driver.VoteRequest, res driver.Result) bool) engine {
 
 var brokenProposals = []brokenEngine{
 	{"any vote of the owner counts as its lease", "RenewComparesTheFence RenewIsNoClaim RenewComparesASharersFence", prolong(func(_ *memdriver.Store, r *driver.RenewRequest) { r.Fence = 0 })},
-	{"a vote is withdrawn whatever its fence", "ReleaseUpToAFence SharedReleaseUpToAFence", rewithdraw(func(_ *memdriver.Store, r *driver.WithdrawRequest) { r.UpTo = 0 })},
+	{"a vote is withdrawn whatever its fence", "ReleaseUpToAFence SharedReleaseUpToAFence", rewithdraw(func(_ *memdriver.Store, r *voting.WithdrawRequest) { r.UpTo = 0 })},
 	{"proposals are ignored", "ProposedFenceIsGranted LowProposalIsRefused HolderMayRaiseItsFence ProposedFencesInARow",
-		reask(func(_ *memdriver.Store, r *driver.VoteRequest) { r.Proposal = 0 })},
+		reask(func(_ *memdriver.Store, r *voting.VoteRequest) { r.Proposal = 0 })},
 	{"any proposal is granted", "LowProposalIsRefused ProposalFarAheadIsRefused MintedAndProposedFencesRise RestoreAfterALaterFence ReadersDoNotOvertakeWriters WritersDoNotOvertakeReaders SharedClaimTakesTheProposal",
-		insist(func(driver.VoteRequest, driver.Result) bool { return true })},
+		insist(func(voting.VoteRequest, driver.Result) bool { return true })},
 	{"a client with a wrong clock may use up the fences", "ProposalFarAheadIsRefused",
-		insist(func(r driver.VoteRequest, res driver.Result) bool { return r.Proposal > res.Fence })},
-	{"a refusal of a proposal far ahead names that one", "ProposalFarAheadIsRefused", reply(func(_ *memdriver.Store, r driver.VoteRequest, res *driver.Result) {
-		if res.Why == driver.FenceTooLow {
+		insist(func(r voting.VoteRequest, res driver.Result) bool { return r.Proposal > res.Fence })},
+	{"a refusal of a proposal far ahead names that one", "ProposalFarAheadIsRefused", reply(func(_ *memdriver.Store, r voting.VoteRequest, res *driver.Result) {
+		if res.Why == voting.FenceTooLow {
 			res.Fence = max(res.Fence, r.Proposal)
 		}
 	})},
 	{"one mark for the proposals of all keys", "ProposalsMayOvertakeEachOther RestoreGivesALeaseBack",
 		one(func(s *memdriver.Store, p *patched) {
 			var mark atomic.Uint64
-			p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+			p.try = func(ctx context.Context, r voting.VoteRequest) (driver.Result, error) {
 				if r.Proposal != 0 && r.Proposal < mark.Load() {
-					return driver.Result{Why: driver.FenceTooLow, Fence: mark.Load()}, nil
+					return driver.Result{Why: voting.FenceTooLow, Fence: mark.Load()}, nil
 				}
 				res, err := s.Vote(ctx, r)
 				if res.Granted {
@@ -66,9 +67,9 @@ var brokenProposals = []brokenEngine{
 		})},
 	{"one mark for all proposals of a key", "ReadersMayOvertakeEachOther RestoreOfASharedLease", one(func(s *memdriver.Store, p *patched) {
 		var mark memo[string, uint64]
-		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+		p.try = func(ctx context.Context, r voting.VoteRequest) (driver.Result, error) {
 			if _, held := leaseOf(looked(s, r.Key), r.Claim); r.Proposal != 0 && r.Proposal < mark.get(r.Key) && !held {
-				return driver.Result{Why: driver.FenceTooLow, Fence: mark.get(r.Key)}, nil
+				return driver.Result{Why: voting.FenceTooLow, Fence: mark.get(r.Key)}, nil
 			}
 			res, err := s.Vote(ctx, r)
 			if res.Granted {
@@ -80,7 +81,7 @@ var brokenProposals = []brokenEngine{
 	{"minted fences have a separate counter", "MintedAndProposedFencesRise", one(func(s *memdriver.Store, p *patched) {
 		var fences memo[string, uint64]
 		var n atomic.Uint64
-		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+		p.try = func(ctx context.Context, r voting.VoteRequest) (driver.Result, error) {
 			res, err := s.Vote(ctx, r)
 			if r.Proposal == 0 && res.Granted {
 				if fences.get(r.Owner) == 0 {
@@ -91,27 +92,27 @@ var brokenProposals = []brokenEngine{
 			return res, err
 		}
 	})},
-	{"a proposal of several fences is granted them all", "ProposedFencesInARow", reply(func(_ *memdriver.Store, r driver.VoteRequest, res *driver.Result) { res.Fences = r.Fences })},
-	{"a proposal of several fences is granted one", "ProposedFencesInARow", reask(func(_ *memdriver.Store, r *driver.VoteRequest) {
+	{"a proposal of several fences is granted them all", "ProposedFencesInARow", reply(func(_ *memdriver.Store, r voting.VoteRequest, res *driver.Result) { res.Fences = r.Fences })},
+	{"a proposal of several fences is granted one", "ProposedFencesInARow", reask(func(_ *memdriver.Store, r *voting.VoteRequest) {
 		if r.Proposal != 0 {
 			r.Fences = 1
 		}
 	})},
-	{"a Held refusal names no fence", "HeldRefusalNamesTheFence", reply(func(_ *memdriver.Store, _ driver.VoteRequest, res *driver.Result) {
+	{"a Held refusal names no fence", "HeldRefusalNamesTheFence", reply(func(_ *memdriver.Store, _ voting.VoteRequest, res *driver.Result) {
 		if !res.Granted && res.Why == driver.Held {
 			res.Fence = 0
 		}
 	})},
 	{"the holder's fence is raised unasked", "HolderKeepsItsFence RestoreGivesALeaseBack SharerKeepsItsFence",
-		reask(func(s *memdriver.Store, r *driver.VoteRequest) {
+		reask(func(s *memdriver.Store, r *voting.VoteRequest) {
 			r.Restore = r.Restore && !looked(s, r.Key).Held
 			r.Raise = r.Proposal > looked(s, r.Key).Fence
 		})},
-	{"the holder's fence is never raised", "HolderMayRaiseItsFence SharerKeepsItsFence", reask(func(_ *memdriver.Store, r *driver.VoteRequest) { r.Raise = false })},
-	{"a raise may lower", "HolderMayRaiseItsFence", reask(func(s *memdriver.Store, r *driver.VoteRequest) {
+	{"the holder's fence is never raised", "HolderMayRaiseItsFence SharerKeepsItsFence", reask(func(_ *memdriver.Store, r *voting.VoteRequest) { r.Raise = false })},
+	{"a raise may lower", "HolderMayRaiseItsFence", reask(func(s *memdriver.Store, r *voting.VoteRequest) {
 		r.Raise = r.Raise && r.Proposal >= looked(s, r.Key).Fence
 	})},
-	{"any owner raises the holder's fence", "HolderMayRaiseItsFence", asking(func(ctx context.Context, s *memdriver.Store, r driver.VoteRequest) (driver.Result, error) {
+	{"any owner raises the holder's fence", "HolderMayRaiseItsFence", asking(func(ctx context.Context, s *memdriver.Store, r voting.VoteRequest) (driver.Result, error) {
 		res, err := s.Vote(ctx, r)
 		if r.Raise && res.Why == driver.Held {
 			r.Owner = looked(s, r.Key).Holder.Owner
@@ -119,22 +120,22 @@ var brokenProposals = []brokenEngine{
 		}
 		return res, err
 	})},
-	{"a claim keeps the fence of the handoff", "ClaimTakesTheProposal SharedClaimTakesTheProposal", reask(func(s *memdriver.Store, r *driver.VoteRequest) {
+	{"a claim keeps the fence of the handoff", "ClaimTakesTheProposal SharedClaimTakesTheProposal", reask(func(s *memdriver.Store, r *voting.VoteRequest) {
 		if handedOff(looked(s, r.Key)) {
 			r.Proposal = 0
 		}
 	})},
-	{"a claim that is refused gives the key up", "ClaimTakesTheProposal", asking(func(ctx context.Context, s *memdriver.Store, r driver.VoteRequest) (driver.Result, error) {
+	{"a claim that is refused gives the key up", "ClaimTakesTheProposal", asking(func(ctx context.Context, s *memdriver.Store, r voting.VoteRequest) (driver.Result, error) {
 		res, err := s.Vote(ctx, r)
-		if res.Why == driver.FenceTooLow && looked(s, r.Key).Held {
+		if res.Why == voting.FenceTooLow && looked(s, r.Key).Held {
 			_ = s.Release(ctx, driver.ReleaseRequest{Claim: r.Claim, TTL: r.TTL})
 		}
 		return res, err
 	})},
-	{"Restore is a proposal like any other", "RestoreGivesALeaseBack", reask(func(_ *memdriver.Store, r *driver.VoteRequest) { r.Restore = false })},
+	{"Restore is a proposal like any other", "RestoreGivesALeaseBack", reask(func(_ *memdriver.Store, r *voting.VoteRequest) { r.Restore = false })},
 	{"Restore is always granted", "RestoreAfterALaterFence RestoreOfASharedLease RestoreAfterAReader",
-		insist(func(r driver.VoteRequest, _ driver.Result) bool { return r.Restore })},
-	{"Restore takes the key from its holder", "RestoreSparesTheHolder", reask(func(s *memdriver.Store, r *driver.VoteRequest) {
+		insist(func(r voting.VoteRequest, _ driver.Result) bool { return r.Restore })},
+	{"Restore takes the key from its holder", "RestoreSparesTheHolder", reask(func(s *memdriver.Store, r *voting.VoteRequest) {
 		if r.Restore && looked(s, r.Key).Holder.Owner != r.Owner {
 			s.Lose(r.Key)
 		}
@@ -148,13 +149,13 @@ func votes(s *memdriver.Store) {
 }
 
 // rerecord is an engine that shows a different record, and is admitted with it.
-func rerecord(f func(driver.Record) driver.Record) engine {
+func rerecord(f func(voting.Record) voting.Record) engine {
 	return one(func(s *memdriver.Store, p *patched) {
-		p.record = func(ctx context.Context) (driver.Record, error) {
+		p.record = func(ctx context.Context) (voting.Record, error) {
 			rec, err := s.Record(ctx)
 			return f(rec), err
 		}
-		p.admit = func(ctx context.Context, r driver.Record, maxTTL time.Duration) error {
+		p.admit = func(ctx context.Context, r voting.Record, maxTTL time.Duration) error {
 			rec, err := s.Record(ctx)
 			if err != nil || f(rec) != r {
 				return driver.ErrNotHeld
@@ -166,26 +167,26 @@ func rerecord(f func(driver.Record) driver.Record) engine {
 
 var brokenNodes = []brokenEngine{
 	{"a node that votes at once", "NewNodeIsHeldBack RestartedNodeIsHeldBack FlushedNodeIsHeldBack HeldBackNodeHandsNothingOn HeldBackNodeSharesNothing",
-		asking(func(ctx context.Context, s *memdriver.Store, r driver.VoteRequest) (driver.Result, error) {
+		asking(func(ctx context.Context, s *memdriver.Store, r voting.VoteRequest) (driver.Result, error) {
 			res, err := s.Vote(ctx, r)
-			if res.Why == driver.NotVoting {
+			if res.Why == voting.NotVoting {
 				votes(s)
 				return s.Vote(ctx, r)
 			}
 			return res, err
 		})},
-	{"a proposal is granted by a node that is held back", "NewNodeIsHeldBack FlushedNodeIsHeldBack", asking(func(ctx context.Context, s *memdriver.Store, r driver.VoteRequest) (driver.Result, error) {
+	{"a proposal is granted by a node that is held back", "NewNodeIsHeldBack FlushedNodeIsHeldBack", asking(func(ctx context.Context, s *memdriver.Store, r voting.VoteRequest) (driver.Result, error) {
 		res, err := s.Vote(ctx, r)
-		if res.Why == driver.NotVoting && r.Restore {
+		if res.Why == voting.NotVoting && r.Restore {
 			return driver.Result{Granted: true, Fence: r.Proposal, TTL: r.TTL}, nil
 		}
 		return res, err
 	})},
 	{"a node that is held back keeps a queue", "FlushedNodeIsHeldBack", one(func(s *memdriver.Store, p *patched) {
 		places := 0
-		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+		p.try = func(ctx context.Context, r voting.VoteRequest) (driver.Result, error) {
 			res, err := s.Vote(ctx, r)
-			if res.Why == driver.NotVoting && r.Queue {
+			if res.Why == voting.NotVoting && r.Queue {
 				places++
 			}
 			return res, err
@@ -198,16 +199,16 @@ var brokenNodes = []brokenEngine{
 	})},
 	{"a node that is held back says that it is not held", "RestartedNodeIsHeldBack FlushedNodeIsHeldBack HeldBackNodeProlongsNothing",
 		prolonged(func(_ *memdriver.Store, _ driver.RenewRequest, a *driver.Renewal) {
-			if errors.Is(a.Err, driver.ErrNotVoting) {
+			if errors.Is(a.Err, voting.ErrNotVoting) {
 				a.Err = driver.ErrNotHeld
 			}
 		})},
 	{"a node that is held back prolongs what it has", "HeldBackNodeProlongsNothing", prolonged(func(s *memdriver.Store, r driver.RenewRequest, a *driver.Renewal) {
-		if info := looked(s, r.Key); errors.Is(a.Err, driver.ErrNotVoting) && info.Held {
+		if info := looked(s, r.Key); errors.Is(a.Err, voting.ErrNotVoting) && info.Held {
 			s.Hold(r.Key, r.TTL, info.Holder.Describe())
 		}
 	})},
-	{"a release at a node that is held back hands off", "HeldBackNodeHandsNothingOn", withdrawing(func(ctx context.Context, s *memdriver.Store, r driver.WithdrawRequest) error {
+	{"a release at a node that is held back hands off", "HeldBackNodeHandsNothingOn", withdrawing(func(ctx context.Context, s *memdriver.Store, r voting.WithdrawRequest) error {
 		err := s.Withdraw(ctx, r)
 		if info := looked(s, r.Key); !info.Held && info.Waiters > 0 {
 			s.Hold(r.Key, time.Second, driver.Label{})
@@ -215,7 +216,7 @@ var brokenNodes = []brokenEngine{
 		return err
 	})},
 	{"any waiting record admits", "AdmitComparesTheRecord RecordOfAnotherRun", one(func(s *memdriver.Store, p *patched) {
-		p.admit = func(ctx context.Context, r driver.Record, maxTTL time.Duration) error {
+		p.admit = func(ctx context.Context, r voting.Record, maxTTL time.Duration) error {
 			rec, err := s.Record(ctx)
 			if err != nil {
 				return err
@@ -224,7 +225,7 @@ var brokenNodes = []brokenEngine{
 		}
 	})},
 	{"an admission that is refused begins a new wait", "AdmitComparesTheRecord", one(func(s *memdriver.Store, p *patched) {
-		p.admit = func(ctx context.Context, r driver.Record, maxTTL time.Duration) error {
+		p.admit = func(ctx context.Context, r voting.Record, maxTTL time.Duration) error {
 			err := s.Admit(ctx, r, maxTTL)
 			if err != nil {
 				s.Flush()
@@ -232,13 +233,13 @@ var brokenNodes = []brokenEngine{
 			return err
 		}
 	})},
-	{"a record names the run, but no nonce", "RecordsAreNew AdmitComparesTheRecord", rerecord(func(r driver.Record) driver.Record {
+	{"a record names the run, but no nonce", "RecordsAreNew AdmitComparesTheRecord", rerecord(func(r voting.Record) voting.Record {
 		if !r.Voting {
 			r.Text = "wait " + r.Node
 		}
 		return r
 	})},
-	{"all records that wait are the same", "RecordsAreNew AdmitComparesTheRecord", rerecord(func(r driver.Record) driver.Record {
+	{"all records that wait are the same", "RecordsAreNew AdmitComparesTheRecord", rerecord(func(r voting.Record) voting.Record {
 		if !r.Voting {
 			r.Text = "wait"
 		}
@@ -246,7 +247,7 @@ var brokenNodes = []brokenEngine{
 	})},
 	{"fences are counted from the first again", "FencesRiseOverDataLoss", one(func(s *memdriver.Store, p *patched) {
 		start := time.Now().Add(-time.Hour)
-		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+		p.try = func(ctx context.Context, r voting.VoteRequest) (driver.Result, error) {
 			rec, _ := s.Record(ctx)
 			if rec.Voting && rec.Node != "" && r.Proposal != 0 && !looked(s, r.Key).Held {
 				return driver.Result{Granted: true, Fence: r.Proposal, TTL: r.TTL}, nil
@@ -258,9 +259,9 @@ var brokenNodes = []brokenEngine{
 			return res, err
 		}
 	})},
-	{"any TTL is granted", "TTLAboveTheRecord", asking(func(ctx context.Context, s *memdriver.Store, r driver.VoteRequest) (driver.Result, error) {
+	{"any TTL is granted", "TTLAboveTheRecord", asking(func(ctx context.Context, s *memdriver.Store, r voting.VoteRequest) (driver.Result, error) {
 		res, err := s.Vote(ctx, r)
-		if res.Why == driver.TTLTooLong {
+		if res.Why == voting.TTLTooLong {
 			r.TTL = res.TTL
 			return s.Vote(ctx, r)
 		}
@@ -273,14 +274,14 @@ var brokenNodes = []brokenEngine{
 		}
 		return a
 	})},
-	{"a node is named after its address", "ResultsNameTheRun", reply(func(_ *memdriver.Store, _ driver.VoteRequest, res *driver.Result) { res.Node = "127.0.0.1:6379" })},
-	{"a node is not named", "ResultsNameTheRun", reply(func(_ *memdriver.Store, _ driver.VoteRequest, res *driver.Result) { res.Node = "" })},
+	{"a node is named after its address", "ResultsNameTheRun", reply(func(_ *memdriver.Store, _ voting.VoteRequest, res *driver.Result) { res.Node = "127.0.0.1:6379" })},
+	{"a node is not named", "ResultsNameTheRun", reply(func(_ *memdriver.Store, _ voting.VoteRequest, res *driver.Result) { res.Node = "" })},
 }
 
 // refence is an engine whose fences are replaced.
-func refence(f func(r driver.VoteRequest, fence uint64) uint64) engine {
+func refence(f func(r voting.VoteRequest, fence uint64) uint64) engine {
 	return one(func(s *memdriver.Store, p *patched) {
-		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+		p.try = func(ctx context.Context, r voting.VoteRequest) (driver.Result, error) {
 			res, err := s.Vote(ctx, r)
 			if res.Granted {
 				res.Fence = f(r, res.Fence)
@@ -293,8 +294,8 @@ func refence(f func(r driver.VoteRequest, fence uint64) uint64) engine {
 
 var brokenFences = []brokenEngine{
 	{"one fence for all", "FencesRise FencesRiseOverHandoffs FencesRiseOverExpiry RandomMix FencesRiseOverSharers FencesRiseAmongSharers",
-		refence(func(driver.VoteRequest, uint64) uint64 { return 1 })},
-	{"random fences", "FencesRise RandomMix", refence(func(r driver.VoteRequest, _ uint64) uint64 {
+		refence(func(voting.VoteRequest, uint64) uint64 { return 1 })},
+	{"random fences", "FencesRise RandomMix", refence(func(r voting.VoteRequest, _ uint64) uint64 {
 		return uint64(r.Owner[0]) + uint64(r.Owner[1])
 	})},
 	{"the fence is stored in a record that expires when the key was free for a day", "FencesRiseOverIdleTime",
@@ -302,7 +303,7 @@ var brokenFences = []brokenEngine{
 			var mu sync.Mutex
 			var n uint64
 			var last time.Time
-			p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+			p.try = func(ctx context.Context, r voting.VoteRequest) (driver.Result, error) {
 				mu.Lock()
 				defer mu.Unlock()
 				if time.Since(last) > 24*time.Hour {
@@ -383,7 +384,7 @@ var brokenLooks = []brokenEngine{
 			}
 		}
 	})},
-	{"a queue is kept under a name that may be a key's", "KeysNamedLikeTheStoresOwn", asking(func(ctx context.Context, s *memdriver.Store, r driver.VoteRequest) (driver.Result, error) {
+	{"a queue is kept under a name that may be a key's", "KeysNamedLikeTheStoresOwn", asking(func(ctx context.Context, s *memdriver.Store, r voting.VoteRequest) (driver.Result, error) {
 		if base, ok := strings.CutSuffix(r.Key, ":line"); ok {
 			for _, h := range looked(s, base).Queue {
 				_ = s.Release(ctx, driver.ReleaseRequest{Claim: as(driver.Claim{Key: base}, h)})

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/drivertest"
 	"github.com/hasplock/hasp/internal/fault"
 	"github.com/hasplock/hasp/memdriver"
@@ -24,33 +25,33 @@ var brokenQueues = []brokenEngine{
 	{"last come, first served", "QueueIsInOrder LockIsFirstComeFirstServed RandomMix", ownQueued(func(n int) int { return n - 1 })},
 	{"a queue without order", "QueueIsInOrder NobodyOvertakesALivePlace DeadHolderHandsOn LimitedQueueIsInOrder", ownQueued(func(int) int { return -1 })},
 	{"no handoff before the first asks", "HandoffIsAtOnce SharedHandoffIsAtOnce", ownQueued(func(int) int { return 0 })},
-	{"asking again goes to the end of the queue", "TryAgainKeepsThePlace", reply(func(s *memdriver.Store, r driver.VoteRequest, res *driver.Result) {
+	{"asking again goes to the end of the queue", "TryAgainKeepsThePlace", reply(func(s *memdriver.Store, r voting.VoteRequest, res *driver.Result) {
 		if n := looked(s, r.Key).Waiters; r.Queue && !res.Granted && res.Ahead < n-1 {
 			res.Ahead = n - 1
 		}
 	})},
-	{"a handed-off key is free for anybody", "NobodyOvertakesALivePlace", reask(func(s *memdriver.Store, r *driver.VoteRequest) {
+	{"a handed-off key is free for anybody", "NobodyOvertakesALivePlace", reask(func(s *memdriver.Store, r *voting.VoteRequest) {
 		if info := looked(s, r.Key); info.Holder.Owner != r.Owner && handedOff(info) {
 			s.Lose(r.Key)
 		}
 	})},
-	{"places without patience", "DeadPlaceIsSkipped ManyDeadPlacesAreSkipped PatienceIsEachPlacesOwn DeadWaitingWriterLetsReadersIn", reask(func(_ *memdriver.Store, r *driver.VoteRequest) { r.Patience *= 1000 })},
+	{"places without patience", "DeadPlaceIsSkipped ManyDeadPlacesAreSkipped PatienceIsEachPlacesOwn DeadWaitingWriterLetsReadersIn", reask(func(_ *memdriver.Store, r *voting.VoteRequest) { r.Patience *= 1000 })},
 	{"one patience for the whole queue", "PatienceIsEachPlacesOwn", remembering(func(longest *memo[string, time.Duration]) engine {
-		return reask(func(_ *memdriver.Store, r *driver.VoteRequest) {
+		return reask(func(_ *memdriver.Store, r *voting.VoteRequest) {
 			r.Patience = max(longest.get(r.Key), r.Patience)
 			longest.set(r.Key, r.Patience)
 		})
 	})},
 	{"a sign of life by Try is ignored", "TryIsASignOfLife", remembering(func(seen *memo[string, bool]) engine {
-		return reask(func(_ *memdriver.Store, r *driver.VoteRequest) {
+		return reask(func(_ *memdriver.Store, r *voting.VoteRequest) {
 			r.Queue = r.Queue && !seen.get(r.Owner)
 			seen.set(r.Owner, true)
 		})
 	})},
-	{"the first in the queue does not learn when to ask", "FirstInTheQueueKnowsWhenToAsk", reply(func(_ *memdriver.Store, _ driver.VoteRequest, res *driver.Result) { res.RetryIn = 0 })},
+	{"the first in the queue does not learn when to ask", "FirstInTheQueueKnowsWhenToAsk", reply(func(_ *memdriver.Store, _ voting.VoteRequest, res *driver.Result) { res.RetryIn = 0 })},
 	{"a refusal is remembered", "ReleasedBeforeWatch", one(func(s *memdriver.Store, p *patched) {
 		var refused memo[string, driver.Result]
-		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+		p.try = func(ctx context.Context, r voting.VoteRequest) (driver.Result, error) {
 			if res := refused.get(r.Owner); res.Holder.Owner != "" {
 				refused.set(r.Owner, driver.Result{})
 				return res, nil
@@ -63,7 +64,7 @@ var brokenQueues = []brokenEngine{
 		}
 	})},
 	{"a handed-off key waits for ever", "UnclaimedKeyGoesOn UnclaimedKeyGoesFree WatcherThatIsGone VanishedWaiterDelaysForItsPatience UnclaimedSharesGoOn",
-		withdrawing(func(ctx context.Context, s *memdriver.Store, r driver.WithdrawRequest) error {
+		withdrawing(func(ctx context.Context, s *memdriver.Store, r voting.WithdrawRequest) error {
 			err := s.Withdraw(ctx, r)
 			if info := looked(s, r.Key); handedOff(info) {
 				c := as(r.Claim, info.Holder)
@@ -74,7 +75,7 @@ var brokenQueues = []brokenEngine{
 		})},
 	{"a lapsed claim costs the place", "LapsedClaimKeepsThePlaceOnce OutageAtTheTurn LapsedSharesKeepTheirPlacesOnce", one(func(s *memdriver.Store, p *patched) {
 		var handed memo[string, driver.Holder]
-		p.release = func(ctx context.Context, r driver.WithdrawRequest) error {
+		p.release = func(ctx context.Context, r voting.WithdrawRequest) error {
 			err := s.Withdraw(ctx, r)
 			if info := looked(s, r.Key); handedOff(info) {
 				handed.set(r.Key, info.Holder)
@@ -82,7 +83,7 @@ var brokenQueues = []brokenEngine{
 			}
 			return err
 		}
-		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+		p.try = func(ctx context.Context, r voting.VoteRequest) (driver.Result, error) {
 			h := handed.get(r.Key)
 			if !h.Since.IsZero() && time.Since(h.Since) >= memClaim {
 				_ = s.Release(ctx, driver.ReleaseRequest{Claim: as(r.Claim, h), TTL: r.TTL})
@@ -127,7 +128,7 @@ var brokenQueues = []brokenEngine{
 			all = append(all, make(chan driver.Hint, 1))
 			return all[len(all)-1], nil
 		}
-		p.release = func(ctx context.Context, r driver.WithdrawRequest) error {
+		p.release = func(ctx context.Context, r voting.WithdrawRequest) error {
 			mu.Lock()
 			defer mu.Unlock()
 			for _, ch := range all {
@@ -142,7 +143,7 @@ var brokenQueues = []brokenEngine{
 			context.AfterFunc(ctx, end)
 			return s.Watch(all, r)
 		}
-		p.release = func(ctx context.Context, r driver.WithdrawRequest) error {
+		p.release = func(ctx context.Context, r voting.WithdrawRequest) error {
 			time.Sleep(time.Millisecond) // the end is seen by now
 			return s.Withdraw(ctx, r)
 		}
@@ -151,7 +152,7 @@ var brokenQueues = []brokenEngine{
 
 // tellsLast returns an open function of an engine that tells, for each key, the last that asked. when says whether
 // a refused request is told of, before which so many waited; forget: a Renew without Wanted takes an earlier one back.
-func tellsLast(when func(s *memdriver.Store, r driver.VoteRequest, before int) bool, forget bool) engine {
+func tellsLast(when func(s *memdriver.Store, r voting.VoteRequest, before int) bool, forget bool) engine {
 	return one(func(s *memdriver.Store, p *patched) {
 		var last memo[string, func()] // of each key, which asked to be told of a join
 		p.renew = func(ctx context.Context, r driver.RenewRequest) driver.Renewal {
@@ -161,7 +162,7 @@ func tellsLast(when func(s *memdriver.Store, r driver.VoteRequest, before int) b
 			r.Wanted = nil
 			return renewOne(ctx, s, r)
 		}
-		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+		p.try = func(ctx context.Context, r voting.VoteRequest) (driver.Result, error) {
 			before := looked(s, r.Key).Waiters
 			res, err := s.Vote(ctx, r)
 			if told := last.get(r.Key); told != nil && err == nil && !res.Granted && when(s, r, before) {
@@ -172,7 +173,7 @@ func tellsLast(when func(s *memdriver.Store, r driver.VoteRequest, before int) b
 	})
 }
 
-func joined(s *memdriver.Store, r driver.VoteRequest, before int) bool {
+func joined(s *memdriver.Store, r voting.VoteRequest, before int) bool {
 	return looked(s, r.Key).Waiters > before
 }
 
@@ -181,9 +182,9 @@ var brokenWanted = []brokenEngine{
 		prolong(func(_ *memdriver.Store, r *driver.RenewRequest) { r.Wanted = nil })},
 	{"only the last of those who share a key is told", "JoinIsToldToSharers JoinIsToldToSlots", tellsLast(joined, true)},
 	{"whoever is refused is told of", "JoinIsToldOnce",
-		tellsLast(func(*memdriver.Store, driver.VoteRequest, int) bool { return true }, true)},
+		tellsLast(func(*memdriver.Store, voting.VoteRequest, int) bool { return true }, true)},
 	{"whoever asks again is told of", "JoinIsToldOnce",
-		tellsLast(func(_ *memdriver.Store, r driver.VoteRequest, _ int) bool { return r.Queue }, true)},
+		tellsLast(func(_ *memdriver.Store, r voting.VoteRequest, _ int) bool { return r.Queue }, true)},
 	{"who asked once is told of later holders' waiters", "JoinIsToldToWhoAsks", tellsLast(joined, false)},
 	{"a join is told of to the holders of all keys", "JoinIsToldToWhoAsks", one(func(s *memdriver.Store, p *patched) {
 		var all memo[string, func()]
@@ -193,7 +194,7 @@ var brokenWanted = []brokenEngine{
 			}
 			return renewOne(ctx, s, r)
 		}
-		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+		p.try = func(ctx context.Context, r voting.VoteRequest) (driver.Result, error) {
 			res, err := s.Vote(ctx, r)
 			if r.Queue && !res.Granted {
 				all.each(func(wanted func()) { wanted() })
@@ -234,8 +235,8 @@ var brokenEnter = []brokenEngine{
 	{"a handover without its length", allEntered, hands(func(to driver.Handover) driver.Handover { to.TTL = 0; return to })},
 	{"a handover never says that the key was abandoned", "HandoverIsTold",
 		hands(func(to driver.Handover) driver.Handover { to.Abandoned = false; return to })},
-	{"a refusal without the time", allEntered, reply(func(_ *memdriver.Store, _ driver.VoteRequest, res *driver.Result) { res.At = 0 })},
-	{"a refusal names a fence that is to come", allEntered, reply(func(_ *memdriver.Store, _ driver.VoteRequest, res *driver.Result) {
+	{"a refusal without the time", allEntered, reply(func(_ *memdriver.Store, _ voting.VoteRequest, res *driver.Result) { res.At = 0 })},
+	{"a refusal names a fence that is to come", allEntered, reply(func(_ *memdriver.Store, _ voting.VoteRequest, res *driver.Result) {
 		if res.At > 0 {
 			res.Fence *= 2
 		}
@@ -257,10 +258,10 @@ var brokenEnter = []brokenEngine{
 		})
 	})},
 	{"a claim only prolongs", "EnteredLeaseIsClaimed", prolong(func(_ *memdriver.Store, r *driver.RenewRequest) { r.Entered = false })},
-	{"a claim that comes first gets another fence", "HandoverIsTold", reask(func(_ *memdriver.Store, r *driver.VoteRequest) { r.Fences = 2 })},
-	{"a lease that was not claimed finishes", "EnteredLeaseIsReleased", rewithdraw(func(_ *memdriver.Store, r *driver.WithdrawRequest) { r.End = driver.Finished })},
-	{"a lease that was not claimed does not convert", "EnteredLeaseConverts", reask(func(_ *memdriver.Store, r *driver.VoteRequest) { r.Fence = 0 })},
-	{"nobody is told of one that entered and vanished", "EnteredLeaseAbandons", reply(func(_ *memdriver.Store, _ driver.VoteRequest, res *driver.Result) { res.Abandoned = false })},
+	{"a claim that comes first gets another fence", "HandoverIsTold", reask(func(_ *memdriver.Store, r *voting.VoteRequest) { r.Fences = 2 })},
+	{"a lease that was not claimed finishes", "EnteredLeaseIsReleased", rewithdraw(func(_ *memdriver.Store, r *voting.WithdrawRequest) { r.End = driver.Finished })},
+	{"a lease that was not claimed does not convert", "EnteredLeaseConverts", reask(func(_ *memdriver.Store, r *voting.VoteRequest) { r.Fence = 0 })},
+	{"nobody is told of one that entered and vanished", "EnteredLeaseAbandons", reply(func(_ *memdriver.Store, _ voting.VoteRequest, res *driver.Result) { res.Abandoned = false })},
 }
 
 // telling is a client of a store that says to each client when another released its lease.
@@ -288,14 +289,14 @@ func tells(report func(of, by *telling) bool) engine {
 
 func newTelling(s *memdriver.Store, leases *memo[driver.ID, lease], report func(of, by *telling) bool) driver.Driver {
 	t := &telling{patched: patch(s), lost: func(driver.ID, uint64) {}}
-	t.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+	t.try = func(ctx context.Context, r voting.VoteRequest) (driver.Result, error) {
 		res, err := s.Vote(ctx, r)
 		if res.Granted {
 			leases.set(r.ID(), lease{t, res.Fence})
 		}
 		return res, err
 	}
-	t.release = func(ctx context.Context, r driver.WithdrawRequest) error {
+	t.release = func(ctx context.Context, r voting.WithdrawRequest) error {
 		err := s.Withdraw(ctx, r)
 		l := leases.get(r.ID())
 		leases.set(r.ID(), lease{})

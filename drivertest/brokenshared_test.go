@@ -12,11 +12,12 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/memdriver"
 )
 
 // letIn is a grant that is not in the store.
-func letIn(r driver.VoteRequest) driver.Result {
+func letIn(r voting.VoteRequest) driver.Result {
 	return driver.Result{Granted: true, Fence: uint64(time.Now().UnixMicro()), TTL: r.TTL}
 }
 
@@ -32,7 +33,7 @@ func leaseOf(info driver.Info, c driver.Claim) (driver.Holding, bool) {
 // oneAtATime is an engine that makes readers that were granted together wait for each
 // other.
 var oneAtATime = one(func(s *memdriver.Store, p *patched) {
-	p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+	p.try = func(ctx context.Context, r voting.VoteRequest) (driver.Result, error) {
 		info := looked(s, r.Key)
 		mine, ok := leaseOf(info, r.Claim)
 		claimed := func(l driver.Holding) bool { return l.Left > memClaim }
@@ -45,7 +46,7 @@ var oneAtATime = one(func(s *memdriver.Store, p *patched) {
 
 // timed is an engine with another RetryIn in its refusals.
 func timed(choose func(lefts []time.Duration) time.Duration) engine {
-	return reply(func(s *memdriver.Store, r driver.VoteRequest, res *driver.Result) {
+	return reply(func(s *memdriver.Store, r voting.VoteRequest, res *driver.Result) {
 		var lefts []time.Duration
 		for _, l := range looked(s, r.Key).Holders {
 			lefts = append(lefts, l.Left)
@@ -57,15 +58,15 @@ func timed(choose func(lefts []time.Duration) time.Duration) engine {
 }
 
 var brokenShares = []brokenEngine{
-	{"shared keys have one holder", "SharersHoldTogether RLocksHoldTogether", reask(func(_ *memdriver.Store, r *driver.VoteRequest) { r.Mode, r.Convert = driver.Exclusive, false })},
+	{"shared keys have one holder", "SharersHoldTogether RLocksHoldTogether", reask(func(_ *memdriver.Store, r *voting.VoteRequest) { r.Mode, r.Convert = driver.Exclusive, false })},
 	{"modes are not compared", "SharersHoldTogether WriterKeepsSharersOut OneWriterOrSharersAtOnce WaitingWriterStopsLaterReaders RandomMix WriterIsNotStarved",
-		reply(func(_ *memdriver.Store, r driver.VoteRequest, res *driver.Result) {
+		reply(func(_ *memdriver.Store, r voting.VoteRequest, res *driver.Result) {
 			if !res.Granted && res.Why == driver.Held && (res.Holder.Mode != r.Mode || r.Mode != driver.Exclusive) {
 				*res = letIn(r)
 			}
 		})},
 	{"a reader that asks again holds twice", "SharedTryAgainIsTheSameGrant CopiesOfASharedRequestAtOnce",
-		reask(func(s *memdriver.Store, r *driver.VoteRequest) {
+		reask(func(s *memdriver.Store, r *voting.VoteRequest) {
 			if _, ok := leaseOf(looked(s, r.Key), r.Claim); ok {
 				again := *r
 				again.Owner = rand.Text()
@@ -73,7 +74,7 @@ var brokenShares = []brokenEngine{
 			}
 		})},
 	{"a reader that asks again goes to the end of the queue", "SharedTryEntersNoQueue",
-		reply(func(s *memdriver.Store, r driver.VoteRequest, res *driver.Result) {
+		reply(func(s *memdriver.Store, r voting.VoteRequest, res *driver.Result) {
 			if n := looked(s, r.Key).Waiters; res.Granted && n > 0 {
 				*res = driver.Result{Ahead: n}
 			}
@@ -84,14 +85,14 @@ var brokenShares = []brokenEngine{
 		}
 		return renewOne(ctx, s, r)
 	})},
-	{"a share lasts as long as the previous one", "SharedLeaseEnds", reask(func(s *memdriver.Store, r *driver.VoteRequest) { r.TTL = max(r.TTL, looked(s, r.Key).Left) })},
-	{"the holder's Try changes the mode", "ModeIsKept", reask(func(s *memdriver.Store, r *driver.VoteRequest) {
+	{"a share lasts as long as the previous one", "SharedLeaseEnds", reask(func(s *memdriver.Store, r *voting.VoteRequest) { r.TTL = max(r.TTL, looked(s, r.Key).Left) })},
+	{"the holder's Try changes the mode", "ModeIsKept", reask(func(s *memdriver.Store, r *voting.VoteRequest) {
 		if l, ok := leaseOf(looked(s, r.Key), r.Claim); ok && l.Holder.Mode != r.Mode {
 			r.Mode, r.Convert = driver.Shared, true
 		}
 	})},
 	{"a late Try is answered with what its owner has", "ModeIsKept LateTryAfterConvert",
-		reask(func(s *memdriver.Store, r *driver.VoteRequest) {
+		reask(func(s *memdriver.Store, r *voting.VoteRequest) {
 			if l, ok := leaseOf(looked(s, r.Key), r.Claim); ok && !r.Convert {
 				r.Mode, r.Limit = l.Holder.Mode, l.Holder.Limit
 			}
@@ -103,7 +104,7 @@ var brokenShares = []brokenEngine{
 		return renewOne(ctx, s, r)
 	})},
 	{"a release ends all shares", "SharedReleaseIsTheOwnersAlone WriterWaitsForAllSharers WriterAfterConvert",
-		withdrawing(func(ctx context.Context, s *memdriver.Store, r driver.WithdrawRequest) error {
+		withdrawing(func(ctx context.Context, s *memdriver.Store, r voting.WithdrawRequest) error {
 			err := s.Withdraw(ctx, r)
 			if info := looked(s, r.Key); err == nil && info.Holds > 0 && info.Holder.Mode == driver.Shared {
 				s.Lose(r.Key)
@@ -111,23 +112,23 @@ var brokenShares = []brokenEngine{
 			return err
 		})},
 	{"settled releases of shares are remembered", "SettledSharerMayAskAgain",
-		rewithdraw(func(_ *memdriver.Store, r *driver.WithdrawRequest) { r.Settled = r.Settled && r.Mode != driver.Shared })},
+		rewithdraw(func(_ *memdriver.Store, r *voting.WithdrawRequest) { r.Settled = r.Settled && r.Mode != driver.Shared })},
 	{"readers that are refused join the queue", "SharedRefusalLeavesNoTrace",
-		reask(func(_ *memdriver.Store, r *driver.VoteRequest) {
+		reask(func(_ *memdriver.Store, r *voting.VoteRequest) {
 			r.Queue = r.Queue || r.Mode == driver.Shared && !r.Convert
 		})},
-	{"labels of shares are converted to valid text", "HostileLabelsOfSharers", reask(func(_ *memdriver.Store, r *driver.VoteRequest) {
+	{"labels of shares are converted to valid text", "HostileLabelsOfSharers", reask(func(_ *memdriver.Store, r *voting.VoteRequest) {
 		if r.Mode == driver.Shared {
 			r.Label = strings.ToValidUTF8(r.Label, "?")
 		}
 	})},
-	{"shared keys end at a NUL", "HostileKeysAreShared", reask(func(_ *memdriver.Store, r *driver.VoteRequest) {
+	{"shared keys end at a NUL", "HostileKeysAreShared", reask(func(_ *memdriver.Store, r *voting.VoteRequest) {
 		if r.Mode == driver.Shared {
 			r.Key, _, _ = strings.Cut(r.Key, "\x00")
 		}
 	})},
 	{"shares are kept under a name that may be a key's", "SharedKeysNamedLikeTheStoresOwn",
-		reask(func(s *memdriver.Store, r *driver.VoteRequest) {
+		reask(func(s *memdriver.Store, r *voting.VoteRequest) {
 			if base, ok := strings.CutSuffix(r.Key, ":line"); ok {
 				for _, l := range looked(s, base).Holders {
 					_ = s.Release(context.Background(), driver.ReleaseRequest{Claim: as(driver.Claim{Key: base}, l.Holder)})
@@ -142,7 +143,7 @@ var brokenShares = []brokenEngine{
 			info.Holds, info.Holders = 0, nil
 		}
 	})},
-	{"a key that was shared leaves a set", "NothingStaysOfSharers", rewithdraw(func(s *memdriver.Store, r *driver.WithdrawRequest) {
+	{"a key that was shared leaves a set", "NothingStaysOfSharers", rewithdraw(func(s *memdriver.Store, r *voting.WithdrawRequest) {
 		if r.Mode == driver.Shared {
 			s.Hold("shares:"+r.Key, 1000*time.Hour, driver.Label{})
 		}
@@ -158,7 +159,7 @@ var brokenShares = []brokenEngine{
 			return s.Watch(ctx, r)
 		}
 	})},
-	{"readers before writers", "MixedQueueIsInOrder", reply(func(s *memdriver.Store, r driver.VoteRequest, res *driver.Result) {
+	{"readers before writers", "MixedQueueIsInOrder", reply(func(s *memdriver.Store, r voting.VoteRequest, res *driver.Result) {
 		reads := func(h driver.Holder) bool { return h.Mode == driver.Shared }
 		if r.Mode == driver.Exclusive && r.Queue && slices.ContainsFunc(looked(s, r.Key).Queue, reads) {
 			*res = driver.Result{Ahead: 1}
@@ -172,38 +173,38 @@ var brokenShares = []brokenEngine{
 }
 
 var brokenConverts = []brokenEngine{
-	{"a Convert is a Try", "ConvertShares ConvertLetsReadersIn DowngradeLetsReadersEnter", reask(func(_ *memdriver.Store, r *driver.VoteRequest) {
+	{"a Convert is a Try", "ConvertShares ConvertLetsReadersIn DowngradeLetsReadersEnter", reask(func(_ *memdriver.Store, r *voting.VoteRequest) {
 		if r.Convert {
 			r.Mode, r.Convert = driver.Exclusive, false
 		}
 	})},
-	{"a shared lease cannot be converted", "ConvertTwice LostReplyOfADowngrade", asking(func(ctx context.Context, s *memdriver.Store, r driver.VoteRequest) (driver.Result, error) {
+	{"a shared lease cannot be converted", "ConvertTwice LostReplyOfADowngrade", asking(func(ctx context.Context, s *memdriver.Store, r voting.VoteRequest) (driver.Result, error) {
 		info := looked(s, r.Key)
 		if r.Convert && info.Holder.Mode == driver.Shared {
 			return driver.Result{Holder: info.Holder, Left: info.Left}, nil
 		}
 		return s.Vote(ctx, r)
 	})},
-	{"a Convert of nothing is a Try", "ConvertOfNothing ConvertAfterTheEnd", reask(func(s *memdriver.Store, r *driver.VoteRequest) {
+	{"a Convert of nothing is a Try", "ConvertOfNothing ConvertAfterTheEnd", reask(func(s *memdriver.Store, r *voting.VoteRequest) {
 		_, held := leaseOf(looked(s, r.Key), r.Claim)
 		r.Convert = r.Convert && held
 	})},
-	{"a Convert that is refused is a Release", "ConvertOfNothing", reply(func(s *memdriver.Store, r driver.VoteRequest, res *driver.Result) {
+	{"a Convert that is refused is a Release", "ConvertOfNothing", reply(func(s *memdriver.Store, r voting.VoteRequest, res *driver.Result) {
 		if r.Convert && !res.Granted {
 			_ = s.Release(context.Background(), driver.ReleaseRequest{Claim: r.Claim, TTL: r.TTL})
 		}
 	})},
-	{"a Convert does not prolong", "ConvertProlongs", reask(func(_ *memdriver.Store, r *driver.VoteRequest) {
+	{"a Convert does not prolong", "ConvertProlongs", reask(func(_ *memdriver.Store, r *voting.VoteRequest) {
 		if r.Convert {
 			r.TTL = 1
 		}
 	})},
-	{"a Convert of any vote", "ConvertComparesTheFence", reask(func(_ *memdriver.Store, r *driver.VoteRequest) {
+	{"a Convert of any vote", "ConvertComparesTheFence", reask(func(_ *memdriver.Store, r *voting.VoteRequest) {
 		if r.Convert {
 			r.Fence = 0
 		}
 	})},
-	{"a Convert drops the limit", "ConvertTakesASlot", reask(func(_ *memdriver.Store, r *driver.VoteRequest) {
+	{"a Convert drops the limit", "ConvertTakesASlot", reask(func(_ *memdriver.Store, r *voting.VoteRequest) {
 		if r.Convert {
 			r.Limit = 0
 		}
@@ -213,19 +214,19 @@ var brokenConverts = []brokenEngine{
 var brokenSlots = []brokenEngine{
 	{"limits are not counted, and not refused", "NoLimitWithoutSlots", traits(func(t *driver.Traits) { t.Slots = false })},
 	{"one more than the limit", "LimitIsKept LimitIsKeptAtOnce SmallestLimitCounts LimitOfOne",
-		reask(func(_ *memdriver.Store, r *driver.VoteRequest) {
+		reask(func(_ *memdriver.Store, r *voting.VoteRequest) {
 			if r.Limit > 0 {
 				r.Limit++
 			}
 		})},
-	{"only the limit of the request counts", "SmallestLimitCounts", reply(func(s *memdriver.Store, r driver.VoteRequest, res *driver.Result) {
+	{"only the limit of the request counts", "SmallestLimitCounts", reply(func(s *memdriver.Store, r voting.VoteRequest, res *driver.Result) {
 		info := looked(s, r.Key)
 		if !res.Granted && r.Mode == driver.Shared && info.Holder.Mode == driver.Shared && (r.Limit == 0 || info.Holds < r.Limit) {
 			*res = letIn(r)
 		}
 	})},
 	{"slots are counted up", "SlotIsTheSmallestThatIsFree SlotOfADeadHolderComesBack SemaphoreNumbersItsSlots", remembering(func(n *memo[string, int]) engine { // of owners, and what the keys have counted
-		return reply(func(_ *memdriver.Store, r driver.VoteRequest, res *driver.Result) {
+		return reply(func(_ *memdriver.Store, r voting.VoteRequest, res *driver.Result) {
 			if res.Granted && r.Limit > 0 {
 				if n.get(r.Owner) == 0 {
 					n.set(r.Key, n.get(r.Key)+1)
@@ -235,11 +236,11 @@ var brokenSlots = []brokenEngine{
 			}
 		})
 	})},
-	{"a slot is a rank", "SlotIsKept", reply(func(s *memdriver.Store, r driver.VoteRequest, res *driver.Result) {
+	{"a slot is a rank", "SlotIsKept", reply(func(s *memdriver.Store, r voting.VoteRequest, res *driver.Result) {
 		res.Slot = max(0, slices.IndexFunc(looked(s, r.Key).Holders, func(l driver.Holding) bool { return l.Holder.Owner == r.Owner }))
 	})},
 	{"no limit is a large one", "ReaderHasNoSlot ReadersAbandonNothing ConvertFinishes",
-		reask(func(_ *memdriver.Store, r *driver.VoteRequest) {
+		reask(func(_ *memdriver.Store, r *voting.VoteRequest) {
 			if r.Mode == driver.Shared && r.Limit == 0 {
 				r.Limit = 1 << 20
 			}
@@ -248,30 +249,30 @@ var brokenSlots = []brokenEngine{
 
 var brokenMarks = []brokenEngine{
 	{"no key is ever abandoned", "ExpiryAbandons UnfinishedAbandons AbandonedOverTheQueue AbandonedIsRepeated ReadersLeaveTheMark VanishedHolderAbandons",
-		reply(func(_ *memdriver.Store, _ driver.VoteRequest, res *driver.Result) { res.Abandoned = false })},
+		reply(func(_ *memdriver.Store, _ voting.VoteRequest, res *driver.Result) { res.Abandoned = false })},
 	{"an abandoned key stays abandoned", "ExpiryAbandons UnfinishedAbandons", remembering(func(marked *memo[string, bool]) engine {
-		return reply(func(_ *memdriver.Store, r driver.VoteRequest, res *driver.Result) {
+		return reply(func(_ *memdriver.Store, r voting.VoteRequest, res *driver.Result) {
 			marked.set(r.Key, marked.get(r.Key) || res.Abandoned)
 			res.Abandoned = marked.get(r.Key)
 		})
 	})},
-	{"the end of a lease is ignored", "UnfinishedAbandons", rewithdraw(func(_ *memdriver.Store, r *driver.WithdrawRequest) { r.End = driver.Finished })},
+	{"the end of a lease is ignored", "UnfinishedAbandons", rewithdraw(func(_ *memdriver.Store, r *voting.WithdrawRequest) { r.End = driver.Finished })},
 	{"waiters do not see the mark", "AbandonedOverTheQueue QueuedReadersSeeTheMark",
-		reply(func(_ *memdriver.Store, r driver.VoteRequest, res *driver.Result) {
+		reply(func(_ *memdriver.Store, r voting.VoteRequest, res *driver.Result) {
 			res.Abandoned = res.Abandoned && !r.Queue
 		})},
 	{"the mark is reported once", "AbandonedIsRepeated", remembering(func(seen *memo[string, bool]) engine {
-		return reply(func(_ *memdriver.Store, r driver.VoteRequest, res *driver.Result) {
+		return reply(func(_ *memdriver.Store, r voting.VoteRequest, res *driver.Result) {
 			res.Abandoned = res.Abandoned && !seen.get(r.Owner)
 			seen.set(r.Owner, res.Granted)
 		})
 	})},
-	{"any holder has repaired the key", "UnusedPutsTheMarkBack", rewithdraw(func(_ *memdriver.Store, r *driver.WithdrawRequest) {
+	{"any holder has repaired the key", "UnusedPutsTheMarkBack", rewithdraw(func(_ *memdriver.Store, r *voting.WithdrawRequest) {
 		if r.End == driver.Unused {
 			r.End = driver.Finished
 		}
 	})},
-	{"a claim that lapses abandons the key", "UnclaimedKeyStaysAbandoned", withdrawing(func(ctx context.Context, s *memdriver.Store, r driver.WithdrawRequest) error {
+	{"a claim that lapses abandons the key", "UnclaimedKeyStaysAbandoned", withdrawing(func(ctx context.Context, s *memdriver.Store, r voting.WithdrawRequest) error {
 		err := s.Withdraw(ctx, r)
 		if info := looked(s, r.Key); handedOff(info) {
 			_, _ = s.Try(ctx, driver.TryRequest{Claim: as(r.Claim, info.Holder), TTL: time.Second})
@@ -279,7 +280,7 @@ var brokenMarks = []brokenEngine{
 		return err
 	})},
 	{"a reader takes the mark", "ReadersLeaveTheMark QueuedReadersSeeTheMark", remembering(func(taken *memo[string, string]) engine {
-		return reply(func(_ *memdriver.Store, r driver.VoteRequest, res *driver.Result) {
+		return reply(func(_ *memdriver.Store, r voting.VoteRequest, res *driver.Result) {
 			if by := taken.get(r.Key); by != "" && by != r.Owner {
 				res.Abandoned = false
 			}
@@ -288,7 +289,7 @@ var brokenMarks = []brokenEngine{
 			}
 		})
 	})},
-	{"those with a limit abandon nothing", "LimitedHoldersAbandon", reply(func(_ *memdriver.Store, r driver.VoteRequest, res *driver.Result) {
+	{"those with a limit abandon nothing", "LimitedHoldersAbandon", reply(func(_ *memdriver.Store, r voting.VoteRequest, res *driver.Result) {
 		res.Abandoned = res.Abandoned && r.Limit == 0
 	})},
 }

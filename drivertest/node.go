@@ -9,10 +9,11 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/internal/contend"
 )
 
-// nodeCases are for drivers that keep a node record (driver.Node); with others they are skipped.
+// nodeCases are for drivers that keep a node record (voting.Node); with others they are skipped.
 var nodeCases = []Case{
 	{Name: "NewNodeIsHeldBack",
 		Rule: "A new store grants nothing until it is admitted.",
@@ -76,7 +77,7 @@ func (e *env) heldBack(d driver.Driver, r contend.Owner) {
 		restored := r
 		restored.Restore = fence != 0
 		for _, r := range []contend.Owner{r, queued(r), restored} {
-			if res := e.refuse(d, r); res.Why != driver.NotVoting {
+			if res := e.refuse(d, r); res.Why != voting.NotVoting {
 				e.Fatalf("Try with Fence %d: %+v, want NotVoting", fence, res)
 			}
 		}
@@ -117,8 +118,8 @@ func newNodeIsHeldBack(e *env) {
 }
 
 // recorded returns d if it keeps a node record, or nil.
-func recorded(ctx context.Context, d driver.Driver) driver.Recorded {
-	n, ok := d.(driver.Recorded)
+func recorded(ctx context.Context, d driver.Driver) voting.Recorded {
+	n, ok := d.(voting.Recorded)
 	if !ok {
 		return nil
 	}
@@ -129,11 +130,11 @@ func recorded(ctx context.Context, d driver.Driver) driver.Recorded {
 }
 
 // node returns the store's client when it keeps a node record, or skips the case.
-func (e *env) node() driver.Recorded {
+func (e *env) node() voting.Recorded {
 	e.Helper()
 	n := recorded(e.ctx, e.d)
 	if n == nil {
-		e.Skipf("%s, so configured, keeps no node record (driver.Recorded)", e.traits.Engine)
+		e.Skipf("%s, so configured, keeps no node record (voting.Recorded)", e.traits.Engine)
 	}
 	return n
 }
@@ -169,7 +170,7 @@ func (e *env) wayToForget(name string, f func()) func() {
 	}
 }
 
-func (e *env) record(n driver.Recorded) driver.Record {
+func (e *env) record(n voting.Recorded) voting.Record {
 	e.Helper()
 	rec, err := n.Record(e.ctx)
 	if err != nil {
@@ -204,7 +205,7 @@ func (p *player) unadmitted(s step, name string) {
 	case other:
 		rec.Text = p.records[text].Text
 	}
-	var before driver.Record
+	var before voting.Record
 	_, unread := s.says["unread"]
 	if !unread {
 		before = p.record(n)
@@ -233,7 +234,7 @@ func (p *player) runs(s step, name string, r contend.Owner) {
 
 // admitted admits a store, as if everything that it may have lost had expired. It may
 // vote already.
-func (e *env) admitted(n driver.Recorded, maxTTL time.Duration) {
+func (e *env) admitted(n voting.Recorded, maxTTL time.Duration) {
 	e.Helper()
 	rec := e.record(n)
 	if rec.Voting {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/driver/operator"
+	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/memdriver"
 )
 
@@ -20,18 +21,18 @@ import (
 type patched struct {
 	*memdriver.Store
 	traits  func(driver.Traits) driver.Traits
-	try     func(ctx context.Context, r driver.VoteRequest) (driver.Result, error)
+	try     func(ctx context.Context, r voting.VoteRequest) (driver.Result, error)
 	renew   func(ctx context.Context, r driver.RenewRequest) driver.Renewal // of each
 	batch   func(rs []driver.RenewRequest, answers []driver.Renewal) (reported int)
-	release func(ctx context.Context, r driver.WithdrawRequest) error
+	release func(ctx context.Context, r voting.WithdrawRequest) error
 	watch   func(ctx context.Context, c driver.Claim) (<-chan driver.Hint, error)
 	inspect func(ctx context.Context, key string) (driver.Info, error)
 	list    func(ctx context.Context, prefix string) iter.Seq2[driver.Info, error]
 	close   func() error
 	sweep   func(ctx context.Context, prefix string, held func(driver.Info)) iter.Seq2[operator.Leftover, error]
 	remove  func(ctx context.Context, l operator.Leftover) (time.Duration, error)
-	record  func(ctx context.Context) (driver.Record, error)
-	admit   func(ctx context.Context, r driver.Record, maxTTL time.Duration) error
+	record  func(ctx context.Context) (voting.Record, error)
+	admit   func(ctx context.Context, r voting.Record, maxTTL time.Duration) error
 }
 
 // patch returns the reference engine with nothing replaced.
@@ -49,10 +50,10 @@ func patch(s *memdriver.Store) *patched {
 func (p *patched) Traits() driver.Traits { return p.traits(p.Store.Traits()) }
 
 func (p *patched) Try(ctx context.Context, r driver.TryRequest) (driver.Result, error) {
-	return p.try(ctx, driver.VoteRequest{TryRequest: r})
+	return p.try(ctx, voting.VoteRequest{TryRequest: r})
 }
 
-func (p *patched) Vote(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+func (p *patched) Vote(ctx context.Context, r voting.VoteRequest) (driver.Result, error) {
 	return p.try(ctx, r)
 }
 
@@ -71,10 +72,10 @@ func (p *patched) Renew(ctx context.Context, rs []driver.RenewRequest, done func
 }
 
 func (p *patched) Release(ctx context.Context, r driver.ReleaseRequest) error {
-	return p.release(ctx, driver.WithdrawRequest{ReleaseRequest: r})
+	return p.release(ctx, voting.WithdrawRequest{ReleaseRequest: r})
 }
 
-func (p *patched) Withdraw(ctx context.Context, r driver.WithdrawRequest) error {
+func (p *patched) Withdraw(ctx context.Context, r voting.WithdrawRequest) error {
 	return p.release(ctx, r)
 }
 
@@ -94,9 +95,9 @@ func (p *patched) Operations() operator.Operations {
 	return operator.Operations{ListLeftovers: p.sweep, RemoveLeftover: p.remove}
 }
 
-func (p *patched) Record(ctx context.Context) (driver.Record, error) { return p.record(ctx) }
+func (p *patched) Record(ctx context.Context) (voting.Record, error) { return p.record(ctx) }
 
-func (p *patched) Admit(ctx context.Context, r driver.Record, maxTTL time.Duration) error {
+func (p *patched) Admit(ctx context.Context, r voting.Record, maxTTL time.Duration) error {
 	return p.admit(ctx, r, maxTTL)
 }
 
@@ -137,22 +138,22 @@ func traits(f func(t *driver.Traits)) engine {
 }
 
 // asking is an engine with another Try.
-func asking(f func(ctx context.Context, s *memdriver.Store, r driver.VoteRequest) (driver.Result, error)) engine {
+func asking(f func(ctx context.Context, s *memdriver.Store, r voting.VoteRequest) (driver.Result, error)) engine {
 	return one(func(s *memdriver.Store, p *patched) {
-		p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) { return f(ctx, s, r) }
+		p.try = func(ctx context.Context, r voting.VoteRequest) (driver.Result, error) { return f(ctx, s, r) }
 	})
 }
 
 // reask returns an engine that changes each request; reply, an engine that changes each answer.
-func reask(f func(s *memdriver.Store, r *driver.VoteRequest)) engine {
-	return asking(func(ctx context.Context, s *memdriver.Store, r driver.VoteRequest) (driver.Result, error) {
+func reask(f func(s *memdriver.Store, r *voting.VoteRequest)) engine {
+	return asking(func(ctx context.Context, s *memdriver.Store, r voting.VoteRequest) (driver.Result, error) {
 		f(s, &r)
 		return s.Vote(ctx, r)
 	})
 }
 
-func reply(f func(s *memdriver.Store, r driver.VoteRequest, res *driver.Result)) engine {
-	return asking(func(ctx context.Context, s *memdriver.Store, r driver.VoteRequest) (driver.Result, error) {
+func reply(f func(s *memdriver.Store, r voting.VoteRequest, res *driver.Result)) engine {
+	return asking(func(ctx context.Context, s *memdriver.Store, r voting.VoteRequest) (driver.Result, error) {
 		res, err := s.Vote(ctx, r)
 		if err == nil {
 			f(s, r, &res)
@@ -185,14 +186,14 @@ func prolonged(f func(s *memdriver.Store, r driver.RenewRequest, a *driver.Renew
 }
 
 // withdrawing returns an engine with another Release; rewithdraw, an engine that changes each request.
-func withdrawing(f func(ctx context.Context, s *memdriver.Store, r driver.WithdrawRequest) error) engine {
+func withdrawing(f func(ctx context.Context, s *memdriver.Store, r voting.WithdrawRequest) error) engine {
 	return one(func(s *memdriver.Store, p *patched) {
-		p.release = func(ctx context.Context, r driver.WithdrawRequest) error { return f(ctx, s, r) }
+		p.release = func(ctx context.Context, r voting.WithdrawRequest) error { return f(ctx, s, r) }
 	})
 }
 
-func rewithdraw(f func(s *memdriver.Store, r *driver.WithdrawRequest)) engine {
-	return withdrawing(func(ctx context.Context, s *memdriver.Store, r driver.WithdrawRequest) error {
+func rewithdraw(f func(s *memdriver.Store, r *voting.WithdrawRequest)) engine {
+	return withdrawing(func(ctx context.Context, s *memdriver.Store, r voting.WithdrawRequest) error {
 		f(s, &r)
 		return s.Withdraw(ctx, r)
 	})
@@ -290,7 +291,7 @@ func ownQueued(pick func(n int) int) engine {
 	})
 }
 
-func (o *ownQueue) ask(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+func (o *ownQueue) ask(ctx context.Context, r voting.VoteRequest) (driver.Result, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	waiting := o.queues[r.Key]
@@ -316,7 +317,7 @@ func (o *ownQueue) ask(ctx context.Context, r driver.VoteRequest) (driver.Result
 	return driver.Result{Ahead: i, Holder: info.Holder, Left: info.Left, RetryIn: info.Left}, nil
 }
 
-func (o *ownQueue) leave(ctx context.Context, r driver.WithdrawRequest) error {
+func (o *ownQueue) leave(ctx context.Context, r voting.WithdrawRequest) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	waiting := o.queues[r.Key]

@@ -16,6 +16,7 @@ import (
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/driver/operator"
+	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/internal/contend"
 )
 
@@ -174,7 +175,7 @@ type player struct {
 	left     time.Duration              // what the owner had left that the last step found to be the holder
 	came     map[string][]driver.Result // of steps that happened at once
 	won      []string                   // owners that were granted the key at once
-	records  map[string]driver.Record
+	records  map[string]voting.Record
 	listed   map[string]operator.Leftover
 	reports  map[driver.Driver]chan report
 	seen     map[string]bool      // the texts of all records that were noted
@@ -209,7 +210,7 @@ func (e *env) play(trace string) {
 		p.hasps, p.leases, p.waits = make(map[string]*hasp.Client), make(map[string]*hasp.Lease), make(map[string]*waiting)
 		p.released = make(map[string]time.Time)
 		p.news, p.handed = make(map[string]*news), make(map[string]driver.Handover)
-		p.terms, p.records, p.listed = make(map[string]term), make(map[string]driver.Record), make(map[string]operator.Leftover)
+		p.terms, p.records, p.listed = make(map[string]term), make(map[string]voting.Record), make(map[string]operator.Leftover)
 		for i, s := range steps {
 			*e.at = fmt.Sprintf("step %d of the trace, %q", i+1, s.text)
 			if s.given != "" && !given[s.given](e) {

@@ -25,12 +25,13 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 )
 
 // Harness says how to make stores to test.
 type Harness struct {
 	// New makes an empty store for one case, and closes what it opened with
-	// t.Cleanup. A store with a node record (driver.Recorded) must be held back then,
+	// t.Cleanup. A store with a node record (voting.Recorded) must be held back then,
 	// as it is when it is new or was flushed: the suite admits it, for the MaxTTL of
 	// its Traits, which must be an hour at least. Where a decorator hides the record,
 	// New admits the store itself.
@@ -117,7 +118,7 @@ var (
 	needSlots     = need("Slots", func(t driver.Traits) bool { return t.Slots })
 	needNoSlots   = need("Slots: false", func(t driver.Traits) bool { return !t.Slots })
 	needNoShare   = need("Shared: false", func(t driver.Traits) bool { return !t.Shared })
-	needNode      = Need{"driver.Node", func(d driver.Driver) bool { _, ok := d.(driver.Node); return ok }}
+	needNode      = Need{"voting.Node", func(d driver.Driver) bool { _, ok := d.(voting.Node); return ok }}
 )
 
 func need(trait string, met func(driver.Traits) bool) Need {

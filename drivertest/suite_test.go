@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/drivertest"
 	"github.com/hasplock/hasp/memdriver"
 )
@@ -89,7 +90,7 @@ func plain(s *memdriver.Store) driver.Driver {
 	const poll = 20 * time.Millisecond
 	p := patch(s)
 	p.traits = func(t driver.Traits) driver.Traits { return driver.Traits{Engine: "plain", MinTTL: t.MinTTL} }
-	p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+	p.try = func(ctx context.Context, r voting.VoteRequest) (driver.Result, error) {
 		if r.Mode != driver.Exclusive {
 			return driver.Result{}, driver.ErrUnsupported
 		}
@@ -172,7 +173,7 @@ func TestPlainEngine(t *testing.T) {
 func TestVagueEngine(t *testing.T) {
 	drivertest.Run(t, drivertest.Harness{Fake: true, New: func(testing.TB) drivertest.Store {
 		return drivertest.Store{Open: one(func(s *memdriver.Store, p *patched) {
-			p.try = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+			p.try = func(ctx context.Context, r voting.VoteRequest) (driver.Result, error) {
 				res, err := s.Vote(ctx, r)
 				res.Left = 0
 				return res, err

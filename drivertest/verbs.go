@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/internal/contend"
 )
 
@@ -70,8 +71,8 @@ var answers = map[string]func(p *player, name, want string, res driver.Result) b
 	},
 	"slot": func(_ *player, _, want string, res driver.Result) bool { return strconv.Itoa(res.Slot) == want },
 	"why": func(_ *player, _, want string, res driver.Result) bool {
-		why, ok := map[string]driver.Why{"held": driver.Held, "released": driver.Released, "low": driver.FenceTooLow,
-			"notvoting": driver.NotVoting, "toolong": driver.TTLTooLong}[want]
+		why, ok := map[string]driver.Why{"held": driver.Held, "released": driver.Released, "low": voting.FenceTooLow,
+			"notvoting": voting.NotVoting, "toolong": voting.TTLTooLong}[want]
 		return ok && res.Why == why
 	},
 	"by": func(p *player, _, want string, res driver.Result) bool { // any one of them

@@ -24,7 +24,7 @@ import (
 	rspool "github.com/go-redsync/redsync/v4/redis"
 	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
 	"github.com/hasplock/hasp"
-	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/internal/testserver"
 	"github.com/hasplock/hasp/quorum"
 	"github.com/hasplock/hasp/redisdriver"
@@ -255,7 +255,7 @@ func TestRueidislockOfThreeKeys(t *testing.T) {
 
 // Rule: over the same servers a majority of ours and one of redsync's exclude each other.
 func TestRedsyncOverAQuorum(t *testing.T) {
-	var nodes []driver.Node
+	var nodes []voting.Node
 	var pools []rspool.Pool
 	for range 3 {
 		s := testserver.Redis(t)

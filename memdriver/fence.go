@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 )
 
 // Fences count microseconds: by the clock, so that a new Store goes on above
@@ -92,7 +93,7 @@ func (s *Store) mint(e *entry, mode driver.Mode, now time.Time, n int) uint64 {
 // propose takes the fence that r proposes for a new grant, and as many below it as
 // r asks for and no owner had. It returns how many there are in all, 0 when the
 // proposal cannot be granted.
-func (s *Store) propose(e *entry, r *driver.VoteRequest, now time.Time) (fences int) {
+func (s *Store) propose(e *entry, r *voting.VoteRequest, now time.Time) (fences int) {
 	s.fences.turn(micros(now))
 	floor := s.floor(e, r.Mode)
 	if s.tooFar(e, r, now) || r.Proposal <= floor {
@@ -105,13 +106,13 @@ func (s *Store) propose(e *entry, r *driver.VoteRequest, now time.Time) (fences 
 
 // tooFar reports whether a proposal is further ahead than a client with a good
 // clock would make it.
-func (s *Store) tooFar(e *entry, r *driver.VoteRequest, now time.Time) bool {
-	skew := uint64(driver.MaxFenceSkew / time.Microsecond)
+func (s *Store) tooFar(e *entry, r *voting.VoteRequest, now time.Time) bool {
+	skew := uint64(voting.MaxFenceSkew / time.Microsecond)
 	return r.Proposal > max(micros(now)+skew, s.floor(e, r.Mode)+leap)
 }
 
 // take remembers a proposed fence that is granted.
-func (s *Store) take(e *entry, r *driver.VoteRequest, now time.Time) {
+func (s *Store) take(e *entry, r *voting.VoteRequest, now time.Time) {
 	e.granted(r.Proposal, r.Mode)
 	s.fences.cur = max(s.fences.cur, r.Proposal)
 	s.fences.keep(micros(now))

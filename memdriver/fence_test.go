@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/internal/contend"
 	"github.com/hasplock/hasp/memdriver"
 )
@@ -70,7 +71,7 @@ func TestForgottenKey(t *testing.T) {
 		w.step(-c.back)
 		for _, r := range []contend.Owner{proposal("k", fence), proposal("unseen", fence)} {
 			res := try(t, s, r)
-			if res.Why != driver.FenceTooLow || res.Fence < fence {
+			if res.Why != voting.FenceTooLow || res.Fence < fence {
 				t.Errorf("%+v: %q with the fence again: %+v", c, r.Key, res)
 			}
 			w.step(time.Second)
@@ -147,7 +148,7 @@ func TestFencesRiseWhateverTheClockDoes(t *testing.T) {
 			r.Fences = rnd.IntN(4)
 			res := try(t, s, r)
 			switch {
-			case res.Why == driver.FenceTooLow:
+			case res.Why == voting.FenceTooLow:
 				if r.Fence = res.Fence + 1; !try(t, s, r).Granted {
 					t.Fatalf("%q: %d is refused after a refusal with %d", key, r.Fence, res.Fence)
 				}
@@ -177,7 +178,7 @@ func TestFencesRiseWhateverTheClockDoes(t *testing.T) {
 func TestProposalAtTheSkew(t *testing.T) {
 	for extra, granted := range map[uint64]bool{0: true, 1: false} {
 		s, w := newFenced()
-		r := proposal("k", w.fence()+uint64(driver.MaxFenceSkew.Microseconds())+extra)
+		r := proposal("k", w.fence()+uint64(voting.MaxFenceSkew.Microseconds())+extra)
 		res := try(t, s, r)
 		failIf(t, res.Granted != granted, "%d us beyond: %+v", extra, res)
 	}
@@ -194,7 +195,7 @@ func TestRaiseToTheSame(t *testing.T) {
 	if res := try(t, s, r); !res.Granted || res.Fence != r.Fence {
 		t.Errorf("to itself: %+v", res)
 	}
-	res, err := s.Vote(t.Context(), driver.VoteRequest{TryRequest: r.Vote().TryRequest, Raise: true})
+	res, err := s.Vote(t.Context(), voting.VoteRequest{TryRequest: r.Vote().TryRequest, Raise: true})
 	failIf(t, err != nil || !res.Granted || res.Fence != r.Fence, "to nothing: %+v, %v", res, err)
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 )
 
 // Hold makes a new owner the holder of a key for ttl, even if another holds it, so that a
@@ -24,7 +25,7 @@ func (s *Store) Hold(key string, ttl time.Duration, label driver.Label) (release
 	now := s.now()
 	e := s.settled(key, now)
 	e.holders = nil
-	s.grant(e, &driver.VoteRequest{TryRequest: driver.TryRequest{Claim: c, TTL: ttl}}, now)
+	s.grant(e, &voting.VoteRequest{TryRequest: driver.TryRequest{Claim: c, TTL: ttl}}, now)
 	return func() { s.end(key, func(h *place) bool { return h.id == c.ID() }) }
 }
 

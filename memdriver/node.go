@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 )
 
 // NodeOptions are for a [Store] that is one node of several.
@@ -77,7 +78,7 @@ type data struct {
 	keys    map[string]*entry
 	tombs   map[driver.ID]time.Time // released owners, and until when they are refused
 	fences  floors
-	record  driver.Record // the zero value: there is none
+	record  voting.Record // the zero value: there is none
 	sweepAt int           // the size at which to drop what has expired
 }
 
@@ -109,21 +110,21 @@ func (s *Store) maxTTL() time.Duration { return min(s.options.MaxTTL, s.record.M
 // tooLong says whether a store that votes refuses a TTL.
 func (s *Store) tooLong(ttl time.Duration) bool { return s.options.MaxTTL > 0 && ttl > s.maxTTL() }
 
-// Record implements [driver.Recorded]. It is driver.ErrUnsupported without
+// Record implements [voting.Recorded]. It is driver.ErrUnsupported without
 // NodeOptions.MaxTTL.
-func (s *Store) Record(ctx context.Context) (driver.Record, error) {
+func (s *Store) Record(ctx context.Context) (voting.Record, error) {
 	if err := s.enterNode(ctx); err != nil {
-		return driver.Record{}, err
+		return voting.Record{}, err
 	}
 	defer s.mu.Unlock()
 	if s.record.Node != s.run {
-		s.record = driver.Record{Text: "wait " + s.run + " " + rand.Text(), Node: s.run}
+		s.record = voting.Record{Text: "wait " + s.run + " " + rand.Text(), Node: s.run}
 	}
 	return s.record, nil
 }
 
-// Admit implements [driver.Recorded]. The bound counts in whole milliseconds.
-func (s *Store) Admit(ctx context.Context, r driver.Record, maxTTL time.Duration) error {
+// Admit implements [voting.Recorded]. The bound counts in whole milliseconds.
+func (s *Store) Admit(ctx context.Context, r voting.Record, maxTTL time.Duration) error {
 	maxTTL = maxTTL.Truncate(time.Millisecond)
 	if maxTTL <= 0 {
 		return fmt.Errorf("the longest TTL is %v: it must be a millisecond or more", maxTTL)
@@ -136,7 +137,7 @@ func (s *Store) Admit(ctx context.Context, r driver.Record, maxTTL time.Duration
 		return driver.ErrNotHeld
 	}
 	text := fmt.Sprintf("ok %s %d", s.run, maxTTL.Milliseconds())
-	s.record = driver.Record{Text: text, Voting: true, MaxTTL: maxTTL, Node: s.run}
+	s.record = voting.Record{Text: text, Voting: true, MaxTTL: maxTTL, Node: s.run}
 	now := micros(s.now())
 	s.fences.rise(now)
 	s.fences.at = now
@@ -152,6 +153,6 @@ func (s *Store) enterNode(ctx context.Context) error {
 }
 
 var (
-	_ driver.Node     = (*Store)(nil)
-	_ driver.Recorded = (*Store)(nil)
+	_ voting.Node     = (*Store)(nil)
+	_ voting.Recorded = (*Store)(nil)
 )

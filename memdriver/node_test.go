@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/internal/contend"
 	"github.com/hasplock/hasp/memdriver"
 )
@@ -33,7 +34,7 @@ func newNode() (*memdriver.Store, *wall) {
 	return memdriver.NewNode(memdriver.NodeOptions{MaxTTL: time.Hour, Now: w.now}), w
 }
 
-func admit(t *testing.T, s *memdriver.Store) driver.Record {
+func admit(t *testing.T, s *memdriver.Store) voting.Record {
 	t.Helper()
 	rec, err := s.Record(t.Context())
 	need(t, err)
@@ -44,7 +45,7 @@ func admit(t *testing.T, s *memdriver.Store) driver.Record {
 func heldBack(t *testing.T, s *memdriver.Store) {
 	t.Helper()
 	res := try(t, s, ask())
-	failIf(t, res.Why != driver.NotVoting, "Try: %+v, want NotVoting", res)
+	failIf(t, res.Why != voting.NotVoting, "Try: %+v, want NotVoting", res)
 }
 
 func TestTraitsOfNodes(t *testing.T) {
@@ -115,7 +116,7 @@ func TestRestartFromASnapshot(t *testing.T) {
 		if info.Holder.Owner != a.Owner || info.Left != 29*time.Second || info.Fence != first.Fence || info.Waiters != 1 {
 			t.Errorf("after the restart: %+v", info)
 		}
-		if err := renew(t, s, a); !errors.Is(err, driver.ErrNotVoting) {
+		if err := renew(t, s, a); !errors.Is(err, voting.ErrNotVoting) {
 			t.Errorf("the lease that was saved, held back: %v", err)
 		}
 		admit(t, s)
@@ -143,7 +144,7 @@ func TestFencesAfterASnapshot(t *testing.T) {
 	admit(t, s)
 	for _, r := range []contend.Owner{proposal("k", fence), proposal("unseen", fence)} {
 		res := try(t, s, r)
-		failIf(t, res.Why != driver.FenceTooLow, "%q: the fence is granted again: %+v", r.Key, res)
+		failIf(t, res.Why != voting.FenceTooLow, "%q: the fence is granted again: %+v", r.Key, res)
 	}
 }
 
@@ -231,7 +232,7 @@ func TestAdmitBounds(t *testing.T) {
 	r := ask()
 	r.TTL = time.Hour + 1
 	res := try(t, s, r)
-	failIf(t, res.Why != driver.TTLTooLong || res.TTL != time.Hour, "a TTL above the node's own bound: %+v", res)
+	failIf(t, res.Why != voting.TTLTooLong || res.TTL != time.Hour, "a TTL above the node's own bound: %+v", res)
 	if err := renew(t, s, r); s.Classify(err) != driver.ClassImpossible {
 		t.Errorf("a renewal above the node's own bound: %v", err)
 	}
@@ -241,7 +242,7 @@ func TestUnreachableNode(t *testing.T) {
 	s, _ := newNode()
 	s.SetUnreachable(true)
 	_, err := s.Record(t.Context())
-	for what, err := range map[string]error{"Record": err, "Admit": s.Admit(t.Context(), driver.Record{}, time.Hour)} {
+	for what, err := range map[string]error{"Record": err, "Admit": s.Admit(t.Context(), voting.Record{}, time.Hour)} {
 		failIf(t, s.Classify(err) != driver.ClassUnreachable, "%s of an unreachable store: %v", what, err)
 	}
 }
@@ -251,7 +252,7 @@ func TestUnreachableNode(t *testing.T) {
 func TestWithoutARecord(t *testing.T) {
 	s := memdriver.New()
 	_, err := s.Record(t.Context())
-	for what, err := range map[string]error{"Record": err, "Admit": s.Admit(t.Context(), driver.Record{}, time.Hour)} {
+	for what, err := range map[string]error{"Record": err, "Admit": s.Admit(t.Context(), voting.Record{}, time.Hour)} {
 		failIf(t, !errors.Is(err, driver.ErrUnsupported), "%s: %v, want ErrUnsupported", what, err)
 	}
 	for _, forget := range []func(){func() { s.Restart(nil) }, s.Flush} {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 )
 
 // entry is everything known of a key that is held or waited for, or was a short
@@ -282,7 +283,7 @@ func indexOf(places []*place, id driver.ID) int {
 }
 
 // refuse describes what is in the way of r.
-func (s *Store) refuse(e *entry, r *driver.VoteRequest, now time.Time) driver.Result {
+func (s *Store) refuse(e *entry, r *voting.VoteRequest, now time.Time) driver.Result {
 	res := driver.Result{Why: driver.Held}
 	switch {
 	case r.Proposal != 0:

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 )
 
 // admits reports whether one more can have the key beside its holders.
@@ -70,7 +71,7 @@ func (p *place) leaves(end driver.End) bool {
 }
 
 // convert makes a holder share the key; it keeps its fence.
-func (s *Store) convert(e *entry, h *place, r *driver.VoteRequest, now time.Time) driver.Result {
+func (s *Store) convert(e *entry, h *place, r *voting.VoteRequest, now time.Time) driver.Result {
 	entered := h.enters && h.fence == r.Fence // it knows the fence
 	if !h.claimed && !entered || h.fence < r.Fence {
 		return s.refuse(e, r, now)

@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 )
 
 const (
@@ -103,11 +104,11 @@ func (s *Store) enter(ctx context.Context) error {
 
 // Try implements [driver.Driver].
 func (s *Store) Try(ctx context.Context, r driver.TryRequest) (driver.Result, error) {
-	return s.Vote(ctx, driver.VoteRequest{TryRequest: r})
+	return s.Vote(ctx, voting.VoteRequest{TryRequest: r})
 }
 
-// Vote implements [driver.Node].
-func (s *Store) Vote(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+// Vote implements [voting.Node].
+func (s *Store) Vote(ctx context.Context, r voting.VoteRequest) (driver.Result, error) {
 	if err := r.Check(); err != nil {
 		return driver.Result{}, err
 	}
@@ -125,12 +126,12 @@ func (s *Store) Vote(ctx context.Context, r driver.VoteRequest) (driver.Result, 
 	return res, nil
 }
 
-func (s *Store) vote(r *driver.VoteRequest, now time.Time) driver.Result {
+func (s *Store) vote(r *voting.VoteRequest, now time.Time) driver.Result {
 	switch {
 	case !s.voting():
-		return driver.Result{Why: driver.NotVoting}
+		return driver.Result{Why: voting.NotVoting}
 	case s.tooLong(r.TTL):
-		return driver.Result{Why: driver.TTLTooLong, TTL: s.maxTTL()}
+		return driver.Result{Why: voting.TTLTooLong, TTL: s.maxTTL()}
 	}
 	s.sweep(now)
 	r.Enters = r.Enters && r.Proposal == 0 && r.Mode == driver.Exclusive
@@ -158,7 +159,7 @@ func (s *Store) vote(r *driver.VoteRequest, now time.Time) driver.Result {
 }
 
 // again answers a holder: a repeated request, or the claim of a handoff.
-func (s *Store) again(e *entry, h *place, r *driver.VoteRequest, now time.Time) driver.Result {
+func (s *Store) again(e *entry, h *place, r *voting.VoteRequest, now time.Time) driver.Result {
 	fences := 1
 	switch {
 	case r.Convert:
@@ -177,9 +178,9 @@ func (s *Store) again(e *entry, h *place, r *driver.VoteRequest, now time.Time) 
 	case r.Raise && !r.Restore && r.Proposal != 0:
 		switch {
 		case r.Proposal < h.fence:
-			return driver.Result{Why: driver.FenceTooLow, Fence: h.fence - 1} // the one it has would do
+			return driver.Result{Why: voting.FenceTooLow, Fence: h.fence - 1} // the one it has would do
 		case s.tooFar(e, r, now):
-			return driver.Result{Why: driver.FenceTooLow, Fence: max(s.floor(e, r.Mode), h.fence)}
+			return driver.Result{Why: voting.FenceTooLow, Fence: max(s.floor(e, r.Mode), h.fence)}
 		}
 		s.take(e, r, now)
 		h.fence = r.Proposal
@@ -199,7 +200,7 @@ func (s *Store) again(e *entry, h *place, r *driver.VoteRequest, now time.Time) 
 }
 
 // grant grants r a key that it can have, unless its proposal cannot be granted.
-func (s *Store) grant(e *entry, r *driver.VoteRequest, now time.Time) driver.Result {
+func (s *Store) grant(e *entry, r *voting.VoteRequest, now time.Time) driver.Result {
 	h := newPlace(r.Claim, now)
 	h.claimed, h.fence = true, r.Proposal
 	fences := 1
@@ -223,7 +224,7 @@ func (s *Store) grant(e *entry, r *driver.VoteRequest, now time.Time) driver.Res
 }
 
 func (s *Store) tooLow(e *entry, mode driver.Mode) driver.Result {
-	return driver.Result{Why: driver.FenceTooLow, Fence: s.floor(e, mode)}
+	return driver.Result{Why: voting.FenceTooLow, Fence: s.floor(e, mode)}
 }
 
 // Renew implements [driver.Driver].
@@ -244,7 +245,7 @@ func (s *Store) renew(r driver.RenewRequest, now time.Time) driver.Renewal {
 	case !s.voting() && r.Queue:
 		return driver.Renewal{Err: driver.ErrNotHeld} // it must Try, which answers NotVoting
 	case !s.voting():
-		return driver.Renewal{Err: fmt.Errorf("the lease may stand: %w", driver.ErrNotVoting)}
+		return driver.Renewal{Err: fmt.Errorf("the lease may stand: %w", voting.ErrNotVoting)}
 	case !r.Queue && s.tooLong(r.TTL):
 		return driver.Renewal{Err: fmt.Errorf("%w: %v, admitted for %v", errTTL, r.TTL, s.maxTTL())}
 	}
@@ -271,11 +272,11 @@ func (s *Store) renew(r driver.RenewRequest, now time.Time) driver.Renewal {
 
 // Release implements [driver.Driver].
 func (s *Store) Release(ctx context.Context, r driver.ReleaseRequest) error {
-	return s.Withdraw(ctx, driver.WithdrawRequest{ReleaseRequest: r})
+	return s.Withdraw(ctx, voting.WithdrawRequest{ReleaseRequest: r})
 }
 
-// Withdraw implements [driver.Node].
-func (s *Store) Withdraw(ctx context.Context, r driver.WithdrawRequest) error {
+// Withdraw implements [voting.Node].
+func (s *Store) Withdraw(ctx context.Context, r voting.WithdrawRequest) error {
 	if err := s.enter(ctx); err != nil {
 		return err
 	}

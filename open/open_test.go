@@ -15,6 +15,7 @@ import (
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/driver/operator"
+	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/internal/testserver"
 	"github.com/hasplock/hasp/open"
 	"github.com/redis/go-redis/v9"
@@ -81,7 +82,7 @@ func TestDriverHasAllMethods(t *testing.T) {
 			o := operator.Of(d)
 			return o.ListLeftovers != nil && o.RemoveLeftover != nil
 		},
-		"redis://localhost?max-ttl=1m": func(d driver.Driver) bool { _, ok := d.(driver.Recorded); return ok },
+		"redis://localhost?max-ttl=1m": func(d driver.Driver) bool { _, ok := d.(voting.Recorded); return ok },
 		"redlock://a,b,c":              func(d driver.Driver) bool { return operator.Of(d).Admit != nil },
 		"etcd://a":                     func(d driver.Driver) bool { return operator.Of(d).Examine != nil },
 		"zk://a":                       func(d driver.Driver) bool { _, ok := d.(driver.Teller); return ok },

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/internal/contend"
 )
 
@@ -24,7 +25,7 @@ func TestOneNodeKnowsThatAKeyIsAbandoned(t *testing.T) {
 		nodes[0].restarted(t)
 		nodes[1].restarted(t)
 		r := asks("k")
-		nodes[1].on(func(driver.VoteRequest) error { return errOnTheWay })
+		nodes[1].on(func(voting.VoteRequest) error { return errOnTheWay })
 		for range 2 {
 			failIf(t, !granted(t, d, r).Abandoned, "node 2 knows that nobody released it")
 		}
@@ -99,7 +100,7 @@ func TestAbandonedIsToldOnce(t *testing.T) {
 		synctest.Wait()
 		gone.End = driver.Unfinished
 		release(t, d, gone)
-		nodes[2].on(func(driver.VoteRequest) error { // its Tries are overtaken by Releases
+		nodes[2].on(func(voting.VoteRequest) error { // its Tries are overtaken by Releases
 			time.Sleep(10 * time.Millisecond)
 			return nil
 		})
@@ -108,7 +109,7 @@ func TestAbandonedIsToldOnce(t *testing.T) {
 		release(t, d, r)
 		time.Sleep(time.Second)
 		nodes[2].on(nil)
-		nodes[1].on(func(driver.VoteRequest) error { return errOnTheWay })
+		nodes[1].on(func(voting.VoteRequest) error { return errOnTheWay })
 		failIf(t, granted(t, d, asks("k")).Abandoned, "the one before did")
 	})
 }
@@ -147,7 +148,7 @@ func TestEndsReachTheNodes(t *testing.T) {
 			t.Errorf("a waiter's: %v", got)
 		}
 		forgot := asks("k")
-		nodes[2].on(func(r driver.VoteRequest) error {
+		nodes[2].on(func(r voting.VoteRequest) error {
 			if r.Owner == forgot.Owner {
 				return errOnTheWay
 			}
@@ -161,7 +162,7 @@ func TestEndsReachTheNodes(t *testing.T) {
 		release(t, d, held)
 		synctest.Wait()
 		late := asks("k")
-		nodes[2].loses(func(r driver.VoteRequest) error {
+		nodes[2].loses(func(r voting.VoteRequest) error {
 			time.Sleep(d.timeout(ruleTTL) / 2)
 			return nil
 		})

@@ -10,13 +10,14 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 )
 
 // cleanup is a release that could not be delivered. The node has it when it answers
 // again.
 type cleanup struct {
 	o     *owner // its ballot ends with this; nil: no ballot does
-	req   driver.WithdrawRequest
+	req   voting.WithdrawRequest
 	until time.Time // the node has forgotten the owner by itself, and no Try of it can come
 }
 
@@ -27,7 +28,7 @@ type cleanups struct {
 }
 
 // cleanUpLater notes a release for when the node answers again. o may be nil.
-func (n *node) cleanUpLater(o *owner, r driver.WithdrawRequest) {
+func (n *node) cleanUpLater(o *owner, r voting.WithdrawRequest) {
 	r.Settled = false // the request that was lost may come late
 	n.mu.Lock()
 	n.cleanups.all[r.ID()] = cleanup{o, r, time.Now().Add(max(r.TTL, driver.LateRequest))}

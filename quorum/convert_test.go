@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/internal/ballot"
 	"github.com/hasplock/hasp/internal/contend"
 )
@@ -93,7 +94,7 @@ func withFence(r contend.Owner, fence uint64) contend.Owner {
 // A Convert of unknown outcome changes nothing but that the lease is Shared from then
 // on, wherever its nodes are told.
 func TestConvertWithoutAnswer(t *testing.T) {
-	for name, lost := range map[string]func(s *spy, f func(driver.VoteRequest) error){
+	for name, lost := range map[string]func(s *spy, f func(voting.VoteRequest) error){
 		"request lost": (*spy).on, "answer lost": (*spy).loses,
 	} {
 		bubbled(t, name, func(t *testing.T) {
@@ -102,7 +103,7 @@ func TestConvertWithoutAnswer(t *testing.T) {
 			fence := granted(t, d, w).Fence
 			synctest.Wait()
 			for _, n := range nodes[:2] {
-				lost(n, func(r driver.VoteRequest) error {
+				lost(n, func(r voting.VoteRequest) error {
 					if r.Convert {
 						return errOnTheWay
 					}
@@ -143,7 +144,7 @@ func TestConvertWaitsForTheLine(t *testing.T) {
 		w := asks("k")
 		convert, _ := converting(w, granted(t, d, w).Fence)
 		synctest.Wait()
-		nodes[0].on(func(r driver.VoteRequest) error {
+		nodes[0].on(func(r voting.VoteRequest) error {
 			if r.Convert {
 				time.Sleep(d.timeout(ruleTTL) / 2)
 			}
@@ -162,7 +163,7 @@ func TestConvertedLeaseAskedAgain(t *testing.T) {
 		convert, reader := converting(w, granted(t, d, w).Fence)
 		synctest.Wait()
 		for _, n := range nodes[:2] {
-			n.on(func(driver.VoteRequest) error { return errOnTheWay })
+			n.on(func(voting.VoteRequest) error { return errOnTheWay })
 		}
 		_, err := contend.Try(t.Context(), d, convert)
 		stopIf(t, err == nil, "one node of three answered")
@@ -204,7 +205,7 @@ func TestConvertedLeaseLeavesNoMark(t *testing.T) {
 		w := asks("k")
 		convert, reader := converting(w, granted(t, d, w).Fence)
 		synctest.Wait()
-		nodes[2].on(func(driver.VoteRequest) error { return errOnTheWay })
+		nodes[2].on(func(voting.VoteRequest) error { return errOnTheWay })
 		granted(t, d, convert)
 		synctest.Wait()
 		nodes[2].on(nil)
@@ -354,7 +355,7 @@ func TestMissedConvertIsTold(t *testing.T) {
 		refused(t, d, waits)
 		hints, err := contend.Watch(t.Context(), d, waits)
 		need(t, err)
-		nodes[0].on(func(r driver.VoteRequest) error { // the queue node, which is well otherwise
+		nodes[0].on(func(r voting.VoteRequest) error { // the queue node, which is well otherwise
 			if r.Convert {
 				return driver.ErrUnsupported
 			}
@@ -409,7 +410,7 @@ func TestAdoptedLeaseConverts(t *testing.T) {
 		w := asks("k")
 		convert, reader := converting(w, granted(t, first, w).Fence)
 		synctest.Wait()
-		nodes[0].on(func(driver.VoteRequest) error { return errOnTheWay })
+		nodes[0].on(func(voting.VoteRequest) error { return errOnTheWay })
 		granted(t, first, convert)
 		synctest.Wait()
 		nodes[0].on(nil)
@@ -427,7 +428,7 @@ func TestAdoptedLeaseConverts(t *testing.T) {
 			old := withFence(w, reader.Fence)
 			old.Restore = true
 			granted(t, nodes[1], old)
-			nodes[1].on(func(driver.VoteRequest) error { return errOnTheWay })
+			nodes[1].on(func(voting.VoteRequest) error { return errOnTheWay })
 			res := granted(t, d, withFence(convert, fence))
 			failIf(t, res.Fence != reader.Fence, "%+v, want the fence %d", res, reader.Fence)
 			synctest.Wait()

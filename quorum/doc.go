@@ -8,7 +8,7 @@
 // leases it may have lost would have expired, and every lease has a fence that rises
 // from holder to holder.
 //
-//	var nodes []driver.Node
+//	var nodes []voting.Node
 //	for _, addr := range []string{"redis-1:6379", "redis-2:6379", "redis-3:6379"} {
 //		rdb := redis.NewClient(&redis.Options{Addr: addr})
 //		nodes = append(nodes, redisdriver.NewNode(rdb, 30*time.Second, nil))
@@ -30,7 +30,7 @@
 // # Restarted nodes
 //
 // A node with another process, or memory, than those that were admitted grants nothing:
-// see [driver.Recorded]. This package times its wait and admits it, and gives running
+// see [voting.Recorded]. This package times its wait and admits it, and gives running
 // leases their vote back. A new deployment waits, too, unless an operator declares that
 // no locks are active: [Driver.Admit].
 //

@@ -15,6 +15,7 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/internal/contend"
 	"github.com/hasplock/hasp/memdriver"
 	"github.com/hasplock/hasp/quorum"
@@ -36,8 +37,8 @@ type link struct {
 	most    atomic.Int64  // and at most had
 
 	// What comes before such a request; its error is the answer.
-	try     func(context.Context, driver.VoteRequest) error
-	release func(context.Context, driver.WithdrawRequest) error
+	try     func(context.Context, voting.VoteRequest) error
+	release func(context.Context, voting.WithdrawRequest) error
 	renew   func(context.Context, []driver.RenewRequest) error
 }
 
@@ -60,9 +61,9 @@ func (l *link) fail(err error) { l.set(func() { l.away = err }) }
 // delay makes every request take so long.
 func (l *link) delay(d time.Duration) { l.set(func() { l.takes = d }) }
 
-func (l *link) onTry(f func(context.Context, driver.VoteRequest) error) { l.set(func() { l.try = f }) }
+func (l *link) onTry(f func(context.Context, voting.VoteRequest) error) { l.set(func() { l.try = f }) }
 
-func (l *link) onRelease(f func(context.Context, driver.WithdrawRequest) error) {
+func (l *link) onRelease(f func(context.Context, voting.WithdrawRequest) error) {
 	l.set(func() { l.release = f })
 }
 
@@ -115,14 +116,14 @@ func through[T any](ctx context.Context, l *link, f func(ctx context.Context) (T
 	}
 }
 
-func (l *link) Vote(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+func (l *link) Vote(ctx context.Context, r voting.VoteRequest) (driver.Result, error) {
 	if err := before(ctx, l, &l.try, r); err != nil {
 		return driver.Result{}, err
 	}
 	return through(ctx, l, func(ctx context.Context) (driver.Result, error) { return l.Store.Vote(ctx, r) })
 }
 
-func (l *link) Withdraw(ctx context.Context, r driver.WithdrawRequest) error {
+func (l *link) Withdraw(ctx context.Context, r voting.WithdrawRequest) error {
 	if err := before(ctx, l, &l.release, r); err != nil {
 		return err
 	}
@@ -157,7 +158,7 @@ func (l *link) Watch(ctx context.Context, r driver.Claim) (<-chan driver.Hint, e
 	return l.Store.Watch(ctx, r)
 }
 
-func (l *link) Record(ctx context.Context) (driver.Record, error) {
+func (l *link) Record(ctx context.Context) (voting.Record, error) {
 	return through(ctx, l, l.Store.Record)
 }
 
@@ -198,7 +199,7 @@ func admit(t testing.TB, s *memdriver.Store) {
 func connect(t testing.TB, stores []*memdriver.Store) (*quorum.Driver, []*link) {
 	t.Helper()
 	links := make([]*link, len(stores))
-	nodes := make([]driver.Node, len(stores))
+	nodes := make([]voting.Node, len(stores))
 	for i, s := range stores {
 		links[i] = &link{Store: s}
 		nodes[i] = links[i]

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 )
 
 // VoteError says that too few nodes answered, or vote, to tell the outcome.
@@ -91,7 +92,7 @@ func (d *Driver) Classify(err error) driver.Class {
 	if d.bad != nil || errors.As(err, new(*twinError)) {
 		return driver.ClassMisconfigured
 	}
-	if errors.Is(err, driver.ErrNotVoting) {
+	if errors.Is(err, voting.ErrNotVoting) {
 		return driver.ClassUnreachable
 	}
 	return driver.ClassUnknown
@@ -110,7 +111,7 @@ type outOfStep struct{ proposal, floor uint64 }
 func (e *outOfStep) Error() string {
 	if e.floor < e.proposal {
 		return fmt.Sprintf("it refuses the fence %d (%s), which is more than %v ahead of its clock: its clock is behind, or a client's or a node's is ahead",
-			e.proposal, momentOf(e.proposal), driver.MaxFenceSkew)
+			e.proposal, momentOf(e.proposal), voting.MaxFenceSkew)
 	}
 	return fmt.Sprintf("it refuses the fence %d (%s), and all up to %d (%s): its clock is ahead, or was when it granted that, or this machine's is behind",
 		e.proposal, momentOf(e.proposal), e.floor, momentOf(e.floor))

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 )
 
 var (
@@ -88,7 +89,7 @@ func TestClassify(t *testing.T) {
 		d, _ := stubs(t)
 		for err, want := range map[error]driver.Class{
 			errors.New("x"):       driver.ClassUnknown,
-			driver.ErrNotVoting:   driver.ClassUnreachable,
+			voting.ErrNotVoting:   driver.ClassUnreachable,
 			driver.ErrUnsupported: driver.ClassImpossible,
 			&twinError{"a", "b"}:  driver.ClassMisconfigured,
 		} {

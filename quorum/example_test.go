@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp"
-	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/memdriver"
 	"github.com/hasplock/hasp/quorum"
 )
@@ -19,7 +19,7 @@ import (
 // redisdriver.NewNode(rdb, 30*time.Second, nil).
 func Example() {
 	var servers []*memdriver.Store
-	var nodes []driver.Node
+	var nodes []voting.Node
 	for range 3 {
 		s := memdriver.NewNode(memdriver.NodeOptions{MaxTTL: 30 * time.Second})
 		servers, nodes = append(servers, s), append(nodes, s)

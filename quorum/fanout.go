@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/internal/admission"
 	"github.com/hasplock/hasp/internal/ballot"
 )
@@ -85,7 +86,7 @@ func (f *fanout) hears(n *node, err error) {
 	switch {
 	case err == nil, errors.Is(err, driver.ErrNotHeld):
 		n.hears()
-	case errors.Is(err, driver.ErrNotVoting):
+	case errors.Is(err, voting.ErrNotVoting):
 		n.leave(&admission.HeldBack{})
 	case f.ctx.Err() == nil:
 		n.failed(f.begun, err)

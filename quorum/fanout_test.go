@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/internal/ballot"
 	"github.com/hasplock/hasp/internal/contend"
 )
@@ -59,7 +60,7 @@ func TestWhoIsGivenUp(t *testing.T) {
 	} {
 		bubbled(t, name, func(t *testing.T) {
 			d, all := stubs(t)
-			all[1].record = func(context.Context) (driver.Record, error) { return driver.Record{}, errGone }
+			all[1].record = func(context.Context) (voting.Record, error) { return voting.Record{}, errGone }
 			heardAll(d)
 			time.Sleep(time.Second)
 			told := 0
@@ -137,7 +138,7 @@ func TestEndOfARequest(t *testing.T) {
 				"hears": func(f *fanout, n *node) { f.hears(n, c.err) },
 			} {
 				d, all := stubs(t)
-				all[1].record = func(context.Context) (driver.Record, error) { return driver.Record{}, errGone }
+				all[1].record = func(context.Context) (voting.Record, error) { return voting.Record{}, errGone }
 				n := d.nodes[1]
 				f := d.fanout(t.Context(), setOf(0, 1), 10*time.Second, 0, nil)
 				if c.ended {
@@ -163,10 +164,10 @@ func TestEndOfARequest(t *testing.T) {
 func TestNodeThatDoesNotVoteLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, all := stubs(t)
-		all[1].record = func(context.Context) (driver.Record, error) { return driver.Record{}, driver.ErrNotVoting }
+		all[1].record = func(context.Context) (voting.Record, error) { return voting.Record{}, voting.ErrNotVoting }
 		f := d.fanout(t.Context(), setOf(0, 1), 10*time.Second, 0, nil)
-		f.hears(d.nodes[1], driver.ErrNotVoting)
-		failIf(t, !errors.Is(d.nodes[1].why(), driver.ErrNotVoting), "out of service: %v", d.nodes[1].why())
+		f.hears(d.nodes[1], voting.ErrNotVoting)
+		failIf(t, !errors.Is(d.nodes[1].why(), voting.ErrNotVoting), "out of service: %v", d.nodes[1].why())
 		f.cancel()
 	})
 }
@@ -227,7 +228,7 @@ func (d *describer) Inspect(ctx context.Context, key string) (driver.Info, error
 func TestSlowInspect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, nodes := spies(t, 3)
-		d := New([]driver.Node{&describer{nodes[0]}, &describer{nodes[1]}, &describer{nodes[2]}}, nil)
+		d := New([]voting.Node{&describer{nodes[0]}, &describer{nodes[1]}, &describer{nodes[2]}}, nil)
 		defer d.Close()
 		granted(t, d, asks("k"))
 		synctest.Wait()
@@ -252,7 +253,7 @@ func TestRefusalDoesNotWaitForTheOldPlace(t *testing.T) {
 		refused(t, d, w)
 		synctest.Wait()
 		old := d.queue.Load()
-		nodes[old.index].onRelease(func(driver.WithdrawRequest) error { time.Sleep(time.Second); return nil })
+		nodes[old.index].onRelease(func(voting.WithdrawRequest) error { time.Sleep(time.Second); return nil })
 		old.readOnly.Store(true)
 		d.route()
 		begun := time.Now()

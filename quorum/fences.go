@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 )
 
 // proposals are the fences that this driver proposes: microseconds of its clock,
@@ -39,5 +39,5 @@ func (p *proposals) saw(fence uint64) {
 
 // limit is above every fence that a client with a good clock proposes.
 func (p *proposals) limit() uint64 {
-	return uint64(max(time.Now().Add(driver.MaxFenceSkew/2).UnixMicro(), 0))
+	return uint64(max(time.Now().Add(voting.MaxFenceSkew/2).UnixMicro(), 0))
 }

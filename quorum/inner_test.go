@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/internal/contend"
 	"github.com/hasplock/hasp/memdriver"
 )
@@ -28,20 +29,20 @@ type lag struct {
 var errGone = errors.New("gone")
 
 func (l *lag) Classify(err error) driver.Class { return driver.ClassUnreachable }
-func (l *lag) Vote(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+func (l *lag) Vote(ctx context.Context, r voting.VoteRequest) (driver.Result, error) {
 	time.Sleep(time.Duration(l.by.Load()))
 	if l.away.Load() {
 		return driver.Result{}, errGone
 	}
 	return l.Store.Vote(ctx, r)
 }
-func (l *lag) Record(ctx context.Context) (driver.Record, error) {
+func (l *lag) Record(ctx context.Context) (voting.Record, error) {
 	if l.away.Load() {
-		return driver.Record{}, errGone
+		return voting.Record{}, errGone
 	}
 	return l.Store.Record(ctx)
 }
-func (l *lag) Withdraw(ctx context.Context, r driver.WithdrawRequest) error {
+func (l *lag) Withdraw(ctx context.Context, r voting.WithdrawRequest) error {
 	time.Sleep(time.Duration(l.by.Load()))
 	if l.away.Load() {
 		return errGone
@@ -50,7 +51,7 @@ func (l *lag) Withdraw(ctx context.Context, r driver.WithdrawRequest) error {
 }
 
 func lags(t *testing.T) (*Driver, []*lag) {
-	var nodes []driver.Node
+	var nodes []voting.Node
 	var ls []*lag
 	for range 3 {
 		s := memdriver.NewNode(memdriver.NodeOptions{MaxTTL: 30 * time.Second})

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/internal/contend"
 	"github.com/hasplock/hasp/memdriver"
 )
@@ -29,7 +30,7 @@ func TestReleaseComesAfterTheNextGrant(t *testing.T) {
 		"it was sent again, and that was answered": {},
 	} {
 		bubbled(t, name, func(t *testing.T) {
-			stores := voting(t, 3, memdriver.NodeOptions{Now: func() time.Time { return time.Now().Add(-10 * time.Second) }})
+			stores := storesThatVote(t, 3, memdriver.NodeOptions{Now: func() time.Time { return time.Now().Add(-10 * time.Second) }})
 			other, _ := connect(t, stores)
 			d, ts := connect(t, stores)
 			for _, x := range []driver.Driver{other, d} {
@@ -40,8 +41,8 @@ func TestReleaseComesAfterTheNextGrant(t *testing.T) {
 			free, freeLast := stores[1].Hold("k", nodeMaxTTL, driver.Label{}), stores[2].Hold("k", nodeMaxTTL, driver.Label{})
 			time.Sleep(time.Millisecond)
 			stores[0].Hold("other", nodeMaxTTL, driver.Label{})() // its fences are the largest
-			var late driver.WithdrawRequest
-			ts[0].onRelease(func(ctx context.Context, r driver.WithdrawRequest) error {
+			var late voting.WithdrawRequest
+			ts[0].onRelease(func(ctx context.Context, r voting.WithdrawRequest) error {
 				if late.Owner != "" {
 					return nil
 				}
@@ -102,13 +103,13 @@ func TestSecondCopyOfATry(t *testing.T) {
 		"a reader's, line and majority": {driver.Shared, []int{0, 2}, nodeMaxTTL + freeFor},
 	} {
 		bubbled(t, name, func(t *testing.T) {
-			stores := voting(t, 3, memdriver.NodeOptions{})
+			stores := storesThatVote(t, 3, memdriver.NodeOptions{})
 			d, ts := connect(t, stores)
 			mustTry(t, d, ask("warm"))
 			synctest.Wait()
-			sent := make([]driver.VoteRequest, len(ts))
+			sent := make([]voting.VoteRequest, len(ts))
 			for i := range ts {
-				ts[i].onTry(func(_ context.Context, r driver.VoteRequest) error { sent[i] = r; return nil })
+				ts[i].onTry(func(_ context.Context, r voting.VoteRequest) error { sent[i] = r; return nil })
 			}
 			r := ask("k")
 			r.Mode, r.Settled = tc.mode, true
@@ -135,12 +136,12 @@ func TestSecondCopyOfATry(t *testing.T) {
 func TestFirstTryOfAFastClientIsLost(t *testing.T) {
 	for name, carried := range map[string]bool{"the request": false, "the answer": true} {
 		bubbled(t, name, func(t *testing.T) {
-			stores := voting(t, 3, memdriver.NodeOptions{Now: func() time.Time { return time.Now().Add(-10 * time.Second) }})
+			stores := storesThatVote(t, 3, memdriver.NodeOptions{Now: func() time.Time { return time.Now().Add(-10 * time.Second) }})
 			d, ts := connect(t, stores)
 			mustTry(t, d, ask("warm"))
 			synctest.Wait()
 			for i, s := range ts {
-				s.onTry(func(ctx context.Context, r driver.VoteRequest) error {
+				s.onTry(func(ctx context.Context, r voting.VoteRequest) error {
 					if carried {
 						_, _ = stores[i].Vote(ctx, r)
 					}
@@ -174,7 +175,7 @@ func TestFirstTryOfAFastClientIsLost(t *testing.T) {
 // the others does not answer in time meanwhile.
 func TestLateAnswerProlongsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		stores := voting(t, 3, memdriver.NodeOptions{})
+		stores := storesThatVote(t, 3, memdriver.NodeOptions{})
 		d, ts := connect(t, stores)
 		mustTry(t, d, ask("warm"))
 		synctest.Wait()
@@ -186,7 +187,7 @@ func TestLateAnswerProlongsNothing(t *testing.T) {
 			t.Fatalf("the queue node was not heeded: %+v", res)
 		}
 		time.Sleep(200 * time.Millisecond)
-		ts[1].onTry(func(ctx context.Context, _ driver.VoteRequest) error { <-ctx.Done(); return ctx.Err() })
+		ts[1].onTry(func(ctx context.Context, _ voting.VoteRequest) error { <-ctx.Done(); return ctx.Err() })
 		res := mustTry(t, d, x)
 		ts[1].onTry(nil)
 		left := 500*time.Millisecond - time.Since(begun)
@@ -202,7 +203,7 @@ func TestLateAnswerProlongsNothing(t *testing.T) {
 // the same, and has the key for nobody.
 func TestReleaseIsToldAfterTheTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		stores := voting(t, 3, memdriver.NodeOptions{})
+		stores := storesThatVote(t, 3, memdriver.NodeOptions{})
 		d, links := connect(t, stores)
 		mustTry(t, d, ask("warm"))
 		synctest.Wait()
@@ -229,7 +230,7 @@ func TestReleaseIsToldAfterTheTTL(t *testing.T) {
 // A Try of an earlier round is still under way on a node that voted in a later one.
 func TestReleaseLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		stores := voting(t, 3, memdriver.NodeOptions{Now: func() time.Time { return time.Now().Add(time.Second) }})
+		stores := storesThatVote(t, 3, memdriver.NodeOptions{Now: func() time.Time { return time.Now().Add(time.Second) }})
 		d, ts := connect(t, stores)
 		for range 2 {
 			w := ask("warm")
@@ -243,7 +244,7 @@ func TestReleaseLater(t *testing.T) {
 		time.Sleep(100 * time.Millisecond)
 		stores[0].Hold("other", time.Second, driver.Label{})() // its fences go on
 		first := true
-		ts[1].onTry(func(ctx context.Context, r driver.VoteRequest) error {
+		ts[1].onTry(func(ctx context.Context, r voting.VoteRequest) error {
 			ts[1].mu.Lock()
 			wait := first
 			first = false
@@ -276,7 +277,7 @@ func TestReleaseLater(t *testing.T) {
 // A waiter's give-back that is lost: it stands in the queue, asleep, with votes.
 func TestWaiterKeepsVotes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		stores := voting(t, 3, memdriver.NodeOptions{})
+		stores := storesThatVote(t, 3, memdriver.NodeOptions{})
 		d, ts := connect(t, stores)
 		d2, _ := connect(t, stores)
 		head := ask("k")
@@ -286,7 +287,7 @@ func TestWaiterKeepsVotes(t *testing.T) {
 		free := stores[0].Hold("k", nodeMaxTTL, driver.Label{})
 		for _, i := range []int{1, 2} { // one lost packet each
 			lost := false
-			ts[i].onRelease(func(ctx context.Context, r driver.WithdrawRequest) error {
+			ts[i].onRelease(func(ctx context.Context, r voting.WithdrawRequest) error {
 				ts[i].mu.Lock()
 				first := !lost
 				lost = true

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/internal/ballot"
 )
 
@@ -41,7 +42,7 @@ func (d *Driver) inspect(ctx context.Context, key string) ([]*driver.Info, [maxN
 	var asked ballot.Set
 	var errs [maxNodes]error
 	for _, n := range d.nodes {
-		if errs[n.index] = n.trouble(); errs[n.index] == nil || errors.Is(errs[n.index], driver.ErrNotVoting) {
+		if errs[n.index] = n.trouble(); errs[n.index] == nil || errors.Is(errs[n.index], voting.ErrNotVoting) {
 			asked.Add(n.index)
 			errs[n.index] = errSilent // until it answers
 		}
@@ -187,7 +188,7 @@ func (d *Driver) collect(ctx context.Context, prefix string) (map[string][]*driv
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	for _, n := range d.nodes {
-		if errs[n.index] = n.trouble(); errs[n.index] != nil && !errors.Is(errs[n.index], driver.ErrNotVoting) {
+		if errs[n.index] = n.trouble(); errs[n.index] != nil && !errors.Is(errs[n.index], voting.ErrNotVoting) {
 			continue
 		}
 		errs[n.index] = nil

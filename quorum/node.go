@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/internal/admission"
 	"github.com/hasplock/hasp/internal/ballot"
 )
@@ -32,9 +33,9 @@ const (
 // be long after ctx ended, and possibly before the method returned. It must not
 // block.
 type Async interface {
-	driver.Node
-	StartVote(ctx context.Context, r driver.VoteRequest, done func(driver.Result, error))
-	StartWithdraw(ctx context.Context, r driver.WithdrawRequest, done func(error))
+	voting.Node
+	StartVote(ctx context.Context, r voting.VoteRequest, done func(driver.Result, error))
+	StartWithdraw(ctx context.Context, r voting.WithdrawRequest, done func(error))
 }
 
 // node is one of the stores. While it is in service, everything is sent to it.
@@ -44,8 +45,8 @@ type node struct {
 	d     *Driver
 	index int
 	name  string
-	drv   driver.Node
-	rec   driver.Recorded // nil: it keeps no record
+	drv   voting.Node
+	rec   voting.Recorded // nil: it keeps no record
 	async Async           // nil: each request has a goroutine
 
 	heard atomic.Int64 // when it last answered, by Driver.now
@@ -57,7 +58,7 @@ type node struct {
 
 	mu       sync.Mutex
 	out      error         // why it is out of service; nil: it is in service
-	record   driver.Record // the latest that was seen
+	record   voting.Record // the latest that was seen
 	wait     wait          // while it is held back
 	cleanups cleanups
 	retrying bool // retryWrite is at work
@@ -69,9 +70,9 @@ type wait struct {
 	asOf time.Time // zero: it is not known
 }
 
-func newNode(d *Driver, i int, drv driver.Node) *node {
+func newNode(d *Driver, i int, drv voting.Node) *node {
 	n := &node{d: d, index: i, name: nameOf(&d.o, i), drv: drv, cleanups: cleanups{all: map[driver.ID]cleanup{}}}
-	n.rec, _ = drv.(driver.Recorded)
+	n.rec, _ = drv.(voting.Recorded)
 	n.async, _ = drv.(Async)
 	n.heard.Store(never)
 	return n

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp"
-	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/internal/contend"
 	"github.com/hasplock/hasp/memdriver"
 	"github.com/hasplock/hasp/quorum"
@@ -144,7 +144,7 @@ func TestRollingRestart(t *testing.T) {
 					break
 				}
 				res := mustTry(t, s, ask("k"))
-				stopIf(t, res.Granted || res.Why != driver.NotVoting, "a node that restarted: %+v", res)
+				stopIf(t, res.Granted || res.Why != voting.NotVoting, "a node that restarted: %+v", res)
 				stopIf(t, waited > 2*nodeMaxTTL, "node %d is not admitted", i)
 				time.Sleep(time.Second)
 			}
@@ -175,7 +175,7 @@ func TestAllForget(t *testing.T) {
 			s.Restart(nil)
 		}
 		_, err := other.Mutex("k", nil).TryLock(t.Context())
-		if !errors.Is(err, driver.ErrNotVoting) || !strings.Contains(err.Error(), "held back") {
+		if !errors.Is(err, voting.ErrNotVoting) || !strings.Contains(err.Error(), "held back") {
 			t.Fatalf("TryLock: %v, want one that says that nodes are held back", err)
 		}
 		<-lease.Done()
@@ -238,7 +238,7 @@ func TestNodeTimeoutIsForAllCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stores := newStores(t, 3)
 		var links []*link
-		var nodes []driver.Node
+		var nodes []voting.Node
 		for _, s := range stores {
 			l := &link{Store: s}
 			links, nodes = append(links, l), append(nodes, l)
@@ -268,8 +268,8 @@ func TestNodeTimeoutIsForAllCalls(t *testing.T) {
 // A subscription is such a call, too.
 func TestNodeTimeoutIsForSubscriptions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		stores := voting(t, 3, memdriver.NodeOptions{})
-		var nodes []driver.Node
+		stores := storesThatVote(t, 3, memdriver.NodeOptions{})
+		var nodes []voting.Node
 		for _, s := range stores {
 			nodes = append(nodes, &link{Store: s})
 		}
@@ -306,8 +306,8 @@ func TestNodeTimeoutIsForSubscriptions(t *testing.T) {
 // deaf after three seconds, however long nodes may take, and its waiters poll.
 func TestSubscriptionThatIsNeverConfirmed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var nodes []driver.Node
-		for _, s := range voting(t, 3, memdriver.NodeOptions{}) {
+		var nodes []voting.Node
+		for _, s := range storesThatVote(t, 3, memdriver.NodeOptions{}) {
 			nodes = append(nodes, &link{Store: s})
 		}
 		d := quorum.New(nodes, &quorum.Options{NodeTimeout: time.Minute})
@@ -328,7 +328,7 @@ func TestSubscriptionThatIsNeverConfirmed(t *testing.T) {
 func TestFirstWatchEndsWithItsCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var links []*link
-		var nodes []driver.Node
+		var nodes []voting.Node
 		for _, s := range newStores(t, 3) {
 			l := &link{Store: s}
 			links, nodes = append(links, l), append(nodes, l)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/internal/admission"
 	"github.com/hasplock/hasp/internal/backoff"
 	"github.com/hasplock/hasp/internal/ballot"
@@ -164,9 +165,9 @@ func (n *node) writes() bool {
 // larger one, once; step describes a node that grants no fence near our clock.
 func (n *node) propose(ctx context.Context) (step *outOfStep, err error) {
 	c := driver.Claim{Key: probeKey + "/" + crand.Text(), Owner: crand.Text(), Label: "{}"}
-	r := driver.VoteRequest{TryRequest: driver.TryRequest{Claim: c, TTL: n.d.traits.MinTTL}, Proposal: n.d.clock.next()}
+	r := voting.VoteRequest{TryRequest: driver.TryRequest{Claim: c, TTL: n.d.traits.MinTTL}, Proposal: n.d.clock.next()}
 	res, err := n.drv.Vote(ctx, r)
-	if err == nil && res.Why == driver.FenceTooLow {
+	if err == nil && res.Why == voting.FenceTooLow {
 		if ballot.OutOfStep(&res, r.Proposal) {
 			step = &outOfStep{r.Proposal, res.Fence}
 		}
@@ -176,7 +177,7 @@ func (n *node) propose(ctx context.Context) (step *outOfStep, err error) {
 	switch {
 	case err != nil:
 		return step, err
-	case res.Why == driver.FenceTooLow:
+	case res.Why == voting.FenceTooLow:
 		return &outOfStep{r.Proposal, res.Fence}, errRefuses
 	case !res.Granted:
 		return step, errRefuses
@@ -207,7 +208,7 @@ func (n *node) silence(ctx context.Context, err error) error {
 }
 
 // admission lets the node vote when its wait is over. nil: it votes.
-func (n *node) admission(ctx context.Context, rec driver.Record) error {
+func (n *node) admission(ctx context.Context, rec voting.Record) error {
 	n.noted(rec)
 	if rec.Voting {
 		return nil
@@ -236,7 +237,7 @@ func (n *node) admission(ctx context.Context, rec driver.Record) error {
 	return nil
 }
 
-func (n *node) noted(rec driver.Record) {
+func (n *node) noted(rec voting.Record) {
 	n.lives(rec.Node)
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -280,7 +281,7 @@ func (n *node) introduce(ttl time.Duration) {
 	})
 }
 
-func (n *node) latest() driver.Record {
+func (n *node) latest() voting.Record {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.record

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/internal/admission"
 )
 
@@ -21,15 +22,15 @@ import (
 func TestProbe(t *testing.T) {
 	ok := func(context.Context, string) (driver.Info, error) { return driver.Info{}, nil }
 	fails := func(context.Context, string) (driver.Info, error) { return driver.Info{}, errDenied }
-	record := func(err error) func(context.Context) (driver.Record, error) {
-		return func(context.Context) (driver.Record, error) { return driver.Record{Voting: true}, err }
+	record := func(err error) func(context.Context) (voting.Record, error) {
+		return func(context.Context) (voting.Record, error) { return voting.Record{Voting: true}, err }
 	}
-	hangs := func(ctx context.Context) (driver.Record, error) {
+	hangs := func(ctx context.Context) (voting.Record, error) {
 		<-ctx.Done()
-		return driver.Record{}, errDenied
+		return voting.Record{}, errDenied
 	}
 	for name, c := range map[string]struct {
-		record   func(context.Context) (driver.Record, error)
+		record   func(context.Context) (voting.Record, error)
 		inspect  func(context.Context, string) (driver.Info, error)
 		want     error
 		inspects int64
@@ -60,7 +61,7 @@ func TestServiceBeginsAfterTheCleanUp(t *testing.T) {
 		d, all := stubs(t)
 		var fails atomic.Bool
 		fails.Store(true)
-		all[1].withdraw = func(context.Context, driver.WithdrawRequest) error {
+		all[1].withdraw = func(context.Context, voting.WithdrawRequest) error {
 			if fails.Load() {
 				return errGone
 			}
@@ -68,11 +69,11 @@ func TestServiceBeginsAfterTheCleanUp(t *testing.T) {
 		}
 		var away atomic.Bool
 		away.Store(true)
-		all[1].record = func(context.Context) (driver.Record, error) {
+		all[1].record = func(context.Context) (voting.Record, error) {
 			if away.Load() {
-				return driver.Record{}, errGone
+				return voting.Record{}, errGone
 			}
-			return driver.Record{Voting: true}, nil
+			return voting.Record{Voting: true}, nil
 		}
 		n := d.nodes[1]
 		n.leave(errGone)
@@ -92,7 +93,7 @@ func TestServiceBeginsAfterTheCleanUp(t *testing.T) {
 func TestCleanUpsOfANodeThatIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, all := stubs(t)
-		all[1].record = func(context.Context) (driver.Record, error) { return driver.Record{}, errGone }
+		all[1].record = func(context.Context) (voting.Record, error) { return voting.Record{}, errGone }
 		n := d.nodes[1]
 		n.leave(errGone)
 		r := asks("k").Withdrawal()
@@ -123,7 +124,7 @@ func TestRefusedWriteIsTriedAgain(t *testing.T) {
 		n := d.nodes[1]
 		var fails atomic.Bool
 		fails.Store(true)
-		all[1].vote = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+		all[1].vote = func(ctx context.Context, r voting.VoteRequest) (driver.Result, error) {
 			if fails.Load() {
 				return driver.Result{}, errDenied
 			}
@@ -153,7 +154,7 @@ func TestRefusedWriteIsTriedAgain(t *testing.T) {
 
 // Whether a node writes: it grants a key of ours, with a larger fence if it wants one.
 func TestWhetherANodeWrites(t *testing.T) {
-	low := driver.Result{Why: driver.FenceTooLow, Fence: 1 << 62}
+	low := driver.Result{Why: voting.FenceTooLow, Fence: 1 << 62}
 	yes := driver.Result{Granted: true, Fence: 1}
 	type answer struct {
 		res driver.Result
@@ -167,14 +168,14 @@ func TestWhetherANodeWrites(t *testing.T) {
 		"an error":                      {[]answer{{driver.Result{}, errDenied}}, false},
 		"an error, with a grant":        {[]answer{{yes, errDenied}}, false},
 		"an error, with a refusal":      {[]answer{{low, errDenied}}, false},
-		"refused":                       {[]answer{{driver.Result{Why: driver.NotVoting}, nil}}, false},
+		"refused":                       {[]answer{{driver.Result{Why: voting.NotVoting}, nil}}, false},
 		"granted with a larger fence":   {[]answer{{low, nil}, {yes, nil}}, true},
 		"too low again":                 {[]answer{{low, nil}, {low, nil}}, false},
 		"an error after a larger fence": {[]answer{{low, nil}, {yes, errDenied}}, false},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			d, all := stubs(t)
-			all[1].vote = func(_ context.Context, r driver.VoteRequest) (driver.Result, error) {
+			all[1].vote = func(_ context.Context, r voting.VoteRequest) (driver.Result, error) {
 				i := all[1].votes.Load() - 1
 				if int(i) >= len(c.said) || !strings.HasPrefix(r.Key, probeKey+"/") || i == 1 && r.Proposal != low.Fence+1 {
 					t.Errorf("%s: asked %+v", name, r)
@@ -216,22 +217,22 @@ func TestRoundTripIsMeasured(t *testing.T) {
 func TestAdmissionOfANode(t *testing.T) {
 	for name, c := range map[string]struct {
 		admit error
-		after driver.Record
+		after voting.Record
 		err   error // of the second look
 		want  error
 	}{
-		"it votes":              {nil, driver.Record{Voting: true}, nil, nil},
-		"it cannot be admitted": {errDenied, driver.Record{Voting: true}, nil, errDenied},
-		"it forgot once more":   {nil, driver.Record{}, nil, driver.ErrNotVoting},
-		"it does not say":       {nil, driver.Record{Voting: true}, errDenied, errDenied},
-		"another was faster":    {driver.ErrNotHeld, driver.Record{Voting: true}, nil, driver.ErrNotVoting},
+		"it votes":              {nil, voting.Record{Voting: true}, nil, nil},
+		"it cannot be admitted": {errDenied, voting.Record{Voting: true}, nil, errDenied},
+		"it forgot once more":   {nil, voting.Record{}, nil, voting.ErrNotVoting},
+		"it does not say":       {nil, voting.Record{Voting: true}, errDenied, errDenied},
+		"another was faster":    {driver.ErrNotHeld, voting.Record{Voting: true}, nil, voting.ErrNotVoting},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			d, all := stubs(t)
-			n, rec := d.nodes[1], driver.Record{Text: "x"}
+			n, rec := d.nodes[1], voting.Record{Text: "x"}
 			all[1].admit = func() error { return c.admit }
-			all[1].record = func(context.Context) (driver.Record, error) { return c.after, c.err }
-			if err := n.admission(t.Context(), rec); !errors.Is(err, driver.ErrNotVoting) || leftOf(err) == 0 {
+			all[1].record = func(context.Context) (voting.Record, error) { return c.after, c.err }
+			if err := n.admission(t.Context(), rec); !errors.Is(err, voting.ErrNotVoting) || leftOf(err) == 0 {
 				t.Fatalf("%s: %v, want a wait", name, err)
 			}
 			time.Sleep(admission.Wait(ruleTTL))
@@ -248,11 +249,11 @@ func TestLongestLeaseThatWasForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, all := stubs(t)
 		n := d.nodes[1]
-		n.noted(driver.Record{Voting: true, MaxTTL: 3 * time.Hour})
+		n.noted(voting.Record{Voting: true, MaxTTL: 3 * time.Hour})
 		n.setOut(errGone)
 		d.nodes[0].rec = nil
-		all[2].record = func(context.Context) (driver.Record, error) {
-			return driver.Record{Voting: true, MaxTTL: time.Hour}, nil
+		all[2].record = func(context.Context) (voting.Record, error) {
+			return voting.Record{Voting: true, MaxTTL: time.Hour}, nil
 		}
 		if longest, err := d.agreed(n); err != nil || longest != time.Hour {
 			t.Errorf("%v, %v, want an hour", longest, err)
@@ -264,7 +265,7 @@ func TestLongestLeaseThatWasForgotten(t *testing.T) {
 func TestStatesOfTheNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, all := stubs(t)
-		unsupported := func(context.Context) (driver.Record, error) { return driver.Record{}, driver.ErrUnsupported }
+		unsupported := func(context.Context) (voting.Record, error) { return voting.Record{}, driver.ErrUnsupported }
 		all[1].record, all[2].record = unsupported, unsupported
 		all[2].inspect = func(context.Context, string) (driver.Info, error) { return driver.Info{}, errDenied }
 		queueAt(d, 1)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/driver/operator"
+	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/internal/admission"
 	"github.com/hasplock/hasp/internal/ballot"
 )
@@ -84,7 +85,7 @@ var (
 //
 // Every node must survive the restart of its store (see driver.Traits), as those of
 // redisdriver.NewNode do, and have the same largest TTL.
-func New(nodes []driver.Node, o *Options) *Driver {
+func New(nodes []voting.Node, o *Options) *Driver {
 	d := &Driver{made: time.Now(), need: len(nodes)/2 + 1, moved: make(chan struct{}), waiters: map[string][]*watch{}}
 	if o != nil {
 		d.o = *o
@@ -108,7 +109,7 @@ func New(nodes []driver.Node, o *Options) *Driver {
 const engine = "redlock"
 
 // refuse says why these nodes make no quorum.
-func refuse(nodes []driver.Node, o *Options) error {
+func refuse(nodes []voting.Node, o *Options) error {
 	n := len(nodes)
 	switch {
 	case n < 3 || n > maxNodes:
@@ -128,7 +129,7 @@ func refuse(nodes []driver.Node, o *Options) error {
 		if err := d.Check(); err != nil {
 			return fmt.Errorf("redlock: %s: %w", nameOf(o, i), err)
 		}
-		if j := slices.IndexFunc(nodes[:i], func(o driver.Node) bool { return same(o, d) }); j >= 0 {
+		if j := slices.IndexFunc(nodes[:i], func(o voting.Node) bool { return same(o, d) }); j >= 0 {
 			return fmt.Errorf("redlock: %s and %s are one driver: it would have two votes", nameOf(o, j), nameOf(o, i))
 		}
 		switch t := d.Traits(); {
@@ -144,7 +145,7 @@ func refuse(nodes []driver.Node, o *Options) error {
 }
 
 // same says whether two drivers are one value.
-func same(a, b driver.Node) bool {
+func same(a, b voting.Node) bool {
 	return reflect.TypeOf(a).Comparable() && a == b
 }
 

@@ -16,31 +16,32 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/internal/contend"
 	"github.com/hasplock/hasp/memdriver"
 	"github.com/hasplock/hasp/quorum"
 )
 
 func TestCheck(t *testing.T) {
-	node := func() driver.Node { return memdriver.NewNode(memdriver.NodeOptions{MaxTTL: nodeMaxTTL}) }
+	node := func() voting.Node { return memdriver.NewNode(memdriver.NodeOptions{MaxTTL: nodeMaxTTL}) }
 	one := node()
 	for _, c := range []struct {
 		name  string
-		nodes []driver.Node
+		nodes []voting.Node
 		o     *quorum.Options
 		want  string // in the error; empty: none
 	}{
-		{"three", []driver.Node{node(), node(), node()}, nil, ""},
+		{"three", []voting.Node{node(), node(), node()}, nil, ""},
 		{"none", nil, nil, "0 nodes"},
-		{"one", []driver.Node{node()}, nil, "1 nodes"},
-		{"four", []driver.Node{node(), node(), node(), node()}, nil, "an even number survives no more failures than 3"},
-		{"nine", make([]driver.Node, 9), nil, "9 nodes"},
-		{"nil", []driver.Node{node(), nil, node()}, nil, "node 2 is nil"},
-		{"twice", []driver.Node{one, node(), one}, nil, "node 1 and node 3 are one driver"},
-		{"no record", []driver.Node{node(), node(), memdriver.New()}, nil, "node 3 (memory) would vote again right after a restart"},
-		{"another largest TTL", []driver.Node{node(), node(), memdriver.NewNode(memdriver.NodeOptions{MaxTTL: time.Hour})}, nil, "1h0m0s on node 3"},
-		{"names", []driver.Node{node(), node(), node()}, &quorum.Options{Names: []string{"a"}}, "1 names for 3 nodes"},
-		{"time-out", []driver.Node{node(), node(), node()}, &quorum.Options{NodeTimeout: -1}, "node time-out"},
+		{"one", []voting.Node{node()}, nil, "1 nodes"},
+		{"four", []voting.Node{node(), node(), node(), node()}, nil, "an even number survives no more failures than 3"},
+		{"nine", make([]voting.Node, 9), nil, "9 nodes"},
+		{"nil", []voting.Node{node(), nil, node()}, nil, "node 2 is nil"},
+		{"twice", []voting.Node{one, node(), one}, nil, "node 1 and node 3 are one driver"},
+		{"no record", []voting.Node{node(), node(), memdriver.New()}, nil, "node 3 (memory) would vote again right after a restart"},
+		{"another largest TTL", []voting.Node{node(), node(), memdriver.NewNode(memdriver.NodeOptions{MaxTTL: time.Hour})}, nil, "1h0m0s on node 3"},
+		{"names", []voting.Node{node(), node(), node()}, &quorum.Options{Names: []string{"a"}}, "1 names for 3 nodes"},
+		{"time-out", []voting.Node{node(), node(), node()}, &quorum.Options{NodeTimeout: -1}, "node time-out"},
 	} {
 		d := quorum.New(c.nodes, c.o)
 		err := d.Check()
@@ -285,7 +286,7 @@ func TestWaitIsRemembered(t *testing.T) {
 		stores = append(stores, memdriver.NewNode(memdriver.NodeOptions{MaxTTL: nodeMaxTTL}))
 	}
 	left := func() (all []time.Duration) {
-		nodes := []driver.Node{}
+		nodes := []voting.Node{}
 		for _, s := range stores {
 			nodes = append(nodes, s)
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/memdriver"
 )
 
@@ -216,12 +217,12 @@ func TestWriterUnderAStreamOfReaders(t *testing.T) {
 // fences, however many of their votes are there.
 func TestSharersOfOneInstant(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		stores := voting(t, 5, memdriver.NodeOptions{})
+		stores := storesThatVote(t, 5, memdriver.NodeOptions{})
 		d, ts := connect(t, stores)
 		mustTry(t, d, ask("warm"))
 		synctest.Wait()
 		for _, s := range ts[3:] {
-			s.onTry(func(ctx context.Context, _ driver.VoteRequest) error { <-ctx.Done(); return ctx.Err() })
+			s.onTry(func(ctx context.Context, _ voting.VoteRequest) error { <-ctx.Done(); return ctx.Err() })
 		}
 		a, b := ask("k"), ask("k")
 		a.Mode, b.Mode = driver.Shared, driver.Shared

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/internal/ballot"
 )
 
@@ -125,7 +126,7 @@ func (l *releasing) decided() bool {
 }
 
 // startWithdraw begins a Withdraw at the node.
-func (n *node) startWithdraw(ctx context.Context, r driver.WithdrawRequest, done func(error)) {
+func (n *node) startWithdraw(ctx context.Context, r voting.WithdrawRequest, done func(error)) {
 	if n.async != nil {
 		n.async.StartWithdraw(ctx, r, done)
 	} else if !n.d.spawn(func() { done(n.drv.Withdraw(ctx, r)) }) {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/internal/ballot"
 	"github.com/hasplock/hasp/internal/contend"
 )
@@ -26,7 +27,7 @@ func TestReleaseNamesTheNodesThatFailed(t *testing.T) {
 			granted(t, d, r)
 			synctest.Wait()
 			for i, err := range []error{errDenied, errFull, third} {
-				all[i].withdraw = func(context.Context, driver.WithdrawRequest) error { return err }
+				all[i].withdraw = func(context.Context, voting.WithdrawRequest) error { return err }
 			}
 			err := contend.Release(t.Context(), d, r)
 			e := (*VoteError)(nil)
@@ -45,7 +46,7 @@ func TestOneWorkerCleansUp(t *testing.T) {
 		goOn := make(chan struct{})
 		var mu sync.Mutex
 		sent := map[string]int{}
-		all[1].withdraw = func(_ context.Context, r driver.WithdrawRequest) error {
+		all[1].withdraw = func(_ context.Context, r voting.WithdrawRequest) error {
 			mu.Lock()
 			sent[r.Key]++
 			mu.Unlock()
@@ -102,7 +103,7 @@ func TestHowOftenAVoteIsWithdrawn(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			d, all := stubs(t)
-			all[1].withdraw = func(context.Context, driver.WithdrawRequest) error {
+			all[1].withdraw = func(context.Context, voting.WithdrawRequest) error {
 				if all[1].withdraws.Load() <= c.fails {
 					return errDenied
 				}
@@ -179,7 +180,7 @@ func TestOwnersEndWithTheirCleanUps(t *testing.T) {
 		}, 3},
 		"one answer was lost": {func(s *spy) func() {
 			lost := map[string]bool{}
-			s.onRelease(func(r driver.WithdrawRequest) error {
+			s.onRelease(func(r voting.WithdrawRequest) error {
 				if lost[r.Key] {
 					return nil
 				}
@@ -224,7 +225,7 @@ func TestCleanUpAfterACleanUp(t *testing.T) {
 		old, later := r, r
 		old.UpTo, later.UpTo = 10, 20
 		first := true
-		nodes[2].onRelease(func(driver.WithdrawRequest) error {
+		nodes[2].onRelease(func(voting.WithdrawRequest) error {
 			if first {
 				first = false
 				n.cleanUpLater(nil, later.Withdrawal())

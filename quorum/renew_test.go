@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/internal/ballot"
 	"github.com/hasplock/hasp/internal/contend"
 )
@@ -153,7 +154,7 @@ func TestWhoIsAskedForALostVote(t *testing.T) {
 				o.mu.Lock()
 				o.Converting()
 				o.mu.Unlock()
-				all[0].vote = func(context.Context, driver.VoteRequest) (driver.Result, error) { return driver.Result{}, errDenied }
+				all[0].vote = func(context.Context, voting.VoteRequest) (driver.Result, error) { return driver.Result{}, errDenied }
 				all[1].vote = all[0].vote
 			}
 			all[2].renew = func(context.Context, driver.RenewRequest) driver.Renewal {
@@ -179,7 +180,7 @@ func TestWhoIsAskedForALostVote(t *testing.T) {
 func TestUnknownLeaseIsNotRestored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, all := stubs(t)
-		other := New([]driver.Node{all[0], all[1], all[2]}, nil)
+		other := New([]voting.Node{all[0], all[1], all[2]}, nil)
 		defer other.end()
 		r := heldBy(t, d, asks("k"))
 		r.Fence = 0

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/internal/ballot"
 )
 
@@ -23,7 +24,7 @@ func (w *renewing) restoreAll(asked ballot.Set) {
 		if !asked.Has(n.index) {
 			continue
 		}
-		var lost []driver.VoteRequest
+		var lost []voting.VoteRequest
 		w.mu.Lock()
 		for k := range w.all {
 			one := &w.all[k]
@@ -34,10 +35,10 @@ func (w *renewing) restoreAll(asked ballot.Set) {
 			try := driver.TryRequest{Claim: r.Claim, TTL: r.TTL}
 			switch {
 			case one.Gone().Has(n.index) && r.Fence != 0:
-				lost = append(lost, driver.VoteRequest{TryRequest: try, Proposal: r.Fence, Restore: true})
+				lost = append(lost, voting.VoteRequest{TryRequest: try, Proposal: r.Fence, Restore: true})
 			case one.Held().Has(n.index) && one.o.uninformed(n, one.Held()):
 				try.Convert, try.Fence = true, r.Fence
-				lost = append(lost, driver.VoteRequest{TryRequest: try})
+				lost = append(lost, voting.VoteRequest{TryRequest: try})
 			}
 		}
 		w.mu.Unlock()
@@ -53,8 +54,8 @@ func (o *owner) uninformed(n *node, held ballot.Set) bool {
 	return o.Uninformed(n.index, held)
 }
 
-func (n *node) restoreMany(lost []driver.VoteRequest) {
-	work := make(chan driver.VoteRequest, len(lost))
+func (n *node) restoreMany(lost []voting.VoteRequest) {
+	work := make(chan voting.VoteRequest, len(lost))
 	for _, r := range lost {
 		work <- r
 	}
@@ -72,7 +73,7 @@ func (n *node) restoreMany(lost []driver.VoteRequest) {
 
 // restore asks for one vote, or tells that it is Shared now. The lease's Release
 // goes to this node, too, from now on.
-func (n *node) restore(r driver.VoteRequest) {
+func (n *node) restore(r voting.VoteRequest) {
 	o := n.d.owners.get(r.Claim)
 	if o == nil {
 		return // released meanwhile

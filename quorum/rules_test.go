@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/internal/ballot"
 	"github.com/hasplock/hasp/internal/contend"
 	"github.com/hasplock/hasp/memdriver"
@@ -32,14 +33,14 @@ type spy struct {
 	*memdriver.Store
 	mu       sync.Mutex
 	ahead    time.Duration
-	votes    []driver.VoteRequest
-	releases []driver.WithdrawRequest
-	before   func(r driver.VoteRequest) error     // of a Vote
-	answer   func(r driver.VoteRequest) error     // after a Vote
-	after    func(r driver.WithdrawRequest) error // of a Withdraw
+	votes    []voting.VoteRequest
+	releases []voting.WithdrawRequest
+	before   func(r voting.VoteRequest) error     // of a Vote
+	answer   func(r voting.VoteRequest) error     // after a Vote
+	after    func(r voting.WithdrawRequest) error // of a Withdraw
 }
 
-func (s *spy) Vote(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+func (s *spy) Vote(ctx context.Context, r voting.VoteRequest) (driver.Result, error) {
 	s.mu.Lock()
 	s.votes = append(s.votes, r)
 	before, answer := s.before, s.answer
@@ -56,7 +57,7 @@ func (s *spy) Vote(ctx context.Context, r driver.VoteRequest) (driver.Result, er
 	return res, err
 }
 
-func (s *spy) Withdraw(ctx context.Context, r driver.WithdrawRequest) error {
+func (s *spy) Withdraw(ctx context.Context, r voting.WithdrawRequest) error {
 	s.mu.Lock()
 	s.releases = append(s.releases, r)
 	after := s.after
@@ -71,14 +72,14 @@ func (s *spy) Withdraw(ctx context.Context, r driver.WithdrawRequest) error {
 }
 
 // on sets what happens before each Vote.
-func (s *spy) on(before func(r driver.VoteRequest) error) {
+func (s *spy) on(before func(r voting.VoteRequest) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.before = before
 }
 
 // loses sets what happens after each Vote; its error is an answer that is lost.
-func (s *spy) loses(answer func(r driver.VoteRequest) error) {
+func (s *spy) loses(answer func(r voting.VoteRequest) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.answer = answer
@@ -86,11 +87,11 @@ func (s *spy) loses(answer func(r driver.VoteRequest) error) {
 
 // onRelease sets what happens after each Withdraw, one at a time; its error is an
 // answer that is lost.
-func (s *spy) onRelease(after func(r driver.WithdrawRequest) error) {
+func (s *spy) onRelease(after func(r voting.WithdrawRequest) error) {
 	var one sync.Mutex
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.after = func(r driver.WithdrawRequest) error {
+	s.after = func(r voting.WithdrawRequest) error {
 		one.Lock()
 		defer one.Unlock()
 		return after(r)
@@ -111,17 +112,17 @@ func (s *spy) now() time.Time {
 }
 
 // all returns all Votes.
-func (s *spy) all() []driver.VoteRequest {
+func (s *spy) all() []voting.VoteRequest {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.votes)
 }
 
 // asked returns the Votes for a key.
-func (s *spy) asked(key string) []driver.VoteRequest {
+func (s *spy) asked(key string) []voting.VoteRequest {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(s.votes), func(r driver.VoteRequest) bool { return r.Key != key })
+	return slices.DeleteFunc(slices.Clone(s.votes), func(r voting.VoteRequest) bool { return r.Key != key })
 }
 
 // holder returns who has a key, and its fence.
@@ -150,7 +151,7 @@ func spies(t *testing.T, n int) (*Driver, []*spy) {
 		}
 		return 1
 	})
-	nodes := make([]driver.Node, n)
+	nodes := make([]voting.Node, n)
 	for i, s := range all {
 		nodes[i] = s
 	}
@@ -167,7 +168,7 @@ func spies(t *testing.T, n int) (*Driver, []*spy) {
 // another returns one more driver of the same nodes.
 func another(t *testing.T, all []*spy) *Driver {
 	t.Helper()
-	var nodes []driver.Node
+	var nodes []voting.Node
 	for _, s := range all {
 		nodes = append(nodes, s)
 	}
@@ -304,7 +305,7 @@ func TestLaterTriesRaise(t *testing.T) {
 	for name, lost := range map[string]error{"withdrawn": nil, "perhaps withdrawn": errGone} {
 		bubbled(t, name, func(t *testing.T) {
 			d, nodes := spies(t, 3)
-			nodes[2].onRelease(func(driver.WithdrawRequest) error { return lost })
+			nodes[2].onRelease(func(voting.WithdrawRequest) error { return lost })
 			free := []func(){nodes[0].Hold("k", ruleTTL, driver.Label{}), nodes[1].Hold("k", ruleTTL, driver.Label{})}
 			r := asks("k")
 			r.Queue = true // it goes on asking
@@ -340,7 +341,7 @@ func TestLineLeavesAFailingNode(t *testing.T) {
 		old := asks("old")
 		granted(t, d, old)
 		queueAt(0, "all is well")
-		full := func(r driver.VoteRequest) error { // it answers what it need not write for
+		full := func(r voting.VoteRequest) error { // it answers what it need not write for
 			if r.Key != old.Key || r.Queue {
 				return errors.New("OOM command not allowed")
 			}
@@ -386,7 +387,7 @@ func TestLineOfFailingNodes(t *testing.T) {
 		other := another(t, nodes)
 		held := asks("k")
 		granted(t, other, held)
-		full := func(r driver.VoteRequest) error {
+		full := func(r voting.VoteRequest) error {
 			if r.Key == "k" && !r.Queue {
 				return nil
 			}
@@ -430,7 +431,7 @@ func TestLineOfFailingNodes(t *testing.T) {
 func TestKeyOfAnotherTypeLeavesTheLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, nodes := spies(t, 3)
-		nodes[0].on(func(r driver.VoteRequest) error {
+		nodes[0].on(func(r voting.VoteRequest) error {
 			if r.Key == "k" {
 				return driver.ErrUnsupported // of class Misconfigured
 			}
@@ -447,18 +448,18 @@ func TestKeyOfAnotherTypeLeavesTheLine(t *testing.T) {
 func TestLessThanWasGivenBackIsGranted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, nodes := spies(t, 3)
-		nodes[2].on(func(driver.VoteRequest) error { return driver.ErrUnsupported })
+		nodes[2].on(func(voting.VoteRequest) error { return driver.ErrUnsupported })
 		time.Sleep(10 * time.Second) // nodes grant no fence below the clock's when they began
 		r := asks("k")
 		var given uint64
-		nodes[1].onRelease(func(w driver.WithdrawRequest) error { // is withdrawn for ever
+		nodes[1].onRelease(func(w voting.WithdrawRequest) error { // is withdrawn for ever
 			if w.Owner == r.Owner {
 				given = max(given, w.UpTo)
 			}
 			return nil
 		})
 		nodes[0].Hold("k", ruleTTL, driver.Label{})
-		d.clock.saw(uint64(time.Now().Add(driver.MaxFenceSkew / 4).UnixMicro()))
+		d.clock.saw(uint64(time.Now().Add(voting.MaxFenceSkew / 4).UnixMicro()))
 		refused(t, d, r)
 		synctest.Wait()
 		stopIf(t, given == 0, "nothing was withdrawn")
@@ -513,7 +514,7 @@ func TestOldPlaceIsGivenUp(t *testing.T) {
 func TestReleaseIsUnsettledWhereATryIsOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, nodes := spies(t, 3)
-		nodes[2].on(func(r driver.VoteRequest) error {
+		nodes[2].on(func(r voting.VoteRequest) error {
 			if r.Key == "k" {
 				return context.DeadlineExceeded // and the request goes on
 			}
@@ -572,7 +573,7 @@ func TestOwnerThatIsGone(t *testing.T) {
 		nodes[0].Hold("k", ruleTTL, driver.Label{})
 		nodes[1].Hold("k", ruleTTL, driver.Label{})
 		r := asks("k")
-		nodes[2].on(func(got driver.VoteRequest) error {
+		nodes[2].on(func(got voting.VoteRequest) error {
 			if got.Owner == r.Owner {
 				time.AfterFunc(time.Second, func() { _, _ = nodes[2].Store.Vote(context.Background(), got) })
 				return context.DeadlineExceeded

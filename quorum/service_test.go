@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 )
 
 // What is usual is known once there are enough round trips: the first ones open
@@ -72,7 +73,7 @@ func TestFailedRequest(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			d, all := stubs(t)
-			all[1].record = func(context.Context) (driver.Record, error) { return driver.Record{}, errGone }
+			all[1].record = func(context.Context) (voting.Record, error) { return voting.Record{}, errGone }
 			time.Sleep(10 * time.Second)
 			n := d.nodes[1]
 			n.heard.Store(int64(c.heard))
@@ -93,7 +94,7 @@ func TestFailedRequest(t *testing.T) {
 func TestSlowNodeIsNotBusy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, all := stubs(t)
-		all[1].record = func(context.Context) (driver.Record, error) { return driver.Record{}, errGone }
+		all[1].record = func(context.Context) (voting.Record, error) { return voting.Record{}, errGone }
 		time.Sleep(time.Second)
 		n := d.nodes[1]
 		n.trip.ns.Store(int64(500 * time.Millisecond))

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/internal/contend"
 )
 
@@ -24,7 +25,7 @@ func reads(key string) contend.Owner {
 // only lets an owner's Tries through to some nodes.
 func only(all []*spy, owners map[string][]int) {
 	for i, n := range all {
-		n.on(func(r driver.VoteRequest) error {
+		n.on(func(r voting.VoteRequest) error {
 			if at, ok := owners[r.Owner]; ok && !slices.Contains(at, i) {
 				return errors.New("lost on the way")
 			}
@@ -114,7 +115,7 @@ func TestReadersNeedNoOrder(t *testing.T) {
 		granted(t, d, r)
 		synctest.Wait()
 		for i, n := range nodes {
-			asked := slices.DeleteFunc(n.asked("k"), func(q driver.VoteRequest) bool { return q.Owner != r.Owner })
+			asked := slices.DeleteFunc(n.asked("k"), func(q voting.VoteRequest) bool { return q.Owner != r.Owner })
 			failIf(t, len(asked) != 1, "node %d was asked %d times", i, len(asked))
 		}
 	})
@@ -152,7 +153,7 @@ func (p plain) Traits() driver.Traits {
 func TestNodeThatSharesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, nodes := spies(t, 3)
-		d := New([]driver.Node{nodes[0], plain{nodes[1]}, nodes[2]}, nil)
+		d := New([]voting.Node{nodes[0], plain{nodes[1]}, nodes[2]}, nil)
 		t.Cleanup(func() { _ = d.Close() })
 		if res, err := contend.Try(t.Context(), d, reads("k")); !errors.Is(err, driver.ErrUnsupported) || d.Traits().Shared {
 			t.Errorf("%+v, %v", res, err)
@@ -174,7 +175,7 @@ func TestStandingLeaseAskedAgain(t *testing.T) {
 			again := r
 			again.Fence = 0
 			for _, n := range nodes[1:] {
-				n.on(func(driver.VoteRequest) error { return errors.New("lost on the way") })
+				n.on(func(voting.VoteRequest) error { return errors.New("lost on the way") })
 			}
 			if res, err := contend.Try(t.Context(), d, again); err == nil {
 				t.Fatalf("%+v of one node", res)
@@ -217,7 +218,7 @@ func TestLeaseInDoubt(t *testing.T) {
 		synctest.Wait()
 		nodes[1].Lose("k")
 		nodes[1].Hold("k", ruleTTL, driver.Label{})
-		nodes[2].on(func(driver.VoteRequest) error { return errOnTheWay })
+		nodes[2].on(func(voting.VoteRequest) error { return errOnTheWay })
 		_, err := contend.Try(t.Context(), d, r)
 		if err == nil || !strings.Contains(err.Error(), "1 of 3") || !strings.Contains(err.Error(), errVoteGone.Error()) {
 			t.Errorf("%v", err)

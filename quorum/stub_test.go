@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/internal/admission"
 	"github.com/hasplock/hasp/internal/ballot"
 	"github.com/hasplock/hasp/memdriver"
@@ -26,10 +27,10 @@ type stub struct {
 	*memdriver.Store
 	traits   func(driver.Traits) driver.Traits
 	class    func(error) driver.Class
-	vote     func(ctx context.Context, r driver.VoteRequest) (driver.Result, error)
-	withdraw func(ctx context.Context, r driver.WithdrawRequest) error
+	vote     func(ctx context.Context, r voting.VoteRequest) (driver.Result, error)
+	withdraw func(ctx context.Context, r voting.WithdrawRequest) error
 	renew    func(ctx context.Context, r driver.RenewRequest) driver.Renewal
-	record   func(ctx context.Context) (driver.Record, error)
+	record   func(ctx context.Context) (voting.Record, error)
 	admit    func() error
 	inspect  func(ctx context.Context, key string) (driver.Info, error)
 	list     func(yield func(driver.Info, error) bool)
@@ -55,7 +56,7 @@ func (s *stub) Classify(err error) driver.Class {
 	return driver.ClassUnknown
 }
 
-func (s *stub) Vote(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+func (s *stub) Vote(ctx context.Context, r voting.VoteRequest) (driver.Result, error) {
 	s.votes.Add(1)
 	if s.vote != nil {
 		return s.vote(ctx, r)
@@ -63,7 +64,7 @@ func (s *stub) Vote(ctx context.Context, r driver.VoteRequest) (driver.Result, e
 	return s.Store.Vote(ctx, r)
 }
 
-func (s *stub) Withdraw(ctx context.Context, r driver.WithdrawRequest) error {
+func (s *stub) Withdraw(ctx context.Context, r voting.WithdrawRequest) error {
 	s.withdraws.Add(1)
 	if s.withdraw != nil {
 		return s.withdraw(ctx, r)
@@ -82,7 +83,7 @@ func (s *stub) Renew(ctx context.Context, rs []driver.RenewRequest, done func(in
 	}
 }
 
-func (s *stub) Record(ctx context.Context) (driver.Record, error) {
+func (s *stub) Record(ctx context.Context) (voting.Record, error) {
 	s.records.Add(1)
 	if s.record != nil {
 		return s.record(ctx)
@@ -90,7 +91,7 @@ func (s *stub) Record(ctx context.Context) (driver.Record, error) {
 	return s.Store.Record(ctx)
 }
 
-func (s *stub) Admit(ctx context.Context, r driver.Record, maxTTL time.Duration) error {
+func (s *stub) Admit(ctx context.Context, r voting.Record, maxTTL time.Duration) error {
 	if s.admit != nil {
 		return s.admit()
 	}
@@ -139,7 +140,7 @@ func manyStubs(t *testing.T, n int) (*Driver, []*stub) {
 		all[i], lives[s] = s, rec.Node
 	}
 	slices.SortFunc(all, func(a, b *stub) int { return cmp.Compare(lives[a], lives[b]) })
-	nodes := make([]driver.Node, len(all))
+	nodes := make([]voting.Node, len(all))
 	for i, s := range all {
 		nodes[i] = s
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/drivertest"
 	"github.com/hasplock/hasp/memdriver"
 	"github.com/hasplock/hasp/quorum"
@@ -35,7 +36,7 @@ func voters(t testing.TB, n int) []*memdriver.Store {
 
 // over is a quorum of stores.
 func over(stores []*memdriver.Store) *quorum.Driver {
-	nodes := make([]driver.Node, len(stores))
+	nodes := make([]voting.Node, len(stores))
 	for i, s := range stores {
 		nodes[i] = s
 	}

@@ -14,13 +14,14 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/internal/contend"
 	"github.com/hasplock/hasp/memdriver"
 	"github.com/hasplock/hasp/quorum"
 )
 
-// voting returns stores that vote, the queue node first.
-func voting(t testing.TB, n int, o memdriver.NodeOptions) []*memdriver.Store {
+// storesThatVote returns n of them, the queue node first.
+func storesThatVote(t testing.TB, n int, o memdriver.NodeOptions) []*memdriver.Store {
 	all := make([]*memdriver.Store, n)
 	lives := make([]string, n)
 	o.MaxTTL = nodeMaxTTL
@@ -52,7 +53,7 @@ func holdsOn(t testing.TB, stores []*memdriver.Store, key string) (s []string) {
 // A client whose clock is 10 s ahead of all nodes.
 func TestFastClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		stores := voting(t, 3, memdriver.NodeOptions{Now: func() time.Time { return time.Now().Add(-10 * time.Second) }})
+		stores := storesThatVote(t, 3, memdriver.NodeOptions{Now: func() time.Time { return time.Now().Add(-10 * time.Second) }})
 		a, b, c := stores[0], stores[1], stores[2]
 		warm, _ := connect(t, stores)
 		d, ts := connect(t, stores)
@@ -66,7 +67,7 @@ func TestFastClient(t *testing.T) {
 		late := make(chan struct{})
 		arrived := make(chan struct{})
 		var once sync.Once
-		ts[0].onRelease(func(ctx context.Context, r driver.WithdrawRequest) error {
+		ts[0].onRelease(func(ctx context.Context, r voting.WithdrawRequest) error {
 			go func() { <-late; _ = a.Withdraw(context.Background(), r); once.Do(func() { close(arrived) }) }()
 			<-ctx.Done()
 			return ctx.Err()
@@ -91,13 +92,13 @@ func TestFastClient(t *testing.T) {
 // One lost give-back of a TryLock on the queue node.
 func TestLostGiveBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		stores := voting(t, 3, memdriver.NodeOptions{})
+		stores := storesThatVote(t, 3, memdriver.NodeOptions{})
 		d, ts := connect(t, stores)
 		d2, _ := connect(t, stores)
 		freeB := stores[1].Hold("k", nodeMaxTTL, driver.Label{})
 		freeC := stores[2].Hold("k", nodeMaxTTL, driver.Label{})
 		var lost atomic.Bool
-		ts[0].onRelease(func(ctx context.Context, r driver.WithdrawRequest) error {
+		ts[0].onRelease(func(ctx context.Context, r voting.WithdrawRequest) error {
 			if !lost.Swap(true) {
 				return errAway
 			}
@@ -125,7 +126,7 @@ func TestLostGiveBack(t *testing.T) {
 // A client 3 s behind the others.
 func TestSlowClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		stores := voting(t, 3, memdriver.NodeOptions{Now: func() time.Time { return time.Now().Add(3 * time.Second) }})
+		stores := storesThatVote(t, 3, memdriver.NodeOptions{Now: func() time.Time { return time.Now().Add(3 * time.Second) }})
 		d, _ := connect(t, stores)
 		// Somebody with a good clock held the key a moment ago.
 		time.Sleep(time.Millisecond)
@@ -152,7 +153,7 @@ func TestSlowClient(t *testing.T) {
 // A restore after Release.
 func TestRestoreAfterRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		stores := voting(t, 3, memdriver.NodeOptions{})
+		stores := storesThatVote(t, 3, memdriver.NodeOptions{})
 		d, ts := connect(t, stores)
 		var rs []contend.Owner
 		for i := range 17 {
@@ -165,7 +166,7 @@ func TestRestoreAfterRelease(t *testing.T) {
 		for _, r := range rs {
 			stores[0].Lose(r.Key)
 		}
-		ts[0].onTry(func(ctx context.Context, r driver.VoteRequest) error {
+		ts[0].onTry(func(ctx context.Context, r voting.VoteRequest) error {
 			time.Sleep(10 * time.Millisecond)
 			return nil
 		})
@@ -190,7 +191,7 @@ func TestRestoreAfterRelease(t *testing.T) {
 // The queue node answers everything but Renew.
 func TestHeadRenewHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		stores := voting(t, 3, memdriver.NodeOptions{})
+		stores := storesThatVote(t, 3, memdriver.NodeOptions{})
 		d, ts := connect(t, stores)
 		c, _ := hasp.New(d, nil)
 		defer c.Close()
@@ -213,7 +214,7 @@ func TestHeadRenewHangs(t *testing.T) {
 // The queue node's clock was a minute ahead for a while.
 func TestFarNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		stores := voting(t, 3, memdriver.NodeOptions{})
+		stores := storesThatVote(t, 3, memdriver.NodeOptions{})
 		r := ask("k")
 		ahead := memdriver.NewNode(memdriver.NodeOptions{MaxTTL: nodeMaxTTL, Now: func() time.Time { return time.Now().Add(time.Minute) }})
 		for { // until it is the queue node
@@ -257,7 +258,7 @@ func TestFarNode(t *testing.T) {
 // there later, when its place is already taken.
 func TestFirstWatchKnowsTheLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		stores := voting(t, 3, memdriver.NodeOptions{})
+		stores := storesThatVote(t, 3, memdriver.NodeOptions{})
 		slices.Reverse(stores)
 		d, ts := connect(t, stores)
 		var mu sync.Mutex
@@ -285,7 +286,7 @@ func TestFirstWatchKnowsTheLine(t *testing.T) {
 // The subscription on a busy queue node fails once.
 func TestDeaf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		stores := voting(t, 3, memdriver.NodeOptions{})
+		stores := storesThatVote(t, 3, memdriver.NodeOptions{})
 		d, ts := connect(t, stores)
 		c, _ := hasp.New(d, nil)
 		defer c.Close()
@@ -315,7 +316,7 @@ func TestDeaf(t *testing.T) {
 // The answer of the queue node to the first Try is slow, and the subscription too.
 func TestGoneAndBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		stores := voting(t, 3, memdriver.NodeOptions{})
+		stores := storesThatVote(t, 3, memdriver.NodeOptions{})
 		d, ts := connect(t, stores)
 		c, _ := hasp.New(d, nil)
 		defer c.Close()
@@ -335,7 +336,7 @@ func TestGoneAndBack(t *testing.T) {
 			}
 		}()
 		var slow atomic.Bool
-		ts[0].onTry(func(ctx context.Context, r driver.VoteRequest) error {
+		ts[0].onTry(func(ctx context.Context, r voting.VoteRequest) error {
 			if r.Key == "k" && !slow.Swap(true) {
 				time.Sleep(1500 * time.Millisecond)
 			}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/internal/admission"
 	"github.com/hasplock/hasp/internal/ballot"
 )
@@ -199,7 +200,7 @@ func (n *node) voted(o *owner, a ballot.Reply, err error, counted func(error)) e
 		n.refusedWrite()
 	}
 	n.lives(a.Result.Node)
-	if err == nil && a.Result.Why == driver.NotVoting {
+	if err == nil && a.Result.Why == voting.NotVoting {
 		err = &admission.HeldBack{Left: a.Result.Left}
 		n.leave(err)
 	}
@@ -222,7 +223,7 @@ func kindOf(err error) ballot.Kind {
 		return ballot.Answered
 	case driver.IsNotSent(err):
 		return ballot.NotSent
-	case errors.Is(err, driver.ErrNotVoting):
+	case errors.Is(err, voting.ErrNotVoting):
 		return ballot.HeldBack
 	case errors.Is(err, driver.ErrNotHeld):
 		return ballot.NotHolder
@@ -234,7 +235,7 @@ func kindOf(err error) ballot.Kind {
 // something else, and not that we did not wait for an answer.
 func (n *node) refuses(err error) bool {
 	return err != nil && !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, context.Canceled) &&
-		!errors.Is(err, driver.ErrNotVoting) && n.drv.Classify(err) != driver.ClassImpossible
+		!errors.Is(err, voting.ErrNotVoting) && n.drv.Classify(err) != driver.ClassImpossible
 }
 
 // end carries out the last step.
@@ -283,7 +284,7 @@ func (a *attempt) reasons(step ballot.Step) [maxNodes]error {
 	for _, n := range a.d.nodes {
 		switch res := step.Said[n.index]; {
 		case errs[n.index] != nil:
-		case res.Why == driver.TTLTooLong:
+		case res.Why == voting.TTLTooLong:
 			errs[n.index] = &tooLong{res.TTL, a.r.TTL}
 		case ballot.OutOfStep(&res, step.Fence):
 			errs[n.index] = &outOfStep{step.Fence, res.Fence}
@@ -330,7 +331,7 @@ func waitUnknown(err error) bool {
 }
 
 // startVote begins a Vote at the node.
-func (n *node) startVote(ctx context.Context, r driver.VoteRequest, done func(driver.Result, error)) {
+func (n *node) startVote(ctx context.Context, r voting.VoteRequest, done func(driver.Result, error)) {
 	if n.async != nil {
 		n.async.StartVote(ctx, r, done)
 	} else if !n.d.spawn(func() { done(n.drv.Vote(ctx, r)) }) {

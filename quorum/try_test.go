@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/internal/ballot"
 	"github.com/hasplock/hasp/internal/contend"
 	"github.com/hasplock/hasp/memdriver"
@@ -29,7 +30,7 @@ func TestTTLsOfAQuorum(t *testing.T) {
 				d.traits.MaxTTL = longest
 				if longest == 0 {
 					for _, s := range all {
-						s.vote = func(_ context.Context, r driver.VoteRequest) (driver.Result, error) {
+						s.vote = func(_ context.Context, r voting.VoteRequest) (driver.Result, error) {
 							return driver.Result{Granted: true, Fence: r.Proposal, TTL: r.TTL}, nil
 						}
 					}
@@ -49,7 +50,7 @@ func TestTTLsOfAQuorum(t *testing.T) {
 func TestFirstTryMeetsTheNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, all := stubs(t)
-		other := New([]driver.Node{all[0], all[1], all[2]}, nil)
+		other := New([]voting.Node{all[0], all[1], all[2]}, nil)
 		granted(t, other, asks("warm")) // what a node minted first is above the first proposal
 		other.end()
 		time.Sleep(time.Second)
@@ -65,7 +66,7 @@ func TestFirstTryMeetsTheNodes(t *testing.T) {
 // comes with an error says nothing.
 func TestWhatAnAnswerSaysOfItsNode(t *testing.T) {
 	granted, held := driver.Result{Granted: true, Fence: 7}, driver.Result{Why: driver.Held}
-	notVoting, low := driver.Result{Why: driver.NotVoting}, driver.Result{Why: driver.FenceTooLow}
+	notVoting, low := driver.Result{Why: voting.NotVoting}, driver.Result{Why: voting.FenceTooLow}
 	for name, c := range map[string]struct {
 		res    driver.Result
 		err    error
@@ -84,18 +85,18 @@ func TestWhatAnAnswerSaysOfItsNode(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			d, all := stubs(t)
-			all[1].record = func(context.Context) (driver.Record, error) { return driver.Record{}, errGone }
+			all[1].record = func(context.Context) (voting.Record, error) { return voting.Record{}, errGone }
 			n, r := d.nodes[1], asks("k")
 			n.readOnly.Store(true)
 			o := d.owners.open(d, r.Claim())
-			asked := driver.VoteRequest{TryRequest: driver.TryRequest{Claim: r.Claim(), TTL: ruleTTL, Queue: c.queue}}
+			asked := voting.VoteRequest{TryRequest: driver.TryRequest{Claim: r.Claim(), TTL: ruleTTL, Queue: c.queue}}
 			o.Sends(1)
 			err := n.voted(o, ballot.Reply{Asked: asked, Answer: ballot.Answer{Result: c.res}}, c.err, func(error) {})
 			if n.readOnly.Load() == c.writes || n.serving() == c.out {
 				t.Errorf("%s: it writes: %v, out of service: %v", name, !n.readOnly.Load(), n.why())
 			}
 			if want := c.err; c.out {
-				failIf(t, !errors.Is(err, driver.ErrNotVoting), "%s: %v, want ErrNotVoting", name, err)
+				failIf(t, !errors.Is(err, voting.ErrNotVoting), "%s: %v, want ErrNotVoting", name, err)
 			} else if err != want {
 				t.Errorf("%s: %v, want %v", name, err, want)
 			}
@@ -114,7 +115,7 @@ func TestWhichErrorsAreTheNodes(t *testing.T) {
 			return driver.ClassUnknown
 		}
 		for err, want := range map[error]bool{
-			nil: false, errDenied: true, errFull: false, driver.ErrNotVoting: false,
+			nil: false, errDenied: true, errFull: false, voting.ErrNotVoting: false,
 			context.DeadlineExceeded: false, fmt.Errorf("vote: %w", context.Canceled): false,
 		} {
 			got := d.nodes[0].refuses(err)
@@ -129,7 +130,7 @@ func TestWhyNodesSaidNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, _ := stubs(t)
 		a := &attempt{d: d, o: d.owners.open(d, asks("k").Claim()), r: driver.TryRequest{TTL: time.Minute}}
-		long := driver.Result{Why: driver.TTLTooLong, TTL: time.Second}
+		long := driver.Result{Why: voting.TTLTooLong, TTL: time.Second}
 		a.errs[0] = errDenied
 		said := [maxNodes]driver.Result{long, long}
 		step := ballot.Step{Said: &said, Votes: setOf(0)}
@@ -160,7 +161,7 @@ func TestQuorumPromisesWhatEachNodeDoes(t *testing.T) {
 		"a queue":      {func(t *driver.Traits) { t.Queue = driver.QueueNone }, func(t driver.Traits) bool { return t.Queue == driver.QueueNone }},
 		"short leases": {func(t *driver.Traits) { t.MinTTL = time.Second }, func(t driver.Traits) bool { return t.MinTTL == time.Second }},
 	} {
-		var nodes []driver.Node
+		var nodes []voting.Node
 		for i := range 3 {
 			s := &stub{Store: memdriver.NewNode(memdriver.NodeOptions{MaxTTL: ruleTTL})}
 			s.traits = func(t driver.Traits) driver.Traits {
@@ -178,13 +179,13 @@ func TestQuorumPromisesWhatEachNodeDoes(t *testing.T) {
 
 // unequal is a node that cannot be compared.
 type unequal struct {
-	driver.Node
+	voting.Node
 	_ []int
 }
 
 // checked is a node that says whether it can work.
 type checked struct {
-	driver.Node
+	voting.Node
 	err error
 }
 
@@ -192,17 +193,17 @@ func (c checked) Check() error { return c.err }
 
 // Which nodes make a quorum, besides what TestCheck tries.
 func TestNodesOfAQuorum(t *testing.T) {
-	node := func() driver.Node { return memdriver.NewNode(memdriver.NodeOptions{MaxTTL: ruleTTL}) }
-	if err := New([]driver.Node{unequal{Node: node()}, unequal{Node: node()}, unequal{Node: node()}}, nil).Check(); err != nil {
+	node := func() voting.Node { return memdriver.NewNode(memdriver.NodeOptions{MaxTTL: ruleTTL}) }
+	if err := New([]voting.Node{unequal{Node: node()}, unequal{Node: node()}, unequal{Node: node()}}, nil).Check(); err != nil {
 		t.Errorf("nodes that cannot be compared: %v", err)
 	}
-	if err := New([]driver.Node{node(), checked{node(), nil}, checked{node(), nil}}, &Options{Names: []string{"a", "b", "c"}}).Check(); err != nil {
+	if err := New([]voting.Node{node(), checked{node(), nil}, checked{node(), nil}}, &Options{Names: []string{"a", "b", "c"}}).Check(); err != nil {
 		t.Errorf("nodes that can work, with names: %v", err)
 	}
-	if err := New([]driver.Node{node(), checked{node(), errDenied}, node()}, nil).Check(); !errors.Is(err, errDenied) {
+	if err := New([]voting.Node{node(), checked{node(), errDenied}, node()}, nil).Check(); !errors.Is(err, errDenied) {
 		t.Errorf("%v, want what the second node says", err)
 	}
-	if err := New([]driver.Node{node(), node(), node(), node(), node(), node(), node()}, nil).Check(); err != nil {
+	if err := New([]voting.Node{node(), node(), node(), node(), node(), node(), node()}, nil).Check(); err != nil {
 		t.Errorf("seven nodes: %v", err)
 	}
 }
@@ -254,7 +255,7 @@ func TestNotSent(t *testing.T) {
 			s.SetUnreachable(false)
 		}
 		time.Sleep(time.Second) // back in service
-		nodes[0].loses(func(r driver.VoteRequest) error {
+		nodes[0].loses(func(r voting.VoteRequest) error {
 			if r.Key == "k" {
 				return context.DeadlineExceeded
 			}

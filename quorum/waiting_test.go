@@ -11,6 +11,7 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/internal/contend"
 	"github.com/hasplock/hasp/memdriver"
 	"github.com/hasplock/hasp/quorum"
@@ -23,7 +24,7 @@ const freeFor = time.Second
 // the queue may be back before the new one stands.
 func TestOldNodeIsHeardWhileTheSubscriptionMoves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		stores := voting(t, 3, memdriver.NodeOptions{})
+		stores := storesThatVote(t, 3, memdriver.NodeOptions{})
 		holder, _ := connect(t, stores)
 		held := ask("k")
 		mustTry(t, holder, held)
@@ -57,7 +58,7 @@ func TestOldNodeIsHeardWhileTheSubscriptionMoves(t *testing.T) {
 			}
 		}
 		hear()
-		ts[0].onTry(func(context.Context, driver.VoteRequest) error { return errAway })
+		ts[0].onTry(func(context.Context, voting.VoteRequest) error { return errAway })
 		mustTry(t, d, ask("other"))
 		ts[0].onTry(nil)
 		time.Sleep(100 * time.Millisecond) // the queue goes to the second node, and is back
@@ -74,7 +75,7 @@ func TestOldNodeIsHeardWhileTheSubscriptionMoves(t *testing.T) {
 // holder: a majority of the others decides.
 func TestReleasedIsNotHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		stores := voting(t, 3, memdriver.NodeOptions{})
+		stores := storesThatVote(t, 3, memdriver.NodeOptions{})
 		d, _ := connect(t, stores)
 		r := ask("k")
 		_ = contend.Release(t.Context(), stores[0], r) // leaves a tombstone
@@ -91,7 +92,7 @@ func TestReleasedIsNotHeld(t *testing.T) {
 // remembered as released nowhere.
 func TestOwnerThatListensIsNotGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		stores := voting(t, 3, memdriver.NodeOptions{})
+		stores := storesThatVote(t, 3, memdriver.NodeOptions{})
 		d, links := connect(t, stores)
 		defer d.Close()
 		holder, _ := connect(t, stores)
@@ -137,7 +138,7 @@ func TestWaiterLooksAfterTheLine(t *testing.T) {
 		},
 	} {
 		bubbled(t, name, func(t *testing.T) {
-			stores := voting(t, 5, memdriver.NodeOptions{})
+			stores := storesThatVote(t, 5, memdriver.NodeOptions{})
 			holder, hlinks := client(t, stores)
 			waiter, links := client(t, stores)
 			held := mustLock(t, holder, "k")
@@ -187,11 +188,11 @@ func (a *asker) asks(t *testing.T) (granted bool) {
 // it, is heeded by those that come later for as long as it asks.
 func TestReadersHeedAWaitingWriter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		stores := voting(t, 5, memdriver.NodeOptions{})
+		stores := storesThatVote(t, 5, memdriver.NodeOptions{})
 		first, ts := connect(t, stores)
 		mustTry(t, first, ask("warm"))
 		// The queue node does not hear of this reader.
-		ts[0].onTry(func(ctx context.Context, _ driver.VoteRequest) error { <-ctx.Done(); return ctx.Err() })
+		ts[0].onTry(func(ctx context.Context, _ voting.VoteRequest) error { <-ctx.Done(); return ctx.Err() })
 		before := ask("k")
 		before.Mode = driver.Shared
 		res := mustTry(t, first, before)
@@ -217,7 +218,7 @@ func TestReadersHeedAWaitingWriter(t *testing.T) {
 // One that no longer asks is heeded for half a second.
 func TestReadersHeedNoDeadWriter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		stores := voting(t, 5, memdriver.NodeOptions{})
+		stores := storesThatVote(t, 5, memdriver.NodeOptions{})
 		rd, _ := connect(t, stores)
 		mustTry(t, rd, ask("warm"))
 		stores[0].Hold("k", nodeMaxTTL, driver.Label{})
@@ -234,7 +235,7 @@ func TestReadersHeedNoDeadWriter(t *testing.T) {
 // does not know of it.
 func TestReaderHearsOfAConversion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		stores := voting(t, 3, memdriver.NodeOptions{})
+		stores := storesThatVote(t, 3, memdriver.NodeOptions{})
 		hd, ts := connect(t, stores)
 		rd, _ := connect(t, stores)
 		mustTry(t, rd, ask("warm"))
@@ -245,7 +246,7 @@ func TestReaderHearsOfAConversion(t *testing.T) {
 		hints, err := contend.Watch(t.Context(), rd, reader.r)
 		need(t, err)
 		stopIf(t, reader.asks(t), "a reader beside a writer")
-		ts[0].onTry(func(ctx context.Context, _ driver.VoteRequest) error { <-ctx.Done(); return ctx.Err() })
+		ts[0].onTry(func(ctx context.Context, _ voting.VoteRequest) error { <-ctx.Done(); return ctx.Err() })
 		writer.Mode, writer.Convert = driver.Shared, true
 		res := mustTry(t, hd, writer)
 		stopIf(t, !res.Granted, "not converted: %+v", res)

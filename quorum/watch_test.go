@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/internal/contend"
 )
 
@@ -249,7 +250,7 @@ func TestSubscriptionFails(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			d, all := stubs(t)
-			all[1].record = func(context.Context) (driver.Record, error) { return driver.Record{}, errGone }
+			all[1].record = func(context.Context) (voting.Record, error) { return voting.Record{}, errGone }
 			all[1].watch = c.watch
 			w := &watch{d: d, ctx: t.Context(), claim: asks("k").Claim(), out: make(chan driver.Hint, 1)}
 			e := w.listen(d.nodes[1])
@@ -306,9 +307,9 @@ func TestWatchOfACallerWhoIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, all := stubs(t)
 		ctx, cancel := context.WithCancel(t.Context())
-		all[0].record = func(context.Context) (driver.Record, error) {
+		all[0].record = func(context.Context) (voting.Record, error) {
 			cancel() // while the nodes say who they are
-			return driver.Record{}, errDenied
+			return voting.Record{}, errDenied
 		}
 		if _, err := d.Watch(ctx, asks("k").Claim()); !errors.Is(err, context.Canceled) {
 			t.Errorf("%v, want the end of its context", err)
@@ -323,7 +324,7 @@ func TestWatchOfACallerWhoIsGone(t *testing.T) {
 
 // renews is a node of which a test decides when it renews.
 type renews struct {
-	driver.Node
+	voting.Node
 	calls  atomic.Int64
 	before func()
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/internal/contend"
 )
 
@@ -177,7 +178,7 @@ func (x *contender) ask(ctx context.Context, c *course, who int, op byte, fence 
 		if res.Granted {
 			c.had[who] = res.Fence
 		}
-		c.over = res.Why == driver.FenceTooLow && r.Queue // who may be in the queue then
+		c.over = res.Why == voting.FenceTooLow && r.Queue // who may be in the queue then
 		return c.tried(res, err)
 	case opRenew, opKeep:
 		r.Queue = op == opKeep
@@ -209,7 +210,7 @@ func (c *course) tried(res driver.Result, err error) string {
 		return "error: " + err.Error()
 	case res.Granted:
 		return fmt.Sprintf("granted %s x%d for %v slot %d abandoned %v", c.name(res.Fence), max(res.Fences, 1), res.TTL, res.Slot, res.Abandoned)
-	case res.Why == driver.FenceTooLow: // what else it says is the engine's affair
+	case res.Why == voting.FenceTooLow: // what else it says is the engine's affair
 		return "too low"
 	}
 	return fmt.Sprintf("refused %d ahead %d left %v holder %s", res.Why, res.Ahead, left(res.Left), any1(res.Holder))

@@ -89,7 +89,7 @@
 //
 // # Nodes
 //
-// With [NewNode] the server is a node ([driver.Node]), alone or one of
+// With [NewNode] the server is a node ([voting.Node]), alone or one of
 // several for a quorum, and survives StoreRestart and StoreLoss: the "delayed
 // restarts" of "Distributed locks with Redis" (the Redlock algorithm). The key
 // hasp.node says in which run of the server (its run_id, which INFO must have),

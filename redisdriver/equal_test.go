@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/memdriver"
 	"github.com/hasplock/hasp/redisdriver/internal/wire"
 )
@@ -132,7 +132,7 @@ func newEquality(t *testing.T, node, alone bool) *equality {
 		e.memory.ds = append(e.memory.ds, mem)
 	}
 	if node {
-		for _, d := range []driver.Recorded{mem, &Node{e.drivers[0]}} {
+		for _, d := range []voting.Recorded{mem, &Node{e.drivers[0]}} {
 			rec, err := d.Record(t.Context())
 			if err == nil {
 				err = d.Admit(t.Context(), rec, equalMaxTTL)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/internal/contend"
 )
 
@@ -45,7 +46,7 @@ func TestForgottenMarkRefusesOnce(t *testing.T) {
 					w.together(d, calls...)
 					for _, c := range calls {
 						a, err := parseTry(c.Reply)
-						if err != nil || c.Err != nil || a.Why != driver.FenceTooLow {
+						if err != nil || c.Err != nil || a.Why != voting.FenceTooLow {
 							t.Fatalf("%+v, %v, %v", a, err, c.Err)
 						}
 						floor = a.Fence

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/internal/contend"
 )
 
@@ -116,7 +117,7 @@ func (x *idler) shares(limit int) contend.Owner {
 func (x *idler) grants(r contend.Owner) {
 	x.Helper()
 	res := x.try(x.d, r)
-	if res.Why == driver.FenceTooLow {
+	if res.Why == voting.FenceTooLow {
 		r.Fence = res.Fence + 1
 		res = x.try(x.d, r)
 	}
@@ -159,7 +160,7 @@ func (x *idler) locks(when string) {
 		r.Fence -= 1_000_000
 	}
 	res := x.try(d, r)
-	if res.Why == driver.FenceTooLow {
+	if res.Why == voting.FenceTooLow {
 		if res.Fence < x.fence {
 			x.Errorf("%s: the floor is %d, granted was %d", when, res.Fence, x.fence)
 		}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/redisdriver/internal/wire"
 )
 
@@ -193,7 +194,7 @@ var layout = struct {
 	Linger: linger.Milliseconds(),
 	Keep:   keep.Milliseconds(),
 	Day:    (24 * time.Hour).Milliseconds(),
-	Lead:   driver.MaxFenceSkew.Microseconds(),
+	Lead:   voting.MaxFenceSkew.Microseconds(),
 	Reach:  1 << 20,
 	Turn:   (20 * time.Second).Microseconds(),
 	Most:   1<<53 - 1,

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -47,18 +48,18 @@ func TestServerWithoutRunID(t *testing.T) {
 			if _, err := (&Node{d}).Record(w.ctx); d.Classify(err) != driver.ClassImpossible || !strings.Contains(err.Error(), "run_id") {
 				t.Errorf("Record says %v (%v)", err, d.Classify(err))
 			}
-			if err := (&Node{d}).Admit(w.ctx, driver.Record{Text: "wait 0 x"}, nodeMaxTTL); !errors.Is(err, driver.ErrNotHeld) {
+			if err := (&Node{d}).Admit(w.ctx, voting.Record{Text: "wait 0 x"}, nodeMaxTTL); !errors.Is(err, driver.ErrNotHeld) {
 				t.Errorf("Admit says %v", err)
 			}
 			w.do("SET", recordKey, "wait 0 x")
-			if err := (&Node{d}).Admit(w.ctx, driver.Record{Text: "wait 0 x"}, nodeMaxTTL); !errors.Is(err, driver.ErrNotHeld) {
+			if err := (&Node{d}).Admit(w.ctx, voting.Record{Text: "wait 0 x"}, nodeMaxTTL); !errors.Is(err, driver.ErrNotHeld) {
 				t.Errorf("Admit of a record that another server left says %v", err)
 			}
 			w.do("DEL", recordKey)
-			if res := w.refuse(d, ask("k")); res.Why != driver.NotVoting {
+			if res := w.refuse(d, ask("k")); res.Why != voting.NotVoting {
 				t.Errorf("Try says %+v", res)
 			}
-			if errs := w.renew(d, ask("k")); !errors.Is(errs[0], driver.ErrNotVoting) {
+			if errs := w.renew(d, ask("k")); !errors.Is(errs[0], voting.ErrNotVoting) {
 				t.Errorf("Renew says %v", errs)
 			}
 			locks, err := hasp.New(seen(d), &hasp.Options{StateDir: t.TempDir()})

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/redisdriver/internal/wire"
 	"github.com/redis/go-redis/v9"
 )
@@ -24,7 +25,7 @@ import (
 // instead of 29 when it comes alone.
 type Node struct{ *Driver }
 
-var _ driver.Recorded = (*Node)(nil)
+var _ voting.Recorded = (*Node)(nil)
 
 // NewNode is [New] for a server that keeps a node record. maxTTL is the longest TTL
 // that a request may have, and at least 10 ms. The client must not be a
@@ -41,8 +42,8 @@ func NewNode(rdb redis.UniversalClient, maxTTL time.Duration, o *Options) *Node 
 	return &Node{d}
 }
 
-// Vote requests the server's vote; see [driver.Node]. It never waits for one node alone.
-func (n *Node) Vote(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+// Vote requests the server's vote; see [voting.Node]. It never waits for one node alone.
+func (n *Node) Vote(ctx context.Context, r voting.VoteRequest) (driver.Result, error) {
 	a, refused, err := n.prepare(r)
 	if a.call == nil {
 		return refused, err
@@ -52,7 +53,7 @@ func (n *Node) Vote(ctx context.Context, r driver.VoteRequest) (driver.Result, e
 }
 
 // StartVote starts a Vote: a Node is a quorum.Async.
-func (n *Node) StartVote(ctx context.Context, r driver.VoteRequest, done func(driver.Result, error)) {
+func (n *Node) StartVote(ctx context.Context, r voting.VoteRequest, done func(driver.Result, error)) {
 	a, refused, err := n.prepare(r)
 	if a.call == nil {
 		done(refused, err)
@@ -61,8 +62,8 @@ func (n *Node) StartVote(ctx context.Context, r driver.VoteRequest, done func(dr
 	n.send.Begin(ctx, a.call, func(c *wire.Call) { done(n.tried(ctx, a, c.Err)) })
 }
 
-// Withdraw gives a vote up; see [driver.Node].
-func (n *Node) Withdraw(ctx context.Context, r driver.WithdrawRequest) error {
+// Withdraw gives a vote up; see [voting.Node].
+func (n *Node) Withdraw(ctx context.Context, r voting.WithdrawRequest) error {
 	if err := n.check(r.Claim); err != nil {
 		return err
 	}
@@ -70,7 +71,7 @@ func (n *Node) Withdraw(ctx context.Context, r driver.WithdrawRequest) error {
 }
 
 // StartWithdraw starts a Withdraw: a Node is a quorum.Async.
-func (n *Node) StartWithdraw(ctx context.Context, r driver.WithdrawRequest, done func(error)) {
+func (n *Node) StartWithdraw(ctx context.Context, r voting.WithdrawRequest, done func(error)) {
 	if err := n.check(r.Claim); err != nil {
 		done(err)
 		return
@@ -78,19 +79,19 @@ func (n *Node) StartWithdraw(ctx context.Context, r driver.WithdrawRequest, done
 	n.send.Begin(ctx, n.releaseCall(r), func(c *wire.Call) { done(n.released(c.Reply, c.Err)) })
 }
 
-// Record returns the server's node record; see [driver.Recorded].
-func (n *Node) Record(ctx context.Context) (driver.Record, error) {
+// Record returns the server's node record; see [voting.Recorded].
+func (n *Node) Record(ctx context.Context) (voting.Record, error) {
 	if n.bad != nil {
-		return driver.Record{}, n.bad
+		return voting.Record{}, n.bad
 	}
 	reply, err := n.send.Do(ctx, &wire.Call{Script: recordScript, Keys: []any{recordKey}, Args: []any{rand.Text()}})
 	if err != nil {
-		return driver.Record{}, err
+		return voting.Record{}, err
 	}
 	r := wire.NewReply(reply)
-	rec := driver.Record{Text: wire.Next[string](r), Node: wire.Next[string](r)}
+	rec := voting.Record{Text: wire.Next[string](r), Node: wire.Next[string](r)}
 	if err := newer(recordKey, rec.Text); err != nil {
-		return driver.Record{}, err
+		return voting.Record{}, err
 	}
 	if f := strings.Fields(rec.Text); len(f) == 3 && f[0] == "ok" {
 		ms, err := strconv.ParseInt(f[2], 10, 64)
@@ -98,9 +99,9 @@ func (n *Node) Record(ctx context.Context) (driver.Record, error) {
 	}
 	switch {
 	case r.Bad:
-		return driver.Record{}, wire.ErrReply
+		return voting.Record{}, wire.ErrReply
 	case rec.Node == "":
-		return driver.Record{}, errNameless
+		return voting.Record{}, errNameless
 	}
 	return rec, nil
 }
@@ -110,9 +111,9 @@ func (n *Node) Record(ctx context.Context) (driver.Record, error) {
 var errNameless = &wire.ConfigError{Why: "INFO of this server has no run_id of 40 hexadecimal digits, by which a restart is noticed: " +
 	"take a server that has it, or do without a node record (max-ttl= in a store's URL)"}
 
-// Admit lets the server vote; see [driver.Recorded]. maxTTL is at least 10 ms, and
+// Admit lets the server vote; see [voting.Recorded]. maxTTL is at least 10 ms, and
 // is rounded up to milliseconds.
-func (n *Node) Admit(ctx context.Context, r driver.Record, maxTTL time.Duration) error {
+func (n *Node) Admit(ctx context.Context, r voting.Record, maxTTL time.Duration) error {
 	if n.bad != nil {
 		return n.bad
 	}

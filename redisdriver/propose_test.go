@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/internal/contend"
 	"github.com/hasplock/hasp/redisdriver/internal/wire"
 )
@@ -24,7 +25,7 @@ func proposing(key string, fence uint64) contend.Owner {
 func (w *world) tooLow(d *Driver, r contend.Owner) uint64 {
 	w.Helper()
 	res := w.refuse(d, r)
-	if res.Why != driver.FenceTooLow || res.Fence == 0 || res.Node == "" {
+	if res.Why != voting.FenceTooLow || res.Fence == 0 || res.Node == "" {
 		w.Errorf("proposed %d: %+v, want FenceTooLow", r.Fence, res)
 	}
 	return res.Fence
@@ -46,7 +47,7 @@ func TestProposedFenceIsRemembered(t *testing.T) {
 		if err := (&Node{d}).Admit(w.ctx, w.record(d), maxTTL); err != nil {
 			t.Fatal(err)
 		}
-		lead := driver.MaxFenceSkew - time.Second
+		lead := voting.MaxFenceSkew - time.Second
 		for i := range 200 {
 			settled := i%2 == 0
 			a := proposing(fmt.Sprint("k", i), w.micros()+uint64(lead.Microseconds()))
@@ -157,7 +158,7 @@ func TestProposalsMarkCovers(t *testing.T) {
 func TestProposalTooFarAhead(t *testing.T) {
 	w, d := newVoting(t)
 	const slack = 60_000_000 // what may pass between two readings of a clock
-	lead := uint64(driver.MaxFenceSkew.Microseconds())
+	lead := uint64(voting.MaxFenceSkew.Microseconds())
 	a := proposing("k", w.micros()+lead)
 	w.grant(d, a)
 	far := a.Fence + slack
@@ -186,7 +187,7 @@ func TestMintedAndProposed(t *testing.T) {
 	w := newWorld(t)
 	d, old := w.node(), w.driver(nil)
 	w.admit(d)
-	ahead := uint64(driver.MaxFenceSkew.Microseconds()) - 500_000
+	ahead := uint64(voting.MaxFenceSkew.Microseconds()) - 500_000
 	var last uint64
 	rises := func(fence uint64) {
 		t.Helper()
@@ -309,7 +310,7 @@ func TestNodeBatch(t *testing.T) {
 		case a.Granted:
 			got = append(got, fmt.Sprintf("%dx%d", int64(a.Fence-now), a.Fences))
 		default:
-			got = append(got, map[driver.Why]string{driver.Held: "held", driver.FenceTooLow: "low", driver.Released: "gone"}[a.Why])
+			got = append(got, map[driver.Why]string{driver.Held: "held", voting.FenceTooLow: "low", driver.Released: "gone"}[a.Why])
 		}
 		if c.Life == "" {
 			t.Errorf("request %d does not name the server", i)

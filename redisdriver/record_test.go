@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/internal/contend"
 	"github.com/redis/go-redis/v9"
 )
@@ -19,7 +20,7 @@ const nodeMaxTTL = time.Minute
 // node opens a driver that keeps a record, with its own connections.
 
 // admit admits the server, as if everything that it may have lost had expired.
-func (w *world) admit(d *Driver) driver.Record {
+func (w *world) admit(d *Driver) voting.Record {
 	w.Helper()
 	rec := w.record(d)
 	if err := (&Node{d}).Admit(w.ctx, rec, nodeMaxTTL); err != nil {
@@ -28,7 +29,7 @@ func (w *world) admit(d *Driver) driver.Record {
 	return rec
 }
 
-func (w *world) record(d *Driver) driver.Record {
+func (w *world) record(d *Driver) voting.Record {
 	w.Helper()
 	rec, err := (&Node{d}).Record(w.ctx)
 	if err != nil {
@@ -67,12 +68,12 @@ func (w *world) heldBack(d *Driver, rs ...contend.Owner) {
 			raised, restored := r, r
 			raised.Raise, restored.Restore = true, true
 			for _, r := range []contend.Owner{r, queued(r), raised, restored} {
-				if res := w.refuse(d, r); res.Why != driver.NotVoting || res.Node == "" {
+				if res := w.refuse(d, r); res.Why != voting.NotVoting || res.Node == "" {
 					w.Errorf("held back, Try of %q says %+v", r.Key, res)
 				}
 			}
 		}
-		if errs := w.renew(d, r, queued(r)); !errors.Is(errs[0], driver.ErrNotVoting) || d.Classify(errs[0]) != driver.ClassUnreachable ||
+		if errs := w.renew(d, r, queued(r)); !errors.Is(errs[0], voting.ErrNotVoting) || d.Classify(errs[0]) != driver.ClassUnreachable ||
 			!errors.Is(errs[1], driver.ErrNotHeld) {
 			w.Errorf("held back, Renew of %q says %v", r.Key, errs)
 		}
@@ -108,13 +109,13 @@ func TestNodeOptions(t *testing.T) {
 		if _, recErr := d.Record(t.Context()); err != nil && recErr != err {
 			t.Errorf("Record says %v, want %v", recErr, err)
 		}
-		if admErr := d.Admit(t.Context(), driver.Record{}, time.Second); err != nil && admErr != err {
+		if admErr := d.Admit(t.Context(), voting.Record{}, time.Second); err != nil && admErr != err {
 			t.Errorf("Admit says %v, want %v", admErr, err)
 		}
 	}
 	for _, d := range []driver.Driver{New(single, nil), New(cluster, nil)} {
-		_, votes := d.(driver.Node)
-		_, recorded := d.(driver.Recorded)
+		_, votes := d.(voting.Node)
+		_, recorded := d.(voting.Recorded)
 		if tr := d.Traits(); votes || recorded || tr.MaxTTL != 0 || tr.Survives != 0 {
 			t.Errorf("no node: votes %v, recorded %v, %+v", votes, recorded, tr)
 		}
@@ -148,7 +149,7 @@ func TestNodeKilledAndEmpty(t *testing.T) {
 		t.Errorf("after a restart %+v, before %+v", second, first)
 	}
 	b.Fence = a.Fence
-	if res := w.refuse(d, b); res.Why != driver.FenceTooLow || res.Fence <= a.Fence {
+	if res := w.refuse(d, b); res.Why != voting.FenceTooLow || res.Fence <= a.Fence {
 		t.Errorf("the fence of before: %+v", res)
 	}
 	b.Fence = w.micros()
@@ -272,11 +273,11 @@ func TestNodeRecordMustBeExact(t *testing.T) {
 	} {
 		w.do("SET", recordKey, text)
 		for _, r := range []contend.Owner{ask("k"), proposing("k", w.micros())} {
-			if res, err := contend.Try(w.ctx, seen(d), r); err != nil || res.Granted || res.Why != driver.NotVoting {
+			if res, err := contend.Try(w.ctx, seen(d), r); err != nil || res.Granted || res.Why != voting.NotVoting {
 				t.Errorf("with the record %q Try says %+v, %v", text, res, err)
 			}
 		}
-		if err := w.renew(d, ask("k"))[0]; !errors.Is(err, driver.ErrNotVoting) {
+		if err := w.renew(d, ask("k"))[0]; !errors.Is(err, voting.ErrNotVoting) {
 			t.Errorf("with the record %q Renew says %v", text, err)
 		}
 		if rec := w.record(d); rec.Voting {
@@ -327,7 +328,7 @@ func TestNodeTTL(t *testing.T) {
 	long.TTL = nodeMaxTTL + 1
 	w.do("CONFIG", "RESETSTAT")
 	for _, r := range []contend.Owner{long, queued(long)} {
-		if res := w.refuse(d, r); res.Why != driver.TTLTooLong || res.TTL != nodeMaxTTL {
+		if res := w.refuse(d, r); res.Why != voting.TTLTooLong || res.TTL != nodeMaxTTL {
 			t.Errorf("Try says %+v", res)
 		}
 	}
@@ -339,7 +340,7 @@ func TestNodeTTL(t *testing.T) {
 	}
 	for _, fence := range []uint64{0, w.micros()} {
 		long.Fence = fence
-		if res := w.refuse(wide, queued(long)); res.Why != driver.TTLTooLong || res.TTL != nodeMaxTTL || res.Node == "" {
+		if res := w.refuse(wide, queued(long)); res.Why != voting.TTLTooLong || res.TTL != nodeMaxTTL || res.Node == "" {
 			t.Errorf("Try says %+v", res)
 		}
 	}
@@ -376,7 +377,7 @@ func TestNodeIsFull(t *testing.T) {
 		w.do("CONFIG", "SET", "maxmemory", "0")
 		low := ask("k")
 		low.Fence = a.Fence
-		if res := w.refuse(d, low); res.Why != driver.FenceTooLow || res.Fence < a.Fence {
+		if res := w.refuse(d, low); res.Why != voting.FenceTooLow || res.Fence < a.Fence {
 			t.Errorf("the fence of before: %+v", res)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/internal/contend"
 	"github.com/hasplock/hasp/memdriver"
 )
@@ -129,7 +130,7 @@ func tried(res driver.Result, err error) string {
 	case res.Granted:
 		return fmt.Sprintf("granted slot %d abandoned %v", res.Slot, res.Abandoned)
 	}
-	if res.Why == driver.FenceTooLow {
+	if res.Why == voting.FenceTooLow {
 		return tooLow
 	}
 	return fmt.Sprintf("refused %d ahead %d", res.Why, res.Ahead)

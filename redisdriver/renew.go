@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/redisdriver/internal/wire"
 	"github.com/redis/go-redis/v9"
 )
@@ -252,7 +253,7 @@ func (j *job) barred(ttl time.Duration) error {
 	case most > 0:
 		return tooLong(ttl, wire.Span(most))
 	}
-	return fmt.Errorf("redis: %w", driver.ErrNotVoting)
+	return fmt.Errorf("redis: %w", voting.ErrNotVoting)
 }
 
 // report passes on what a job's script answered.

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/internal/contend"
 )
 
@@ -71,7 +72,7 @@ func TestSplitMasterStops(t *testing.T) {
 	s := newSplit(t, "--min-replicas-to-write", "1", "--min-replicas-max-lag", "5")
 	refused := func(what string, err error) {
 		t.Helper()
-		if s.d.Classify(err) != driver.ClassUnreachable || errors.Is(err, driver.ErrNotVoting) {
+		if s.d.Classify(err) != driver.ClassUnreachable || errors.Is(err, voting.ErrNotVoting) {
 			t.Errorf("%s at the old master: %v", what, err)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/redisdriver/internal/wire"
 )
 
@@ -24,7 +25,7 @@ const (
 
 // Try requests r.Key once; see [driver.Driver]. It is sent alone if it can be, and by a lane if that takes too long.
 func (d *Driver) Try(ctx context.Context, r driver.TryRequest) (driver.Result, error) {
-	a, refused, err := d.prepare(driver.VoteRequest{TryRequest: r})
+	a, refused, err := d.prepare(voting.VoteRequest{TryRequest: r})
 	if a.call == nil {
 		return refused, err
 	}
@@ -45,7 +46,7 @@ func (d *Driver) Release(ctx context.Context, r driver.ReleaseRequest) error {
 	if err := d.check(r.Claim); err != nil {
 		return err
 	}
-	c := d.releaseCall(driver.WithdrawRequest{ReleaseRequest: r})
+	c := d.releaseCall(voting.WithdrawRequest{ReleaseRequest: r})
 	reply, err := d.send.DoAlone(ctx, c)
 	slow, sent := wire.Slow(err)
 	if slow {
@@ -68,24 +69,24 @@ func (d *Driver) again(ctx context.Context, c *wire.Call, sent bool) (reply any,
 
 // attempt is a Try on its way.
 type attempt struct {
-	driver.VoteRequest
+	voting.VoteRequest
 	call   *wire.Call
 	hinted bool // hints will reach it in the queue
 	begun  time.Time
 }
 
-func (d *Driver) attempt(r driver.VoteRequest) attempt {
+func (d *Driver) attempt(r voting.VoteRequest) attempt {
 	c, hinted := d.tryCall(r)
 	return attempt{r, c, hinted, time.Now()}
 }
 
 // prepare returns an attempt, or one without a call, and what needs no call to be said.
-func (d *Driver) prepare(r driver.VoteRequest) (a attempt, refused driver.Result, err error) {
+func (d *Driver) prepare(r voting.VoteRequest) (a attempt, refused driver.Result, err error) {
 	switch err = d.valid(r.Key, r.Check()); {
 	case err != nil:
 		return a, refused, err
 	case d.maxTTL != 0 && r.TTL > d.maxTTL:
-		return a, driver.Result{Why: driver.TTLTooLong, TTL: d.maxTTL}, nil
+		return a, driver.Result{Why: voting.TTLTooLong, TTL: d.maxTTL}, nil
 	}
 	return d.attempt(r), refused, nil
 }
@@ -121,7 +122,7 @@ func (d *Driver) tried(ctx context.Context, a attempt, err error) (driver.Result
 
 // tryCall is a Try as the batch script wants it. hinted says that hints will
 // reach r.
-func (d *Driver) tryCall(r driver.VoteRequest) (c *wire.Call, hinted bool) {
+func (d *Driver) tryCall(r voting.VoteRequest) (c *wire.Call, hinted bool) {
 	n, v, ttl, state, place := d.keyed(r.Key), value(r.Claim), wire.Millis(r.TTL), d.grantState(), ""
 	if r.Proposal != 0 {
 		state = strings.ToUpper(state)
@@ -150,7 +151,7 @@ func (d *Driver) tryCall(r driver.VoteRequest) (c *wire.Call, hinted bool) {
 }
 
 // tryVariant is what a Try does besides asking, or "".
-func tryVariant(r driver.VoteRequest) string {
+func tryVariant(r voting.VoteRequest) string {
 	switch {
 	case r.Convert:
 		return "convert"
@@ -166,7 +167,7 @@ func tryVariant(r driver.VoteRequest) string {
 
 // place describes r's place in the queue: patience, claim, mode and inbox as
 // queue.lua wants them. hinted says that hints will reach r.
-func (d *Driver) place(r driver.VoteRequest) (text string, hinted bool) {
+func (d *Driver) place(r voting.VoteRequest) (text string, hinted bool) {
 	claim := d.delay.claim(r.TTL)
 	mode, inbox := d.boxes.mode(r.Claim)
 	if mode == modePoll {
@@ -231,12 +232,12 @@ func parseTry(v any) (answer, error) {
 		a.kind = wire.Next[string](r)
 		r.Bad = r.Bad || a.kind == ""
 	case 4:
-		a.Why = driver.NotVoting
+		a.Why = voting.NotVoting
 	case 5:
-		a.Why = driver.TTLTooLong
+		a.Why = voting.TTLTooLong
 		a.TTL = wire.Span(wire.Next[int64](r))
 	case 0, 2, 3:
-		a.Why = [...]driver.Why{driver.Held, 0, driver.Released, driver.FenceTooLow}[code]
+		a.Why = [...]driver.Why{driver.Held, 0, driver.Released, voting.FenceTooLow}[code]
 		a.refused(r)
 	default:
 		r.Bad = true
@@ -277,10 +278,10 @@ func parseFence(s string, r *wire.Reply) uint64 {
 // refuse completes the Result of a Try that was not granted.
 func (a *answer) refuse(hinted bool) {
 	switch a.Why {
-	case driver.NotVoting:
+	case voting.NotVoting:
 		a.RetryIn = pollMax
-	case driver.TTLTooLong:
-	case driver.FenceTooLow:
+	case voting.TTLTooLong:
+	case voting.FenceTooLow:
 		a.RetryIn = lookAfter
 	case driver.Held, driver.Released:
 		if a.left != wire.Free {
@@ -348,7 +349,7 @@ func (d *Driver) released(reply any, err error) error {
 }
 
 // releaseCall is a Release as the batch script wants it.
-func (d *Driver) releaseCall(r driver.WithdrawRequest) *wire.Call {
+func (d *Driver) releaseCall(r voting.WithdrawRequest) *wire.Call {
 	ours, ready := d.leases.drop(r.ID())
 	if ready != nil && r.End == driver.Finished && r.Settled && r.UpTo == 0 {
 		return ready

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/internal/contend"
 	"github.com/hasplock/hasp/redisdriver/internal/wire"
 	"github.com/redis/go-redis/v9"
@@ -298,7 +299,7 @@ func TestNodeHoldsSharersBack(t *testing.T) {
 	record := w.admin.Get(w.ctx, recordKey).Val()
 	w.do("SET", recordKey, "ok 0000000000000000000000000000000000000000 60000")
 	w.heldBack(d, a, b, next, sharer("new", 2))
-	if res := w.refuse(d, func() contend.Owner { r := a; r.Convert = true; return r }()); res.Why != driver.NotVoting {
+	if res := w.refuse(d, func() contend.Owner { r := a; r.Convert = true; return r }()); res.Why != voting.NotVoting {
 		t.Errorf("a conversion says %+v", res)
 	}
 	w.release(d, writer)

@@ -68,7 +68,7 @@
 // supported, since their file locks are not reliable.
 //
 // Fences are strictly increasing, whatever any clock does: each that the engine mints
-// is above all others in the file, and a fence that is proposed to it (see driver.Node)
+// is above all others in the file, and a fence that is proposed to it (see voting.Node)
 // above those of its key. When the file is deleted they start again at the wall clock in
 // microseconds, above the earlier ones unless that clock is behind. If the file is
 // deleted while locks are held, the next process makes a new one, in which every key is
@@ -143,7 +143,7 @@
 // While a lease is held, one connection of a pool whose SetMaxOpenConns is 4 or more is kept for renewals and releases,
 // which so do not wait for the caller's own queries.
 //
-// A Server is not a driver.Node: a quorum of databases is not offered.
+// A Server is not a voting.Node: a quorum of databases is not offered.
 //
 // # Servers: waiting
 //

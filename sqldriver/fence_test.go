@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/internal/contend"
 	"github.com/hasplock/hasp/sqldriver/internal/rules"
 )
@@ -49,7 +50,7 @@ func grantAndRelease(t testing.TB, d *Driver, r contend.Owner) {
 func refusedFence(t testing.TB, d *Driver, r contend.Owner, least uint64) driver.Result {
 	t.Helper()
 	res := refused(t, d, r)
-	if res.Why != driver.FenceTooLow || res.Fence < least {
+	if res.Why != voting.FenceTooLow || res.Fence < least {
 		t.Errorf("proposed %d for %q: %+v, want FenceTooLow and at least %d", r.Fence, r.Key, res, least)
 	}
 	return res
@@ -143,7 +144,7 @@ func TestForgottenFences(t *testing.T) {
 		path := newFile(t)
 		d := m.open(t, path)
 		grantAndRelease(t, d, proposal("before", m.fence()+1))
-		fence := m.fence() + uint64(driver.MaxFenceSkew.Microseconds())
+		fence := m.fence() + uint64(voting.MaxFenceSkew.Microseconds())
 		grantAndRelease(t, d, proposal("k", fence))
 		dead := proposal("dead", fence)
 		granted(t, d, dead)
@@ -203,7 +204,7 @@ func TestRememberedFences(t *testing.T) {
 		}
 		granted(t, d, r)
 		must(t, end(d, m, r))
-		m.pass(time.Minute + driver.MaxFenceSkew - 1)
+		m.pass(time.Minute + voting.MaxFenceSkew - 1)
 		_ = contend.Release(t.Context(), d, request("sweeps")) // of an owner that has nothing
 		t.Log(name)
 		refusedFence(t, d, restored(proposal("k", fence-1)), fence)
@@ -315,7 +316,7 @@ func TestFencesRiseWhateverTheClocksDo(t *testing.T) {
 			}
 			r.Fences, r.Settled = rnd.IntN(4), rnd.IntN(2) == 0
 			res := try(t, d, r)
-			if res.Why == driver.FenceTooLow {
+			if res.Why == voting.FenceTooLow {
 				r.Fence = res.Fence + 1
 				res = granted(t, d, r)
 			}

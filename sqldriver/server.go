@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/sqldriver/internal/rules"
 )
 
@@ -109,7 +110,7 @@ func (s *Server) Try(ctx context.Context, r driver.TryRequest) (driver.Result, e
 	}
 	var res driver.Result
 	err := s.do(ctx, func(c *conn) (err error) {
-		if res, err = c.try(driver.VoteRequest{TryRequest: r}); err == nil && res.Granted {
+		if res, err = c.try(voting.VoteRequest{TryRequest: r}); err == nil && res.Granted {
 			s.spare.hold(r.ID(), res.TTL)
 		}
 		return err
@@ -120,7 +121,7 @@ func (s *Server) Try(ctx context.Context, r driver.TryRequest) (driver.Result, e
 	return res, nil
 }
 
-func (c *conn) try(r driver.VoteRequest) (driver.Result, error) {
+func (c *conn) try(r voting.VoteRequest) (driver.Result, error) {
 	if err := c.known(); err != nil {
 		return driver.Result{}, err
 	}
@@ -160,7 +161,7 @@ const longest = 100 * 365 * 24 * time.Hour
 
 // grantAtOnce grants a key of which nothing is to be known but that it was released. The
 // zero Result: something is; or others were faster.
-func (c *conn) grantAtOnce(r driver.VoteRequest) (driver.Result, error) {
+func (c *conn) grantAtOnce(r voting.VoteRequest) (driver.Result, error) {
 	ttl, kept, lasts := int64(r.TTL), int64(r.TTL+rules.KeepFence), int64(span(r.TTL))
 	fence, fences := int64(0), max(r.Fences, 1)
 	c.sent = true
@@ -250,7 +251,7 @@ func (c *conn) release(r driver.ReleaseRequest) (had bool, err error) {
 		}
 	}
 	err = c.onKey(r.Claim, nil, func(t *keyTx) (err error) {
-		had, err = t.release(driver.WithdrawRequest{ReleaseRequest: r})
+		had, err = t.release(voting.WithdrawRequest{ReleaseRequest: r})
 		return err
 	})
 	return had, err

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/sqldriver/internal/rules"
 )
 
@@ -143,7 +144,7 @@ func (t *keyTx) keepUntil() int64 {
 }
 
 // try decides, and does it.
-func (t *keyTx) try(r driver.VoteRequest) (driver.Result, error) {
+func (t *keyTx) try(r voting.VoteRequest) (driver.Result, error) {
 	res, plan, err := t.Try(r, t.now, t.choose)
 	if err != nil {
 		return driver.Result{}, err
@@ -157,7 +158,7 @@ func (t *keyTx) renew(r driver.RenewRequest) (driver.Renewal, error) {
 }
 
 // release ends what an owner has, and reports whether it had anything.
-func (t *keyTx) release(r driver.WithdrawRequest) (had bool, err error) {
+func (t *keyTx) release(r voting.WithdrawRequest) (had bool, err error) {
 	t.made++
 	was, err := t.end(r)
 	if err == nil {
@@ -195,7 +196,7 @@ func (t *keyTx) write(p rules.Plan) (err error) {
 	return err
 }
 
-func (t *keyTx) choose(v *rules.View, r driver.VoteRequest) (fence int64, fences int, err error) {
+func (t *keyTx) choose(v *rules.View, r voting.VoteRequest) (fence int64, fences int, err error) {
 	fences = max(r.Fences, 1)
 	newest := int64(v.Newest())
 	if t.c.s.eng.sequence {
@@ -355,7 +356,7 @@ func (t *keyTx) left(l rules.Leaving) error {
 
 // end takes away what an owner has, and returns what that was. Unless it is settled the owner is
 // remembered, also when it had nothing.
-func (t *keyTx) end(r driver.WithdrawRequest) (was rules.Row, err error) {
+func (t *keyTx) end(r voting.WithdrawRequest) (was rules.Row, err error) {
 	late := rules.Row{Kind: rules.Gone, Owner: r.Owner, Label: r.Label, Since: t.now.At, Expires: t.now.After(rules.GoneFor)}
 	own := t.Own
 	switch {

@@ -102,7 +102,7 @@ func (s *Server) renewTogether(ctx context.Context, rs []driver.RenewRequest, do
 }
 
 // renewMany renews leases, and returns what came of those that it could. Some of the
-// fences are not compared: only a driver.Node needs to.
+// fences are not compared: only a node of a quorum needs to.
 func (c *conn) renewMany(rs []driver.RenewRequest, chunk []int, ttl time.Duration) (map[driver.ID]driver.Renewal, error) {
 	if err := c.known(); err != nil {
 		return nil, err

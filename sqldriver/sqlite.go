@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/sqldriver/internal/rules"
 )
 
@@ -26,7 +27,7 @@ type Driver struct {
 
 var (
 	_ driver.Driver = (*Driver)(nil)
-	_ driver.Node   = (*Driver)(nil)
+	_ voting.Node   = (*Driver)(nil)
 )
 
 // NewSQLite returns a driver that keeps locks in the SQLite database db, a file that
@@ -107,11 +108,11 @@ func (d *Driver) Close() error {
 // Try implements [driver.Driver]. A refusal that changes nothing costs a read,
 // for which no writer waits.
 func (d *Driver) Try(ctx context.Context, r driver.TryRequest) (driver.Result, error) {
-	return d.Vote(ctx, driver.VoteRequest{TryRequest: r})
+	return d.Vote(ctx, voting.VoteRequest{TryRequest: r})
 }
 
-// Vote implements [driver.Node].
-func (d *Driver) Vote(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+// Vote implements [voting.Node].
+func (d *Driver) Vote(ctx context.Context, r voting.VoteRequest) (driver.Result, error) {
 	if err := valid(r.Check()); err != nil {
 		return driver.Result{}, err
 	}
@@ -134,7 +135,7 @@ func (d *Driver) Vote(ctx context.Context, r driver.VoteRequest) (driver.Result,
 }
 
 // glance returns the refusal that a read is enough for, or nil.
-func (d *Driver) glance(ctx context.Context, r driver.VoteRequest) (*driver.Result, error) {
+func (d *Driver) glance(ctx context.Context, r voting.VoteRequest) (*driver.Result, error) {
 	var res *driver.Result
 	err := d.read(ctx, func(ctx context.Context) error {
 		now, v, err := d.look(ctx, r.Claim)
@@ -202,11 +203,11 @@ func (d *Driver) renew(ctx context.Context, rs []driver.RenewRequest) ([]driver.
 // owner nothing is left. The key is free then, for the first live place in the queue
 // alone. The key remembers its fence either way.
 func (d *Driver) Release(ctx context.Context, r driver.ReleaseRequest) error {
-	return d.Withdraw(ctx, driver.WithdrawRequest{ReleaseRequest: r})
+	return d.Withdraw(ctx, voting.WithdrawRequest{ReleaseRequest: r})
 }
 
-// Withdraw implements [driver.Node].
-func (d *Driver) Withdraw(ctx context.Context, r driver.WithdrawRequest) error {
+// Withdraw implements [voting.Node].
+func (d *Driver) Withdraw(ctx context.Context, r voting.WithdrawRequest) error {
 	if err := valid(r.Check()); err != nil {
 		return err
 	}

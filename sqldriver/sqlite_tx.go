@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/sqldriver/internal/rules"
 )
 
@@ -164,7 +165,7 @@ func (t *tx) view(c driver.Claim) (*rules.View, error) {
 }
 
 // try decides in the transaction, and does it.
-func (t *tx) try(r driver.VoteRequest) (driver.Result, error) {
+func (t *tx) try(r voting.VoteRequest) (driver.Result, error) {
 	v, err := t.view(r.Claim)
 	if err != nil {
 		return driver.Result{}, err
@@ -202,7 +203,7 @@ func (t *tx) renew(r driver.RenewRequest) (out driver.Renewal, err error) {
 }
 
 // release ends what an owner has, and reports whether it had anything.
-func (t *tx) release(r driver.WithdrawRequest) (had bool, err error) {
+func (t *tx) release(r voting.WithdrawRequest) (had bool, err error) {
 	t.made++
 	was, err := t.end(r)
 	if err == nil {
@@ -213,7 +214,7 @@ func (t *tx) release(r driver.WithdrawRequest) (had bool, err error) {
 
 // end takes away what an owner has, and returns what that was. Unless it is settled the owner is
 // remembered, also when it had nothing.
-func (t *tx) end(r driver.WithdrawRequest) (was rules.Row, err error) {
+func (t *tx) end(r voting.WithdrawRequest) (was rules.Row, err error) {
 	upTo := int64(math.MaxInt64)
 	if r.UpTo != 0 {
 		upTo = int64(min(r.UpTo, math.MaxInt64))
@@ -273,7 +274,7 @@ func (t *tx) put(key []byte, kind string, r rules.Row, after bool, wrote int64) 
 // choose gives a proposed fence, or mints one. Fences count microseconds of the wall clock, and
 // rise by one where it stands still or goes back. Those that the store mints are above every
 // fence given in the file, for any key.
-func (t *tx) choose(v *rules.View, r driver.VoteRequest) (fence int64, fences int, err error) {
+func (t *tx) choose(v *rules.View, r voting.VoteRequest) (fence int64, fences int, err error) {
 	fences = max(r.Fences, 1)
 	switch newest := max(v.Newest(), v.Floor(r.Mode, t.now.Now)); {
 	case r.Proposal == 0:

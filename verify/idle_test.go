@@ -11,6 +11,7 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/internal/testserver"
 	"github.com/hasplock/hasp/quorum"
 	"github.com/hasplock/hasp/redisdriver"
@@ -140,7 +141,7 @@ func idleRedis(maxTTL time.Duration) idleStart {
 			}
 			return redisdriver.NewNode(rdb, maxTTL, nil)
 		}
-		if n, ok := open(t, nil).(driver.Recorded); ok {
+		if n, ok := open(t, nil).(voting.Recorded); ok {
 			rec, err := n.Record(t.Context())
 			if err == nil {
 				err = n.Admit(t.Context(), rec, maxTTL)
@@ -160,7 +161,7 @@ func idleRedlock(t testing.TB, env []string) idleOpen {
 		servers = append(servers, testserver.RedisIn(t, env))
 	}
 	open := func(t testing.TB, ahead *atomic.Int64) driver.Driver {
-		var nodes []driver.Node
+		var nodes []voting.Node
 		for _, s := range servers {
 			rdb := redis.NewClient(&redis.Options{Addr: s.Addr()})
 			t.Cleanup(func() { _ = rdb.Close() })

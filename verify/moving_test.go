@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp"
-	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/internal/faultproxy"
 	"github.com/hasplock/hasp/internal/stall"
 	"github.com/hasplock/hasp/internal/testserver"
@@ -23,7 +23,7 @@ import (
 // five is five real servers that vote.
 type five struct {
 	servers []*testserver.Server
-	nodes   []driver.Node // each by itself, not through links
+	nodes   []voting.Node // each by itself, not through links
 }
 
 func newFive(t testing.TB) *five {
@@ -41,7 +41,7 @@ func newFive(t testing.TB) *five {
 	return f
 }
 
-func (f *five) node(t testing.TB, addr string) driver.Node {
+func (f *five) node(t testing.TB, addr string) voting.Node {
 	rdb := redis.NewClient(&redis.Options{Addr: addr})
 	d := redisdriver.NewNode(rdb, redlockMaxTTL, nil)
 	t.Cleanup(func() { _, _ = d.Close(), rdb.Close() })
@@ -52,7 +52,7 @@ func (f *five) node(t testing.TB, addr string) driver.Node {
 func (f *five) locks(t testing.TB, observe func(context.Context, *hasp.Event)) (*hasp.Client, []*faultproxy.Proxy) {
 	t.Helper()
 	var links []*faultproxy.Proxy
-	var nodes []driver.Node
+	var nodes []voting.Node
 	for _, s := range f.servers {
 		link := faultproxy.New(t, s.Addr())
 		links, nodes = append(links, link), append(nodes, f.node(t, link.Addr()))

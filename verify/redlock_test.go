@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/drivertest"
 	"github.com/hasplock/hasp/internal/testserver"
 	"github.com/hasplock/hasp/quorum"
@@ -38,7 +39,7 @@ func TestRedlockSuite(t *testing.T) {
 			each = append(each, d)
 		}
 		open := func() *quorum.Driver {
-			var nodes []driver.Node
+			var nodes []voting.Node
 			for _, s := range servers {
 				rdb := redis.NewClient(&redis.Options{Addr: s.Addr()})
 				t.Cleanup(func() { _ = rdb.Close() })

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 )
 
 const (
@@ -32,9 +33,9 @@ const (
 // every lease that it may have lost has expired, maxTTL being the longest, and its
 // clock is above every fence that it may have granted.
 //
-//	W = maxTTL / (1 - rate) + 2 clockError + driver.MaxFenceSkew
+//	W = maxTTL / (1 - rate) + 2 clockError + voting.MaxFenceSkew
 func Wait(maxTTL time.Duration) time.Duration {
-	return maxTTL + maxTTL/(rate-1) + 2*clockError + driver.MaxFenceSkew
+	return maxTTL + maxTTL/(rate-1) + 2*clockError + voting.MaxFenceSkew
 }
 
 // Waits remembers since when it has seen each record. All methods may be called
@@ -88,7 +89,7 @@ func (w *Waits) Over(record string) {
 	delete(w.seen, record)
 }
 
-// HeldBack is the error of a node that is held back: driver.ErrNotVoting, with what is
+// HeldBack is the error of a node that is held back: voting.ErrNotVoting, with what is
 // left of the wait as far as that is known.
 type HeldBack struct{ Left time.Duration }
 
@@ -99,13 +100,13 @@ func (e *HeldBack) Error() string {
 	return fmt.Sprintf("held back after a restart or a flush, %v left", e.Left.Round(100*time.Millisecond))
 }
 
-// Is makes errors.Is(err, driver.ErrNotVoting) true.
-func (e *HeldBack) Is(target error) bool { return target == driver.ErrNotVoting }
+// Is makes errors.Is(err, voting.ErrNotVoting) true.
+func (e *HeldBack) Is(target error) bool { return target == voting.ErrNotVoting }
 
 // Admit lets a node vote, for leases of maxTTL at most, when rec, which was just
 // received from it, has been seen for long enough: until every lease of longest has
 // expired. It returns nil once the node votes, and *HeldBack until then.
-func (w *Waits) Admit(ctx context.Context, n driver.Recorded, rec driver.Record, maxTTL, longest time.Duration) error {
+func (w *Waits) Admit(ctx context.Context, n voting.Recorded, rec voting.Record, maxTTL, longest time.Duration) error {
 	if rec.Voting {
 		return nil
 	}

@@ -7,6 +7,7 @@ import (
 	"math"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 )
 
 // Kind says what became of a request to a node.
@@ -26,7 +27,7 @@ const (
 type Reply struct {
 	Node  int
 	Round int // Step.Round; 0: it was sent outside of a round
-	Asked driver.VoteRequest
+	Asked voting.VoteRequest
 	Answer
 }
 
@@ -43,7 +44,7 @@ func (a *Answer) refuses(why driver.Why) bool {
 }
 
 // FenceOf is the fence that a node is asked for, or with a Convert, that it has.
-func FenceOf(r driver.VoteRequest) uint64 {
+func FenceOf(r voting.VoteRequest) uint64 {
 	if r.Convert {
 		return r.Fence
 	}
@@ -86,7 +87,7 @@ func (b *Ballot) record(a Reply) []Withdrawal {
 		}
 	default:
 		most := uint64(math.MaxUint64)
-		if a.refuses(driver.FenceTooLow) {
+		if a.refuses(voting.FenceTooLow) {
 			most = a.Result.Fence + 1
 		}
 		if left := v.left(most); left > 0 {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 )
 
 const ttl = 30 * time.Second
@@ -50,7 +51,7 @@ func yes(fence uint64) Answer { return Answer{Answered, grants(fence)} }
 
 // low is a proposal that was not above fence, or too far above it.
 func low(fence uint64) Answer {
-	return Answer{Answered, driver.Result{Why: driver.FenceTooLow, Fence: fence}}
+	return Answer{Answered, driver.Result{Why: voting.FenceTooLow, Fence: fence}}
 }
 
 // holds is the refusal of a node that names a holder, with what is left of its lease.
@@ -178,7 +179,7 @@ func TestAnswersOfEarlierRoundsAreNoVotes(t *testing.T) {
 	first := b.Ask(asks(), seen(3, 10))
 	b.Silent(2, first.Round)
 	answers(&b, first, 0, grants(10))
-	answers(&b, first, 1, driver.Result{Why: driver.FenceTooLow, Fence: 20})
+	answers(&b, first, 1, driver.Result{Why: voting.FenceTooLow, Fence: 20})
 	second := b.Next(seen(3, 11))
 	if second.Outcome != Asking || second.Ask.Proposal != 21 || second.Raises != 1<<0|1<<2 {
 		t.Fatalf("%+v, want a round for 21", second)
@@ -280,9 +281,9 @@ func TestWhatARefusalSaysOfEarlierVotes(t *testing.T) {
 	}
 	granted := reply{10, Answered, grants(10)}
 	unknown := reply{10, Unknown, driver.Result{}}
-	low := reply{20, Answered, driver.Result{Why: driver.FenceTooLow, Fence: 20}}
+	low := reply{20, Answered, driver.Result{Why: voting.FenceTooLow, Fence: 20}}
 	far := func(above uint64) reply {
-		return reply{20, Answered, driver.Result{Why: driver.FenceTooLow, Fence: above}}
+		return reply{20, Answered, driver.Result{Why: voting.FenceTooLow, Fence: above}}
 	}
 	for name, c := range map[string]struct {
 		replies []reply
@@ -294,13 +295,13 @@ func TestWhatARefusalSaysOfEarlierVotes(t *testing.T) {
 		"no answer, and then too far above that": {[]reply{unknown, far(10)}, true},
 		"no answer, and then just above that":    {[]reply{unknown, far(9)}, true},
 		"no answer, and then too far above less": {[]reply{unknown, far(8)}, false},
-		"no answer, and then a TTL too long":     {[]reply{unknown, {20, Answered, driver.Result{Why: driver.TTLTooLong}}}, true},
+		"no answer, and then a TTL too long":     {[]reply{unknown, {20, Answered, driver.Result{Why: voting.TTLTooLong}}}, true},
 		"granted, and then of another for it":    {[]reply{granted, {10, Answered, held}}, false},
 		"granted, and then held back":            {[]reply{granted, {20, HeldBack, driver.Result{}}}, true},
 		"granted, and then of another":           {[]reply{granted, {20, Answered, held}}, false},
 		"granted, and then not sent":             {[]reply{granted, {20, NotSent, driver.Result{}}}, true},
 		"no answer, and then of another":         {[]reply{unknown, {20, Answered, held}}, false},
-		"granted, and then a TTL too long":       {[]reply{granted, {20, Answered, driver.Result{Why: driver.TTLTooLong}}}, true},
+		"granted, and then a TTL too long":       {[]reply{granted, {20, Answered, driver.Result{Why: voting.TTLTooLong}}}, true},
 		"granted, and then released":             {[]reply{granted, {20, Answered, driver.Result{Why: driver.Released}}}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -308,7 +309,7 @@ func TestWhatARefusalSaysOfEarlierVotes(t *testing.T) {
 			b.Ask(asks(), seen(3, 10))
 			for _, a := range c.replies {
 				b.Sends(1)
-				b.Heard(Reply{Node: 1, Asked: driver.VoteRequest{TryRequest: asks(), Proposal: a.fence}, Answer: Answer{a.kind, a.res}})
+				b.Heard(Reply{Node: 1, Asked: voting.VoteRequest{TryRequest: asks(), Proposal: a.fence}, Answer: Answer{a.kind, a.res}})
 			}
 			stopIf(t, b.Has(1) != c.has, "the owner may have the vote: %v, want %v", b.Has(1), c.has)
 			if c.has {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 )
 
 // Converting notes, before anything can fail, that the holder takes its lease for
@@ -75,7 +76,7 @@ func (b *Ballot) Uninformed(node int, held Set) bool {
 
 // Restore completes a request for a vote that a node lost, or to tell it that the lease
 // is Shared now, and notes that it goes out. It is false when the lease no longer stands.
-func (b *Ballot) Restore(node int, r driver.VoteRequest) (driver.VoteRequest, bool) {
+func (b *Ballot) Restore(node int, r voting.VoteRequest) (voting.VoteRequest, bool) {
 	if b.lease.fence < FenceOf(r) {
 		return r, false
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 )
 
 // converts is a request to make the lease of won Shared.
@@ -57,9 +58,9 @@ func TestWhoIsToldOfAConversion(t *testing.T) {
 	s := b.Ask(converts(), seen(3, 11))
 	after(&b, s, seen(3, 11), yes(10), yes(10), silent)
 	b.Sends(0)
-	b.Heard(Reply{Node: 0, Asked: driver.VoteRequest{TryRequest: asks(), Proposal: 10}, Answer: yes(10)})
+	b.Heard(Reply{Node: 0, Asked: voting.VoteRequest{TryRequest: asks(), Proposal: 10}, Answer: yes(10)})
 	b.Sends(2)
-	b.Heard(Reply{Node: 2, Asked: driver.VoteRequest{TryRequest: asks(), Proposal: 10}, Answer: yes(10)})
+	b.Heard(Reply{Node: 2, Asked: voting.VoteRequest{TryRequest: asks(), Proposal: 10}, Answer: yes(10)})
 	if b.Uninformed(0, All(3)) || b.Uninformed(1, All(3)) || !b.Uninformed(2, All(3)) {
 		t.Error("node 2 alone missed the conversion")
 	}
@@ -71,7 +72,7 @@ func TestWhoIsToldOfAConversion(t *testing.T) {
 // A vote is asked for again only for the lease that stands: for one that is over it would
 // be the vote of nobody.
 func TestOnlyALeaseThatStandsIsRestored(t *testing.T) {
-	request := driver.VoteRequest{TryRequest: asks(), Proposal: 10, Restore: true}
+	request := voting.VoteRequest{TryRequest: asks(), Proposal: 10, Restore: true}
 	b := won(t)
 	if req, ok := b.Restore(2, request); !ok || req.Proposal != 10 {
 		t.Errorf("%+v, %v, want the vote asked for", req, ok)
@@ -87,7 +88,7 @@ func TestOnlyALeaseThatStandsIsRestored(t *testing.T) {
 		t.Error("a vote is asked for with a fence that was never granted")
 	}
 	b.Release(releases(true), None)
-	if _, ok := b.Restore(2, driver.VoteRequest{TryRequest: driver.TryRequest{Claim: asks().Claim, TTL: ttl, Convert: true}}); ok {
+	if _, ok := b.Restore(2, voting.VoteRequest{TryRequest: driver.TryRequest{Claim: asks().Claim, TTL: ttl, Convert: true}}); ok {
 		t.Error("a node is told of a conversion after the release")
 	}
 }
@@ -143,8 +144,8 @@ func TestRenewalAfterAConversion(t *testing.T) {
 // and the mode that it has now.
 func TestWhatRestores(t *testing.T) {
 	b := won(t)
-	lost := driver.VoteRequest{TryRequest: asks(), Proposal: 9, Restore: true}
-	missed := driver.VoteRequest{TryRequest: converts()}
+	lost := voting.VoteRequest{TryRequest: asks(), Proposal: 9, Restore: true}
+	missed := voting.VoteRequest{TryRequest: converts()}
 	missed.Fence = 9
 	if r, ok := b.Restore(0, lost); !ok || r.Proposal != 10 || r.Fence != 0 || r.Mode != driver.Exclusive {
 		t.Errorf("%+v, %v, want a proposal of 10", r, ok)

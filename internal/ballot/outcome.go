@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 )
 
 const (
@@ -87,7 +88,7 @@ func (b *Ballot) lostRace() Step {
 // silent counts the nodes that said nothing about the key.
 func (b *Ballot) silent() (count int) {
 	for i := range b.nodes {
-		if a := &b.round.answers[i]; a.Kind != Answered || a.refuses(driver.TTLTooLong) || OutOfStep(&a.Result, b.round.fence) {
+		if a := &b.round.answers[i]; a.Kind != Answered || a.refuses(voting.TTLTooLong) || OutOfStep(&a.Result, b.round.fence) {
 			count++
 		}
 	}
@@ -97,8 +98,8 @@ func (b *Ballot) silent() (count int) {
 // OutOfStep says that a node refused a proposal that its clock, or its largest fence, is too far from: either way
 // by more than what others that ask at the same time propose.
 func OutOfStep(res *driver.Result, proposal uint64) bool {
-	const near = uint64(driver.MaxFenceSkew / 2 / time.Microsecond)
-	return res.Why == driver.FenceTooLow && (res.Fence < proposal || res.Fence > proposal+near)
+	const near = uint64(voting.MaxFenceSkew / 2 / time.Microsecond)
+	return res.Why == voting.FenceTooLow && (res.Fence < proposal || res.Fence > proposal+near)
 }
 
 // refusal describes the owner in the way. The refused owner asks again after RetryIn and as

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 )
 
 // twin is an answer of a node that is the same server as another.
@@ -27,7 +28,7 @@ func nodesOf(ws []Withdrawal) (s Set) {
 // goes on to ask, so that others do not ask at the same time; any other vote is withdrawn,
 // or it keeps the key from everybody. A place stays with who waits there.
 func TestWhatALoserKeeps(t *testing.T) {
-	tooLong := Answer{Answered, driver.Result{Why: driver.TTLTooLong}}
+	tooLong := Answer{Answered, driver.Result{Why: voting.TTLTooLong}}
 	waiting := func(b *Ballot) { try(b, queues(), seenQueue(5, 8, 0), no, no, no, no, no) }
 	reserved := func(b *Ballot) { tryOut(b, queues(), seenQueue(5, 8, 0), yes(8), no, no, no, no) }
 	nothing := func(*Ballot) {}
@@ -184,7 +185,7 @@ func TestWhenTheRefusedAskAgain(t *testing.T) {
 
 // An error says what the nodes said.
 func TestWhatTheNodesSaid(t *testing.T) {
-	tooLong := driver.Result{Why: driver.TTLTooLong, TTL: time.Second}
+	tooLong := driver.Result{Why: voting.TTLTooLong, TTL: time.Second}
 	b := New(3)
 	s := try(&b, asks(), seen(3, 10), yes(10), Answer{Answered, tooLong}, silent)
 	if s.Outcome != TooFew || s.Said == nil || s.Said[1] != tooLong || !s.Said[0].Granted || s.Votes != 1 {

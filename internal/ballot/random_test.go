@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/memdriver"
 )
 
@@ -158,7 +159,7 @@ func (p *person) votes() (n int) {
 func (p *person) view() View {
 	now := time.Now()
 	v := View{Now: now.Sub(p.epoch), Serving: All(len(p.nodes)), Queue: p.queue, Met: true, Fence: max(uint64(now.UnixMicro()), p.proposed+1),
-		Limit: uint64(now.Add(driver.MaxFenceSkew / 2).UnixMicro()), Timeout: 50 * time.Millisecond}
+		Limit: uint64(now.Add(voting.MaxFenceSkew / 2).UnixMicro()), Timeout: 50 * time.Millisecond}
 	for i := range p.nodes {
 		v.Rank[i] = uint8(i)
 	}
@@ -281,7 +282,7 @@ func (p *person) withdraw(w Withdrawal) {
 
 // restore asks a node for the vote that the lease does not have there.
 func (p *person) restore(node int) {
-	again := driver.VoteRequest{TryRequest: p.b.Of(), Restore: true}
+	again := voting.VoteRequest{TryRequest: p.b.Of(), Restore: true}
 	again.Queue = false
 	r, ok := p.b.Restore(node, again)
 	if !ok {
@@ -341,7 +342,7 @@ type copyOf struct {
 func (c *copyOf) view() View {
 	return View{
 		Serving: All(len(c.nodes)), Queue: c.queue, Met: c.met, Fence: max(uint64(time.Now().UnixMicro()), c.last+1),
-		Limit: uint64(time.Now().Add(driver.MaxFenceSkew / 2).UnixMicro()), Timeout: 50 * time.Millisecond,
+		Limit: uint64(time.Now().Add(voting.MaxFenceSkew / 2).UnixMicro()), Timeout: 50 * time.Millisecond,
 	}
 }
 
@@ -402,7 +403,7 @@ func (c *copyOf) withdraw(all []Withdrawal) {
 	}
 }
 
-func (c *copyOf) tell(node int, r driver.WithdrawRequest, said func(Kind)) {
+func (c *copyOf) tell(node int, r voting.WithdrawRequest, said func(Kind)) {
 	kind := Answered
 	if err := c.nodes[node].Withdraw(c.t.Context(), r); errors.Is(err, driver.ErrNotHeld) {
 		kind = NotHolder

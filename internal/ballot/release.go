@@ -3,7 +3,10 @@
 
 package ballot
 
-import "github.com/hasplock/hasp/driver"
+import (
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
+)
 
 // Release counts the answers to the release of an owner.
 type Release struct {
@@ -13,7 +16,7 @@ type Release struct {
 	again       bool // a majority has confirmed a release before: what others still have has no owner
 	toAll       bool // what one node hears late it would tell twice
 
-	req       driver.WithdrawRequest
+	req       voting.WithdrawRequest
 	skipped   Set // was never asked: has nothing, and is not told
 	late      Set // has yet to answer a Try: then what it granted is withdrawn
 	unsettled Set // where a Try may still come
@@ -26,7 +29,7 @@ type Release struct {
 
 // Stranger releases an owner without a ballot, another process's: every node is told.
 func Stranger(nodes int, asked driver.ReleaseRequest, queue int) Release {
-	return Release{nodes: nodes, need: need(nodes), queue: queue, req: driver.WithdrawRequest{ReleaseRequest: asked}}
+	return Release{nodes: nodes, need: need(nodes), queue: queue, req: voting.WithdrawRequest{ReleaseRequest: asked}}
 }
 
 // Release ends the owner's ballot. queue is the queue node, or None.
@@ -87,7 +90,7 @@ func (r *Release) Tells(node int) bool { return !r.skipped.Has(node) && !r.late.
 func (r *Release) Late(node int) bool { return r.late.Has(node) }
 
 // Request is what a node is asked.
-func (r *Release) Request(node int) driver.WithdrawRequest {
+func (r *Release) Request(node int) voting.WithdrawRequest {
 	req := r.req
 	req.Settled = req.Settled && !r.unsettled.Has(node)
 	return req

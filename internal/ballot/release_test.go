@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 )
 
 // won is an owner with a lease of nodes 0 and 1, whose Try at node 2 went unanswered.
@@ -416,22 +417,22 @@ func TestReleaseBesideAWithdraw(t *testing.T) {
 func TestPlaceThatAHolderLeft(t *testing.T) {
 	for name, c := range map[string]struct {
 		queue Answer // what the Try was told there
-		asked driver.VoteRequest
+		asked voting.VoteRequest
 		lost  bool
 		says  Answer
 		back  bool
 	}{
-		"the node did not answer":                    {silent, driver.VoteRequest{Restore: true}, false, no, true},
-		"it does not answer yet":                     {notYet, driver.VoteRequest{Restore: true}, false, no, true},
-		"it did not answer, and votes now":           {silent, driver.VoteRequest{Restore: true}, false, yes(10), false},
-		"it did not answer, and not to a Convert":    {silent, driver.VoteRequest{TryRequest: driver.TryRequest{Convert: true}}, false, no, false},
-		"it had another holder, and no place is due": {no, driver.VoteRequest{Restore: true}, false, no, false},
-		"it did not answer, and the owner waits now": {silent, driver.VoteRequest{Restore: true}, true, no, false},
+		"the node did not answer":                    {silent, voting.VoteRequest{Restore: true}, false, no, true},
+		"it does not answer yet":                     {notYet, voting.VoteRequest{Restore: true}, false, no, true},
+		"it did not answer, and votes now":           {silent, voting.VoteRequest{Restore: true}, false, yes(10), false},
+		"it did not answer, and not to a Convert":    {silent, voting.VoteRequest{TryRequest: driver.TryRequest{Convert: true}}, false, no, false},
+		"it had another holder, and no place is due": {no, voting.VoteRequest{Restore: true}, false, no, false},
+		"it did not answer, and the owner waits now": {silent, voting.VoteRequest{Restore: true}, true, no, false},
 	} {
 		b := New(3)
 		s := try(&b, queues(), seenQueue(3, 10, None), c.queue, yes(10), yes(10))
 		stopIf(t, s.Outcome != Granted, "%s: %+v, want a grant", name, s)
-		r, ok := b.Restore(0, driver.VoteRequest{TryRequest: asks(), Proposal: 10, Restore: c.asked.Restore})
+		r, ok := b.Restore(0, voting.VoteRequest{TryRequest: asks(), Proposal: 10, Restore: c.asked.Restore})
 		r.Convert = c.asked.Convert
 		if c.lost {
 			try(&b, queues(), seen(3, 11), no, no, no)
@@ -481,7 +482,7 @@ func TestWhatComesAfterARelease(t *testing.T) {
 	adopted := func() (b Ballot, s Step) {
 		b = New(3)
 		b.Renewing(driver.RenewRequest{Claim: asks().Claim, TTL: ttl, Fence: 10}, 0)
-		s.Ask, _ = b.Restore(2, driver.VoteRequest{TryRequest: asks(), Proposal: 10, Restore: true})
+		s.Ask, _ = b.Restore(2, voting.VoteRequest{TryRequest: asks(), Proposal: 10, Restore: true})
 		return b, s
 	}
 	for name, c := range map[string]struct {

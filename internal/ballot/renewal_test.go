@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 )
 
 func TestRenewalTakesAMajority(t *testing.T) {
@@ -61,7 +62,7 @@ func TestAdoptedLease(t *testing.T) {
 	b := New(3)
 	b.Renewing(driver.RenewRequest{Claim: asks().Claim, TTL: ttl, Fence: 7}, 0)
 	stopIf(t, b.Fence() != 7 || b.Blank(), "fence %d", b.Fence())
-	req, ok := b.Restore(2, driver.VoteRequest{TryRequest: asks(), Proposal: 7, Restore: true})
+	req, ok := b.Restore(2, voting.VoteRequest{TryRequest: asks(), Proposal: 7, Restore: true})
 	failIf(t, !ok || req.Proposal != 7, "%+v, %v", req, ok)
 	r := b.Release(releases(true), None)
 	for i := range 3 {
@@ -69,7 +70,7 @@ func TestAdoptedLease(t *testing.T) {
 			t.Errorf("node %d: %+v, want all that it has released", i, r.Request(i))
 		}
 	}
-	if _, ok := b.Restore(1, driver.VoteRequest{TryRequest: asks(), Proposal: 7, Restore: true}); ok {
+	if _, ok := b.Restore(1, voting.VoteRequest{TryRequest: asks(), Proposal: 7, Restore: true}); ok {
 		t.Error("a lease that was released is restored")
 	}
 }

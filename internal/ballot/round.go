@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 )
 
 // How many rounds one Try may take. The second is enough unless others are granted
@@ -43,7 +44,7 @@ type attempt struct {
 // round is one request to all nodes.
 type round struct {
 	no      int                // counted over all Tries: an answer to an earlier one is no vote in this one
-	ask     driver.VoteRequest // what the nodes are asked, or will be in the next round; see Step.Request
+	ask     voting.VoteRequest // what the nodes are asked, or will be in the next round; see Step.Request
 	fence   uint64             // that was asked for
 	raises  Set
 	asked   Set
@@ -71,7 +72,7 @@ const (
 type Step struct {
 	Outcome Outcome
 	Round   int                // of what is sent, for Reply.Round
-	Ask     driver.VoteRequest // see Request
+	Ask     voting.VoteRequest // see Request
 	Queue   int                // the queue node, or None
 	Raises  Set                // where a vote that the owner has gets the fence that is proposed
 	Nodes   Set                // to ask
@@ -90,7 +91,7 @@ type Step struct {
 }
 
 // Request is what a node is asked.
-func (s *Step) Request(node int) driver.VoteRequest {
+func (s *Step) Request(node int) voting.VoteRequest {
 	r := s.Ask
 	r.Queue, r.Raise = r.Queue && node == s.Queue, s.Raises.Has(node)
 	return r
@@ -142,7 +143,7 @@ func (b *Ballot) Ask(req driver.TryRequest, v View) Step {
 // newTry is the state before the first round of a Try.
 func (b *Ballot) newTry(req driver.TryRequest, v View) *round {
 	b.attempt = attempt{begun: v.Now, view: v, queue: v.Queue, wakes: None, introduces: !v.Met}
-	b.round = round{no: b.round.no, ask: driver.VoteRequest{TryRequest: req}}
+	b.round = round{no: b.round.no, ask: voting.VoteRequest{TryRequest: req}}
 	return &b.round
 }
 
@@ -252,13 +253,13 @@ func (b *Ballot) count(a Reply) {
 	}
 	if v := &b.votes[a.Node]; a.Result.Granted && a.Result.Fence <= v.withdrawn {
 		// A request is under way that takes this vote: it counts with a larger fence.
-		r.answers[a.Node].Result = driver.Result{Why: driver.FenceTooLow, Fence: max(v.withdrawn, FenceOf(r.ask)), Node: a.Result.Node}
+		r.answers[a.Node].Result = driver.Result{Why: voting.FenceTooLow, Fence: max(v.withdrawn, FenceOf(r.ask)), Node: a.Result.Node}
 	}
 	if res := &r.answers[a.Node].Result; !res.Granted { // what is above limit only the node that says it would grant
 		if res.Fence <= b.attempt.view.Limit {
 			b.fences.seen = max(b.fences.seen, res.Fence)
 		}
-		b.fences.far = b.fences.far || res.Why == driver.FenceTooLow && res.Fence < FenceOf(r.ask)
+		b.fences.far = b.fences.far || res.Why == voting.FenceTooLow && res.Fence < FenceOf(r.ask)
 	}
 }
 
@@ -272,7 +273,7 @@ func (r *round) says(node int, why driver.Why) bool { return r.answers[node].ref
 func (r *round) refused(node int) bool { return node != None && r.says(node, driver.Held) }
 
 // tooLow says that the proposal was too low for a node.
-func (r *round) tooLow(node int) bool { return r.says(node, driver.FenceTooLow) }
+func (r *round) tooLow(node int) bool { return r.says(node, voting.FenceTooLow) }
 
 func (r *round) granted(node int) bool { return node != None && r.answers[node].grants() }
 
@@ -367,7 +368,7 @@ func (b *Ballot) again() bool {
 // that found a proposal too low: a vote for that stays as it is until they were asked again.
 func (b *Ballot) raises() (s Set) {
 	r := &b.round
-	low := slices.ContainsFunc(r.answers[:], func(a Answer) bool { return a.refuses(driver.FenceTooLow) })
+	low := slices.ContainsFunc(r.answers[:], func(a Answer) bool { return a.refuses(voting.FenceTooLow) })
 	for i := range b.nodes {
 		foreign := r.granted(i) && r.answers[i].Result.Fence != r.ask.Proposal
 		if !b.votes[i].quiet() && !(low && foreign) {

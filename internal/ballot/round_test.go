@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 )
 
 // What the next Try proposes: the fence that the caller chose, unless a node knows a
@@ -83,7 +84,7 @@ func TestWhatARoundComesTo(t *testing.T) {
 		a.Result.Node = node
 		return a
 	}
-	const near = uint64(driver.MaxFenceSkew / 2 / time.Microsecond)
+	const near = uint64(voting.MaxFenceSkew / 2 / time.Microsecond)
 	free, queue, far, reads := seen(3, 10), seenQueue(3, 10, 0), seen(3, 1000), asks()
 	far.Limit, reads.Mode = 2000, driver.Shared
 	for rule, c := range map[string]struct {
@@ -296,7 +297,7 @@ func TestTryOfALeaseThatIsReleased(t *testing.T) {
 	s := b.Ask(asks(), seen(3, 11))
 	answers(&b, s, 0, grants(10))
 	b.Release(releases(false), None)
-	answers(&b, s, 1, driver.Result{Why: driver.FenceTooLow, Fence: 20})
+	answers(&b, s, 1, driver.Result{Why: voting.FenceTooLow, Fence: 20})
 	silence(&b, s, 2)
 	if s = b.Next(seen(3, 12)); s.Outcome == Asking || s.Outcome == Pausing {
 		t.Errorf("%+v, want an end", s)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 )
 
 // Withdrawal is a vote, or a place, to withdraw at one node. Where it fails it is sent
@@ -16,14 +17,14 @@ type Withdrawal struct {
 	Over  bool // its owner was released
 	Place bool // it is a place, and its withdrawal is not waited for
 	Tries int  // see Stands
-	driver.WithdrawRequest
+	voting.WithdrawRequest
 }
 
 // withdraw gives up what the owner has at a node. An owner that was released is to be
 // remembered there when a Try of it may still come.
 func (b *Ballot) withdraw(node int) Withdrawal {
 	v := &b.votes[node]
-	r := driver.WithdrawRequest{ReleaseRequest: driver.ReleaseRequest{
+	r := voting.WithdrawRequest{ReleaseRequest: driver.ReleaseRequest{
 		Claim: b.req.Claim, TTL: b.req.TTL, End: b.gone.end, Settled: !b.gone.over || v.settled()}}
 	if !b.gone.over || v.late && r.End == driver.Unfinished {
 		r.End = driver.Unused

@@ -10,10 +10,11 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 )
 
 // Owner is an owner that contends for a key, with the fields of all of its requests:
-// see driver.VoteRequest, driver.RenewRequest and driver.WithdrawRequest.
+// see voting.VoteRequest, driver.RenewRequest and voting.WithdrawRequest.
 type Owner struct {
 	Key, Owner, Label string
 	TTL, Patience     time.Duration
@@ -39,8 +40,8 @@ func (o Owner) Claim() driver.Claim {
 }
 
 // Vote is its request to a node.
-func (o Owner) Vote() driver.VoteRequest {
-	r := driver.VoteRequest{
+func (o Owner) Vote() voting.VoteRequest {
+	r := voting.VoteRequest{
 		TryRequest: driver.TryRequest{Claim: o.Claim(), TTL: o.TTL, Queue: o.Queue, Patience: o.Patience, Fences: o.Fences, Convert: o.Convert,
 			Enters: o.Enters},
 		Proposal: o.Fence, Raise: o.Raise, Restore: o.Restore,
@@ -58,20 +59,20 @@ func (o Owner) Renewal() driver.RenewRequest {
 }
 
 // Withdrawal is its Withdraw at a node.
-func (o Owner) Withdrawal() driver.WithdrawRequest {
-	return driver.WithdrawRequest{UpTo: o.UpTo,
+func (o Owner) Withdrawal() voting.WithdrawRequest {
+	return voting.WithdrawRequest{UpTo: o.UpTo,
 		ReleaseRequest: driver.ReleaseRequest{Claim: o.Claim(), TTL: o.TTL, End: o.End, Settled: o.Settled}}
 }
 
-// Try asks d for o; where o proposes a fence d must be a driver.Node.
+// Try asks d for o; where o proposes a fence d must be a voting.Node.
 func Try(ctx context.Context, d driver.Driver, o Owner) (driver.Result, error) {
 	r := o.Vote()
 	if r.Proposal == 0 {
 		return d.Try(ctx, r.TryRequest)
 	}
-	n, ok := d.(driver.Node)
+	n, ok := d.(voting.Node)
 	if !ok {
-		return driver.Result{}, fmt.Errorf("%T is no driver.Node: %w", d, driver.ErrUnsupported)
+		return driver.Result{}, fmt.Errorf("%T is no voting.Node: %w", d, driver.ErrUnsupported)
 	}
 	return n.Vote(ctx, r)
 }
@@ -85,15 +86,15 @@ func Renew(ctx context.Context, d driver.Driver, owners []Owner, done func(i int
 	d.Renew(ctx, rs, done)
 }
 
-// Release releases what o has; where o.UpTo is set, d must be a driver.Node.
+// Release releases what o has; where o.UpTo is set, d must be a voting.Node.
 func Release(ctx context.Context, d driver.Driver, o Owner) error {
 	r := o.Withdrawal()
 	if r.UpTo == 0 {
 		return d.Release(ctx, r.ReleaseRequest)
 	}
-	n, ok := d.(driver.Node)
+	n, ok := d.(voting.Node)
 	if !ok {
-		return fmt.Errorf("%T is no driver.Node: %w", d, driver.ErrUnsupported)
+		return fmt.Errorf("%T is no voting.Node: %w", d, driver.ErrUnsupported)
 	}
 	return n.Withdraw(ctx, r)
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 )
 
 // Op is a method of a driver.
@@ -231,18 +232,18 @@ func (d *Driver) Classify(err error) driver.Class {
 // Node is a node with faults. A Vote is a Try to the script, a Withdraw a Release.
 type Node struct {
 	*Driver
-	node driver.Node
+	node voting.Node
 }
 
 // NewNode returns n with the faults of a script; nil is none.
-func NewNode(n driver.Node, s Script) *Node { return &Node{New(n, s), n} }
+func NewNode(n voting.Node, s Script) *Node { return &Node{New(n, s), n} }
 
 // Vote passes the call through the script.
-func (n *Node) Vote(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+func (n *Node) Vote(ctx context.Context, r voting.VoteRequest) (driver.Result, error) {
 	return n.try(ctx, r.TryRequest, func() (driver.Result, error) { return n.node.Vote(ctx, r) })
 }
 
 // Withdraw passes the call through the script.
-func (n *Node) Withdraw(ctx context.Context, r driver.WithdrawRequest) error {
+func (n *Node) Withdraw(ctx context.Context, r voting.WithdrawRequest) error {
 	return n.do(ctx, Call{Op: Release}, func(bool) error { return n.node.Withdraw(ctx, r) })
 }

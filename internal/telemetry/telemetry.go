@@ -13,6 +13,7 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 )
 
 // Other is the class of keys that have no other: what is over a bound, or empty.
@@ -69,7 +70,7 @@ func Reason(err error) string {
 		return "closed"
 	case errors.Is(err, hasp.ErrLost):
 		return "lost"
-	case errors.Is(err, driver.ErrNotVoting):
+	case errors.Is(err, voting.ErrNotVoting):
 		return "held_back"
 	}
 	if e := (*hasp.Error)(nil); errors.As(err, &e) {

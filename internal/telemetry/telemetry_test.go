@@ -13,7 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/hasplock/hasp"
-	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 )
 
 func TestClass(t *testing.T) {
@@ -80,7 +80,7 @@ func TestReason(t *testing.T) {
 		{of(0, fmt.Errorf("%w: %w", context.Canceled, hasp.ErrLost)), "lost", false},
 		{of(hasp.ClassUnreachable, silent), "unreachable", true},
 		{of(hasp.ClassUnreachable, &hasp.WaitError{End: context.DeadlineExceeded, Why: silent}), "unreachable", false},
-		{of(hasp.ClassUnreachable, driver.ErrNotVoting), "held_back", true},
+		{of(hasp.ClassUnreachable, voting.ErrNotVoting), "held_back", true},
 		{of(hasp.ClassDenied, silent), "denied", true},
 		{of(hasp.ClassMisconfigured, silent), "misconfigured", true},
 		{of(hasp.ClassImpossible, silent), "misconfigured", true},

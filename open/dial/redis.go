@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/quorum"
 	"github.com/hasplock/hasp/redisdriver"
 	"github.com/hasplock/hasp/redisdriver/redisson"
@@ -208,7 +209,7 @@ func (r *redisServers) open(how *opening) (*Store, error) {
 	if err := files.check(); r.nodes[0].TLSConfig != nil && err != nil {
 		return nil, err
 	}
-	var nodes []driver.Node
+	var nodes []voting.Node
 	var disconnect []func() error
 	for _, o := range r.nodes {
 		node := options(*o)
@@ -226,7 +227,7 @@ func (r *redisServers) open(how *opening) (*Store, error) {
 		node.Dialer = r.seen.redisDialer(node.TLSConfig)
 		rdb := redis.NewClient(node)
 		drv := r.driver(rdb)
-		if n, ok := drv.(driver.Node); ok {
+		if n, ok := drv.(voting.Node); ok {
 			nodes = append(nodes, n)
 		}
 		disconnect = append(disconnect, rdb.Close)

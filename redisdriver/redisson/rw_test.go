@@ -11,6 +11,7 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/internal/contend"
 )
 
@@ -243,7 +244,7 @@ func TestWatchdogOfAReader(t *testing.T) {
 	d := w.readWrite(watchdog)
 	reader, writer := shared(ask("k")), ask("k")
 	reader.TTL = watchdog + 1
-	if res := w.try(d, reader); res.Why != driver.TTLTooLong || res.TTL != watchdog {
+	if res := w.try(d, reader); res.Why != voting.TTLTooLong || res.TTL != watchdog {
 		t.Errorf("a TTL of %v: %+v", reader.TTL, res)
 	}
 	if keys := everything(t, w.admin); len(keys) != 0 {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/redisdriver/internal/wire"
 )
 
@@ -27,7 +28,7 @@ func (d *Driver) Try(ctx context.Context, r driver.TryRequest) (driver.Result, e
 		return driver.Result{}, err
 	}
 	if d.tooLong(r.TTL) {
-		return driver.Result{Why: driver.TTLTooLong, TTL: d.maxTTL}, nil
+		return driver.Result{Why: voting.TTLTooLong, TTL: d.maxTTL}, nil
 	}
 	answered := d.asked(r.Claim)
 	reply, err := d.send.Do(ctx, d.tryCall(r))

@@ -16,7 +16,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/hasplock/hasp"
-	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 	haspprom "github.com/hasplock/hasp/telemetry/prometheus"
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
@@ -79,8 +79,8 @@ func TestEventsCount(t *testing.T) {
 		"gave up":                {hasp.Event{Kind: hasp.EventFailed, Waiters: -1, Err: &hasp.WaitError{End: context.DeadlineExceeded, Why: held}}, map[string]float64{"waiters": -1, "wait_seconds.count/failed": 1, "failures_total/timeout": 1}},
 		"away":                   {hasp.Event{Kind: hasp.EventFailed, Err: away}, map[string]float64{"wait_seconds.count/failed": 1, "failures_total/unreachable": 1, "store_errors_total": 1}},
 		"gave up, away":          {hasp.Event{Kind: hasp.EventFailed, Err: &hasp.Error{Class: hasp.ClassUnreachable, Err: &hasp.WaitError{End: context.Canceled, Why: oops}}}, map[string]float64{"wait_seconds.count/failed": 1, "failures_total/unreachable": 1}},
-		"held back at once":      {hasp.Event{Kind: hasp.EventFailed, Err: driver.ErrNotVoting}, map[string]float64{"wait_seconds.count/failed": 1, "failures_total/held_back": 1, "held_back_total": 1}},
-		"held back":              {hasp.Event{Kind: hasp.EventHeldBack, Err: driver.ErrNotVoting}, map[string]float64{"held_back_total": 1}},
+		"held back at once":      {hasp.Event{Kind: hasp.EventFailed, Err: voting.ErrNotVoting}, map[string]float64{"wait_seconds.count/failed": 1, "failures_total/held_back": 1, "held_back_total": 1}},
+		"held back":              {hasp.Event{Kind: hasp.EventHeldBack, Err: voting.ErrNotVoting}, map[string]float64{"held_back_total": 1}},
 		"trouble":                {hasp.Event{Kind: hasp.EventTrouble, Err: oops}, map[string]float64{"store_errors_total": 1}},
 		"renewed":                {hasp.Event{Kind: hasp.EventRenewed, Age: 10 * time.Second, TTL: 30 * time.Second}, map[string]float64{"renewals_total/ok": 1, "renewal_age_ratio.count": 1, "renewal_age_ratio.sum": 1. / 3}},
 		"not renewed":            {hasp.Event{Kind: hasp.EventRenewFailed, Age: 20 * time.Second, TTL: 40 * time.Second, Err: oops}, map[string]float64{"renewals_total/failed": 1, "renewal_age_ratio.count": 1, "renewal_age_ratio.sum": .5}},

@@ -13,13 +13,14 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/internal/fault"
 )
 
 // Of votes.
 var (
 	// SilenceCounts counts a node that does not answer as a vote.
-	SilenceCounts = answering(func(r driver.VoteRequest, a *answer) {
+	SilenceCounts = answering(func(r voting.VoteRequest, a *answer) {
 		if a.err != nil {
 			*a = answer{Result: driver.Result{Granted: true, Fence: r.Proposal, TTL: r.TTL}}
 		}
@@ -28,32 +29,32 @@ var (
 	ReadersIgnoreMode = ignoreMode(driver.Shared)
 	WritersIgnoreMode = ignoreMode(driver.Exclusive)
 	// EverybodyShares asks for every key as a reader does.
-	EverybodyShares = asking(func(r *driver.VoteRequest) { r.Mode, r.Convert, r.Fence = driver.Shared, false, 0 })
+	EverybodyShares = asking(func(r *voting.VoteRequest) { r.Mode, r.Convert, r.Fence = driver.Shared, false, 0 })
 	// OneMore asks with a larger limit.
-	OneMore = asking(func(r *driver.VoteRequest) {
+	OneMore = asking(func(r *voting.VoteRequest) {
 		if r.Limit > 0 {
 			r.Limit++
 		}
 	})
 	// OneSlot gives all the same slot.
-	OneSlot = answering(func(_ driver.VoteRequest, a *answer) { a.Slot = 0 })
+	OneSlot = answering(func(_ voting.VoteRequest, a *answer) { a.Slot = 0 })
 	// DeathsHidden never says with a grant that the key is abandoned, and DeathsMadeUp always does.
-	DeathsHidden = answering(func(_ driver.VoteRequest, a *answer) { a.Abandoned = false })
-	DeathsMadeUp = answering(func(_ driver.VoteRequest, a *answer) { a.Abandoned = true })
+	DeathsHidden = answering(func(_ voting.VoteRequest, a *answer) { a.Abandoned = false })
+	DeathsMadeUp = answering(func(_ voting.VoteRequest, a *answer) { a.Abandoned = true })
 	// NoNewest does not say, with a refusal, which fence is the newest.
-	NoNewest = answering(func(_ driver.VoteRequest, a *answer) {
+	NoNewest = answering(func(_ voting.VoteRequest, a *answer) {
 		if !a.Granted {
 			a.Fence = 0
 		}
 	})
 	// NoRetry does not say when to ask again without a hint.
-	NoRetry = answering(func(_ driver.VoteRequest, a *answer) { a.RetryIn = 0 })
+	NoRetry = answering(func(_ voting.VoteRequest, a *answer) { a.RetryIn = 0 })
 	// NeverSent says of every error that the request was not sent.
-	NeverSent = answering(func(_ driver.VoteRequest, a *answer) { a.err = driver.NotSent(a.err) })
+	NeverSent = answering(func(_ voting.VoteRequest, a *answer) { a.err = driver.NotSent(a.err) })
 )
 
 func ignoreMode(of driver.Mode) Fault {
-	return answering(func(r driver.VoteRequest, a *answer) {
+	return answering(func(r voting.VoteRequest, a *answer) {
 		if a.err == nil && !a.Granted && a.Why == driver.Held && r.Mode == of && !r.Convert && a.Holder.Mode != of {
 			a.Result = driver.Result{Granted: true, Fence: r.Proposal, TTL: r.TTL, Node: a.Node}
 		}
@@ -63,7 +64,7 @@ func ignoreMode(of driver.Mode) Fault {
 // NewOwners asks with a new owner each time.
 func NewOwners(s *store) {
 	vote := s.vote
-	s.vote = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+	s.vote = func(ctx context.Context, r voting.VoteRequest) (driver.Result, error) {
 		if ctx.Err() == nil {
 			r.Owner = rand.Text()
 		}
@@ -72,15 +73,15 @@ func NewOwners(s *store) {
 }
 
 // AnyFence grants any fence that is proposed.
-var AnyFence = LowFences(func(driver.VoteRequest) bool { return true })
+var AnyFence = LowFences(func(voting.VoteRequest) bool { return true })
 
 // LowFences grants the proposals that which selects, though their fences are too low: it asks with a larger one, and hides that.
-func LowFences(which func(r driver.VoteRequest) bool) Fault {
+func LowFences(which func(r voting.VoteRequest) bool) Fault {
 	return func(s *store) {
 		vote := s.vote
-		s.vote = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+		s.vote = func(ctx context.Context, r voting.VoteRequest) (driver.Result, error) {
 			res, err := vote(ctx, r)
-			if err != nil || res.Granted || res.Why != driver.FenceTooLow || !which(r) {
+			if err != nil || res.Granted || res.Why != voting.FenceTooLow || !which(r) {
 				return res, err
 			}
 			want := r.Proposal
@@ -95,7 +96,7 @@ func LowFences(which func(r driver.VoteRequest) bool) Fault {
 
 // FallingFences has fences fall that rise.
 func FallingFences(s *store) {
-	voting(func(r *driver.VoteRequest) { r.Fence = mirror(r.Fence) }, func(_ driver.VoteRequest, a *answer) { a.Fence = mirror(a.Fence) })(s)
+	changing(func(r *voting.VoteRequest) { r.Fence = mirror(r.Fence) }, func(_ voting.VoteRequest, a *answer) { a.Fence = mirror(a.Fence) })(s)
 	fencesOfRenewals(s, mirror)
 }
 
@@ -111,7 +112,7 @@ func mirror(fence uint64) uint64 {
 func Ahead(by func() time.Duration) Fault {
 	return func(s *store) {
 		vote, withdraw, inspect := s.vote, s.withdraw, s.inspect
-		s.vote = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+		s.vote = func(ctx context.Context, r voting.VoteRequest) (driver.Result, error) {
 			by := by()
 			r.Proposal, r.Fence = Shift(r.Proposal, by), Shift(r.Fence, by)
 			res, err := vote(ctx, r)
@@ -119,7 +120,7 @@ func Ahead(by func() time.Duration) Fault {
 			return res, err
 		}
 		fencesOfRenewals(s, func(fence uint64) uint64 { return Shift(fence, by()) })
-		s.withdraw = func(ctx context.Context, r driver.WithdrawRequest) error {
+		s.withdraw = func(ctx context.Context, r voting.WithdrawRequest) error {
 			r.UpTo = Shift(r.UpTo, by())
 			return withdraw(ctx, r)
 		}
@@ -156,11 +157,11 @@ func fencesOfRenewals(s *store, to func(uint64) uint64) {
 func ForgetsFloor(s *store) {
 	var last atomic.Int64 // when it granted something
 	vote := s.vote
-	s.vote = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+	s.vote = func(ctx context.Context, r voting.VoteRequest) (driver.Result, error) {
 		now := time.Now().UnixMicro()
 		if at := last.Load(); at != 0 && now-at > (12*time.Hour).Microseconds() && r.Proposal <= uint64(now) {
 			rec, err := s.record(ctx)
-			return driver.Result{Why: driver.FenceTooLow, Fence: uint64(now), Node: rec.Node}, err
+			return driver.Result{Why: voting.FenceTooLow, Fence: uint64(now), Node: rec.Node}, err
 		}
 		res, err := vote(ctx, r)
 		if res.Granted {
@@ -172,9 +173,9 @@ func ForgetsFloor(s *store) {
 
 // Anonymous hides which store a node is.
 func Anonymous(s *store) {
-	answering(func(_ driver.VoteRequest, a *answer) { a.Node = "" })(s)
+	answering(func(_ voting.VoteRequest, a *answer) { a.Node = "" })(s)
 	record := s.record
-	s.record = func(ctx context.Context) (driver.Record, error) {
+	s.record = func(ctx context.Context) (voting.Record, error) {
 		r, err := record(ctx)
 		r.Node = ""
 		return r, err
@@ -206,7 +207,7 @@ func VotesAfter(uptime time.Duration) Fault {
 func VotesOnce(may func(run string) bool) Fault {
 	return func(s *store) {
 		vote, record := s.vote, s.record
-		s.record = func(ctx context.Context) (driver.Record, error) {
+		s.record = func(ctx context.Context) (voting.Record, error) {
 			rec, err := record(ctx)
 			if err != nil || rec.Voting || !may(rec.Node) {
 				return rec, err
@@ -216,9 +217,9 @@ func VotesOnce(may func(run string) bool) Fault {
 			}
 			return record(ctx)
 		}
-		s.vote = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+		s.vote = func(ctx context.Context, r voting.VoteRequest) (driver.Result, error) {
 			res, err := vote(ctx, r)
-			if err != nil || res.Granted || res.Why != driver.NotVoting {
+			if err != nil || res.Granted || res.Why != voting.NotVoting {
 				return res, err
 			}
 			if rec, err := s.record(ctx); err != nil || !rec.Voting {
@@ -232,13 +233,13 @@ func VotesOnce(may func(run string) bool) Fault {
 // Of how long a lease lasts.
 var (
 	// NoDrift adds what is subtracted because clocks differ.
-	NoDrift = answering(func(_ driver.VoteRequest, a *answer) {
+	NoDrift = answering(func(_ voting.VoteRequest, a *answer) {
 		if a.Granted {
 			a.TTL = (a.TTL + 2*time.Millisecond) * 100 / 99
 		}
 	})
 	// LateTry counts a lease from the answer to the Try, and LateRenew from that to the Renew.
-	LateTry = answering(func(_ driver.VoteRequest, a *answer) {
+	LateTry = answering(func(_ voting.VoteRequest, a *answer) {
 		if a.Granted {
 			a.TTL += a.took
 		}
@@ -249,10 +250,10 @@ var (
 		}
 	})
 	// TooLong makes leases four times as long as the store keeps them.
-	TooLong = All(answering(func(_ driver.VoteRequest, a *answer) { a.TTL *= 4 }),
+	TooLong = All(answering(func(_ voting.VoteRequest, a *answer) { a.TTL *= 4 }),
 		renewing(func(_ driver.RenewRequest, a *driver.Renewal, _ time.Duration) { a.TTL *= 4 }))
 	// Outliving asks for leases that outlive their holders.
-	Outliving = asking(func(r *driver.VoteRequest) { r.TTL = time.Hour })
+	Outliving = asking(func(r *voting.VoteRequest) { r.TTL = time.Hour })
 	// LossOfSilence takes a renewal without an answer for a loss.
 	LossOfSilence = renewing(func(_ driver.RenewRequest, a *driver.Renewal, _ time.Duration) {
 		if a.Err != nil {
@@ -308,7 +309,7 @@ func RenewReleases(s *store) {
 func LateEnter(s *store) {
 	var zero sync.Map // by owner: when the store's clock was 0, had it refused as soon as it was asked
 	vote := s.vote
-	s.vote = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+	s.vote = func(ctx context.Context, r voting.VoteRequest) (driver.Result, error) {
 		sent := time.Now()
 		res, err := vote(ctx, r)
 		zero.Store(r.Owner, sent.Add(-res.At))
@@ -343,12 +344,12 @@ func hinting(f func(c driver.Claim, to *driver.Handover)) Fault {
 // Of releases.
 var (
 	// BlindRelease ends the lease of any holder of the key, and ReleaseAll the leases of all holders that share it.
-	BlindRelease = withdrawing(func(ctx context.Context, s *store, r *driver.WithdrawRequest) {
+	BlindRelease = withdrawing(func(ctx context.Context, s *store, r *voting.WithdrawRequest) {
 		if info, err := s.Inspect(ctx, r.Key); err == nil && info.Held {
 			r.Owner, r.Label, r.UpTo = info.Holder.Owner, info.Holder.Label, 0
 		}
 	})
-	ReleaseAll = withdrawing(func(ctx context.Context, s *store, r *driver.WithdrawRequest) {
+	ReleaseAll = withdrawing(func(ctx context.Context, s *store, r *voting.WithdrawRequest) {
 		if info, err := s.Inspect(ctx, r.Key); err == nil && info.Holds > 1 {
 			for _, l := range info.Holders {
 				_ = s.Driver.Release(ctx, driver.ReleaseRequest{Claim: driver.Claim{Key: r.Key, Owner: l.Holder.Owner, Label: l.Holder.Label}, TTL: r.TTL})
@@ -356,20 +357,20 @@ var (
 		}
 	})
 	// AnyWithdrawn withdraws a vote whatever its fence.
-	AnyWithdrawn = withdrawing(func(_ context.Context, _ *store, r *driver.WithdrawRequest) { r.UpTo = 0 })
+	AnyWithdrawn = withdrawing(func(_ context.Context, _ *store, r *voting.WithdrawRequest) { r.UpTo = 0 })
 	// NoTombstones does not remember released owners.
-	NoTombstones = withdrawing(func(_ context.Context, _ *store, r *driver.WithdrawRequest) { r.Settled = true })
+	NoTombstones = withdrawing(func(_ context.Context, _ *store, r *voting.WithdrawRequest) { r.Settled = true })
 )
 
 // NoRelease drops releases.
 func NoRelease(s *store) {
-	s.withdraw = func(context.Context, driver.WithdrawRequest) error { return nil }
+	s.withdraw = func(context.Context, voting.WithdrawRequest) error { return nil }
 }
 
 // TrustRelease takes a release without an answer for a release that succeeded.
 func TrustRelease(s *store) {
 	withdraw := s.withdraw
-	s.withdraw = func(ctx context.Context, r driver.WithdrawRequest) error {
+	s.withdraw = func(ctx context.Context, r voting.WithdrawRequest) error {
 		_ = withdraw(ctx, r) // that is its fault
 		return nil
 	}
@@ -381,14 +382,14 @@ func KeepVotes() (node, whole Fault) {
 	var granted sync.Map // by owner
 	node = func(s *store) {
 		withdraw := s.withdraw
-		s.withdraw = func(ctx context.Context, r driver.WithdrawRequest) error {
+		s.withdraw = func(ctx context.Context, r voting.WithdrawRequest) error {
 			if _, ok := granted.Load(r.Owner); !ok {
 				return nil
 			}
 			return withdraw(ctx, r)
 		}
 	}
-	return node, answering(func(r driver.VoteRequest, a *answer) {
+	return node, answering(func(r voting.VoteRequest, a *answer) {
 		if a.Granted {
 			granted.Store(r.Owner, true)
 		}

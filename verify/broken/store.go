@@ -10,12 +10,13 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 )
 
 // Node is a store that can be a node of a quorum.
 type Node interface {
-	driver.Node
-	driver.Recorded
+	voting.Node
+	voting.Recorded
 }
 
 // Fault removes a safeguard.
@@ -24,13 +25,13 @@ type Fault func(*store)
 // store has the functions that faults replace. A Try is a vote, a Release a withdrawal.
 type store struct {
 	driver.Driver
-	vote     func(ctx context.Context, r driver.VoteRequest) (driver.Result, error)
+	vote     func(ctx context.Context, r voting.VoteRequest) (driver.Result, error)
 	renew    func(ctx context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal))
-	withdraw func(ctx context.Context, r driver.WithdrawRequest) error
+	withdraw func(ctx context.Context, r voting.WithdrawRequest) error
 	watch    func(ctx context.Context, c driver.Claim) (<-chan driver.Hint, error)
 	inspect  func(ctx context.Context, key string) (driver.Info, error)
-	record   func(ctx context.Context) (driver.Record, error)
-	admit    func(ctx context.Context, r driver.Record, maxTTL time.Duration) error
+	record   func(ctx context.Context) (voting.Record, error)
+	admit    func(ctx context.Context, r voting.Record, maxTTL time.Duration) error
 }
 
 // New returns a driver with faults. It is a node, even if d is none: then no fence is proposed to it, and it has no record. It is
@@ -38,17 +39,17 @@ type store struct {
 func New(d driver.Driver, faults ...Fault) Node {
 	s := &store{
 		Driver: d, renew: d.Renew, watch: d.Watch, inspect: d.Inspect,
-		vote: func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+		vote: func(ctx context.Context, r voting.VoteRequest) (driver.Result, error) {
 			return d.Try(ctx, r.TryRequest)
 		},
-		withdraw: func(ctx context.Context, r driver.WithdrawRequest) error { return d.Release(ctx, r.ReleaseRequest) },
-		record:   func(context.Context) (driver.Record, error) { return driver.Record{}, driver.ErrUnsupported },
-		admit:    func(context.Context, driver.Record, time.Duration) error { return driver.ErrUnsupported },
+		withdraw: func(ctx context.Context, r voting.WithdrawRequest) error { return d.Release(ctx, r.ReleaseRequest) },
+		record:   func(context.Context) (voting.Record, error) { return voting.Record{}, driver.ErrUnsupported },
+		admit:    func(context.Context, voting.Record, time.Duration) error { return driver.ErrUnsupported },
 	}
-	if n, ok := d.(driver.Node); ok {
+	if n, ok := d.(voting.Node); ok {
 		s.vote, s.withdraw = n.Vote, n.Withdraw
 	}
-	if n, ok := d.(driver.Recorded); ok {
+	if n, ok := d.(voting.Recorded); ok {
 		s.record, s.admit = n.Record, n.Admit
 	}
 	All(faults...)(s)
@@ -75,10 +76,10 @@ func All(faults ...Fault) Fault {
 }
 
 func (s *store) Try(ctx context.Context, r driver.TryRequest) (driver.Result, error) {
-	return s.vote(ctx, driver.VoteRequest{TryRequest: r})
+	return s.vote(ctx, voting.VoteRequest{TryRequest: r})
 }
 
-func (s *store) Vote(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+func (s *store) Vote(ctx context.Context, r voting.VoteRequest) (driver.Result, error) {
 	return s.vote(ctx, r)
 }
 
@@ -87,10 +88,10 @@ func (s *store) Renew(ctx context.Context, rs []driver.RenewRequest, done func(i
 }
 
 func (s *store) Release(ctx context.Context, r driver.ReleaseRequest) error {
-	return s.withdraw(ctx, driver.WithdrawRequest{ReleaseRequest: r})
+	return s.withdraw(ctx, voting.WithdrawRequest{ReleaseRequest: r})
 }
 
-func (s *store) Withdraw(ctx context.Context, r driver.WithdrawRequest) error {
+func (s *store) Withdraw(ctx context.Context, r voting.WithdrawRequest) error {
 	return s.withdraw(ctx, r)
 }
 
@@ -102,9 +103,9 @@ func (s *store) Inspect(ctx context.Context, key string) (driver.Info, error) {
 	return s.inspect(ctx, key)
 }
 
-func (s *store) Record(ctx context.Context) (driver.Record, error) { return s.record(ctx) }
+func (s *store) Record(ctx context.Context) (voting.Record, error) { return s.record(ctx) }
 
-func (s *store) Admit(ctx context.Context, r driver.Record, maxTTL time.Duration) error {
+func (s *store) Admit(ctx context.Context, r voting.Record, maxTTL time.Duration) error {
 	return s.admit(ctx, r, maxTTL)
 }
 
@@ -115,11 +116,11 @@ type answer struct {
 	took time.Duration
 }
 
-// voting changes what a vote is asked, and its answer; nil leaves it as it is.
-func voting(ask func(r *driver.VoteRequest), hear func(r driver.VoteRequest, a *answer)) Fault {
+// changing alters what a vote is asked, and its answer; nil leaves it as it is.
+func changing(ask func(r *voting.VoteRequest), hear func(r voting.VoteRequest, a *answer)) Fault {
 	return func(s *store) {
 		vote := s.vote
-		s.vote = func(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+		s.vote = func(ctx context.Context, r voting.VoteRequest) (driver.Result, error) {
 			if ask != nil {
 				ask(&r)
 			}
@@ -134,9 +135,9 @@ func voting(ask func(r *driver.VoteRequest), hear func(r driver.VoteRequest, a *
 	}
 }
 
-func asking(ask func(r *driver.VoteRequest)) Fault { return voting(ask, nil) }
+func asking(ask func(r *voting.VoteRequest)) Fault { return changing(ask, nil) }
 
-func answering(hear func(r driver.VoteRequest, a *answer)) Fault { return voting(nil, hear) }
+func answering(hear func(r voting.VoteRequest, a *answer)) Fault { return changing(nil, hear) }
 
 // renewing changes the answers to renewals; took is how long one took.
 func renewing(hear func(r driver.RenewRequest, a *driver.Renewal, took time.Duration)) Fault {
@@ -153,10 +154,10 @@ func renewing(hear func(r driver.RenewRequest, a *driver.Renewal, took time.Dura
 }
 
 // withdrawing changes what a withdrawal asks; it may use s.
-func withdrawing(ask func(ctx context.Context, s *store, r *driver.WithdrawRequest)) Fault {
+func withdrawing(ask func(ctx context.Context, s *store, r *voting.WithdrawRequest)) Fault {
 	return func(s *store) {
 		withdraw := s.withdraw
-		s.withdraw = func(ctx context.Context, r driver.WithdrawRequest) error {
+		s.withdraw = func(ctx context.Context, r voting.WithdrawRequest) error {
 			ask(ctx, s, &r)
 			return withdraw(ctx, r)
 		}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/internal/admission"
 	"github.com/hasplock/hasp/internal/player"
 	"github.com/hasplock/hasp/internal/testserver"
@@ -225,7 +226,7 @@ func (r *run) admit() error {
 	for _, n := range r.nodes {
 		conns = append(conns, direct(n.server))
 	}
-	var all []driver.Node
+	var all []voting.Node
 	for _, n := range nodesOf(conns, r.s.MaxTTL) {
 		all = append(all, n)
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/quorum"
 	"github.com/hasplock/hasp/verify/broken"
 	"github.com/hasplock/hasp/verify/engines"
@@ -174,7 +175,7 @@ func (v *variant) over(d driver.Driver, seen *witness) driver.Driver {
 
 // compose makes a quorum of nodes, for a client with a clock that is ahead.
 func (v *variant) compose(all []member, skew time.Duration, o *quorum.Options, seen *witness) driver.Driver {
-	var ds []driver.Node
+	var ds []voting.Node
 	for _, n := range all {
 		ds = append(ds, broken.New(n, v.node, broken.Ahead(func() time.Duration { return skew })))
 	}

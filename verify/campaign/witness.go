@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/internal/fault"
 	"github.com/hasplock/hasp/internal/player"
 )
@@ -144,8 +145,8 @@ type witnessed struct {
 	node member
 }
 
-func (w witnessed) Record(ctx context.Context) (driver.Record, error) { return w.node.Record(ctx) }
+func (w witnessed) Record(ctx context.Context) (voting.Record, error) { return w.node.Record(ctx) }
 
-func (w witnessed) Admit(ctx context.Context, r driver.Record, maxTTL time.Duration) error {
+func (w witnessed) Admit(ctx context.Context, r voting.Record, maxTTL time.Duration) error {
 	return w.node.Admit(ctx, r, maxTTL)
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/internal/ballot"
 )
 
@@ -334,7 +335,7 @@ func (m ballots) send(s *ballotsState, j int, all []ballot.Withdrawal) {
 	}
 }
 
-func (m ballots) sendWithdrawal(s *ballotsState, j, i int, w driver.WithdrawRequest) {
+func (m ballots) sendWithdrawal(s *ballotsState, j, i int, w voting.WithdrawRequest) {
 	backs := &s.n[m.node(j, i)].of[j].backs
 	if k := slices.Index(backs[:], back{}); k >= 0 {
 		backs[k] = back{sent, int8(w.UpTo), !w.Settled && !m.Settled}
@@ -408,7 +409,7 @@ func (m ballots) votes(s ballotsState, j, i int, emit func(Step, ballotsState)) 
 // hear emits that owner j gets, or will not get, the answer to its request k at node i.
 func (m ballots) hear(n ballotsState, j, k, i int, kind ballot.Kind, to delivery, st Step, emit func(Step, ballotsState)) {
 	p, b, q := &n.o[j], m.all[n.o[j].ballot], &n.n[i].of[j].votes[k]
-	r := driver.VoteRequest{TryRequest: m.request(j), Proposal: uint64(q.fence), Raise: q.raises}
+	r := voting.VoteRequest{TryRequest: m.request(j), Proposal: uint64(q.fence), Raise: q.raises}
 	a := ballot.Reply{Node: m.seen(i), Round: int(q.round), Asked: r, Answer: ballot.Answer{Kind: kind}}
 	if kind == ballot.Answered {
 		a.Result = m.result(&n, i, q.reply)
@@ -452,7 +453,7 @@ func (m ballots) grant(s *ballotsState, j, i int, a vote) reply {
 		case !a.raises:
 			return reply{granted: true, fence: has}
 		case fence < has:
-			return reply{why: driver.FenceTooLow, fence: has}
+			return reply{why: voting.FenceTooLow, fence: has}
 		}
 	} else {
 		for o := range m.Modes {
@@ -466,7 +467,7 @@ func (m ballots) grant(s *ballotsState, j, i int, a vote) reply {
 			floor = n.keyX
 		}
 		if fence <= floor {
-			return reply{why: driver.FenceTooLow, fence: floor}
+			return reply{why: voting.FenceTooLow, fence: floor}
 		}
 	}
 	n.votes[j], n.key = fence, max(n.key, fence)

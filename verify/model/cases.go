@@ -291,7 +291,7 @@ func progressCases() []Case {
 	}
 	rolled := func(s votesState) bool {
 		for _, n := range s.n {
-			if n.life != 1 || n.record != voting {
+			if n.life != 1 || n.record != admitted {
 				return false
 			}
 		}

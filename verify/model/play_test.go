@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/internal/admission"
 	"github.com/hasplock/hasp/internal/ballot"
 	"github.com/hasplock/hasp/verify/model"
@@ -53,7 +54,7 @@ type client struct {
 	ballot  ballot.Ballot
 	rounds  []ballot.Step
 	late    []ballot.Reply // told once their round is over
-	backs   [nodes][]driver.WithdrawRequest
+	backs   [nodes][]voting.WithdrawRequest
 	row     int // the longest that a node granted
 	waits   *admission.Waits
 	renewal ballot.Renewal
@@ -273,7 +274,7 @@ func (p *player) try(j int, s model.Step) (leaves string) {
 	r := round.Request(s.Node)
 	r.Raise = r.Raise && (!p.fences.NoRaise || p.fences.Withdraws) && !p.noRaise
 	res, err := c.nodes[s.Node].Vote(context.Background(), r)
-	if p.timed && res.Why == driver.FenceTooLow { // these models have no fences
+	if p.timed && res.Why == voting.FenceTooLow { // these models have no fences
 		higher := r
 		higher.Proposal = res.Fence + 1
 		if res, err = c.nodes[s.Node].Vote(context.Background(), higher); res.Granted {
@@ -351,7 +352,7 @@ func (p *player) lasts(deadline time.Time, value int) (leaves string) {
 // restore carries out a Restore, even if quorum would not send it.
 func (p *player) restore(j int, s model.Step) (leaves string) {
 	c := p.owners[j]
-	r, ok := c.ballot.Restore(s.Node, driver.VoteRequest{TryRequest: p.request(j).try(), Proposal: c.ballot.Fence(), Restore: true})
+	r, ok := c.ballot.Restore(s.Node, voting.VoteRequest{TryRequest: p.request(j).try(), Proposal: c.ballot.Fence(), Restore: true})
 	if s.Act == model.SendRestore {
 		if ok = ok && c.renewal.Stands(); !ok && !p.anytime {
 			return "it was not sent"
@@ -465,7 +466,7 @@ func (r request) renew(fence uint64) driver.RenewRequest {
 
 func kind(res driver.Result, err error) ballot.Kind {
 	switch {
-	case errors.Is(err, driver.ErrNotVoting), err == nil && res.Why == driver.NotVoting:
+	case errors.Is(err, voting.ErrNotVoting), err == nil && res.Why == voting.NotVoting:
 		return ballot.HeldBack
 	case errors.Is(err, driver.ErrNotHeld):
 		return ballot.NotHolder
@@ -491,9 +492,9 @@ func answer(res driver.Result, err error) (leaves string) {
 	return map[driver.Why]string{
 		driver.Held:        "the key is held, or the owner is gone",
 		driver.Released:    "the key is held, or the owner is gone",
-		driver.FenceTooLow: "the fence is too low",
-		driver.NotVoting:   "the node does not vote",
-		driver.TTLTooLong:  "the TTL is too long",
+		voting.FenceTooLow: "the fence is too low",
+		voting.NotVoting:   "the node does not vote",
+		voting.TTLTooLong:  "the TTL is too long",
 	}[res.Why]
 }
 

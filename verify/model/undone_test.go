@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/memdriver"
 	"github.com/hasplock/hasp/verify/broken"
 )
@@ -47,7 +48,7 @@ func (n *node) uptime() time.Duration { return n.now().Sub(n.up) }
 
 // Admit admits the node. The stories of leases are not about fences: there its clock is set back
 // meanwhile, so that no proposal is refused for the time since it was made.
-func (n *node) Admit(ctx context.Context, r driver.Record, maxTTL time.Duration) error {
+func (n *node) Admit(ctx context.Context, r voting.Record, maxTTL time.Duration) error {
 	n.fixed = n.old
 	defer func() { n.fixed = time.Time{} }()
 	return n.Store.Admit(ctx, r, maxTTL)
@@ -72,13 +73,13 @@ func around(f func(n member) member) func(*player, member, int, int) member {
 func anyFence(n member) member { return broken.New(n, broken.AnyFence) }
 
 func anyRestore(n member) member {
-	return broken.New(n, broken.LowFences(func(r driver.VoteRequest) bool { return r.Restore }))
+	return broken.New(n, broken.LowFences(func(r voting.VoteRequest) bool { return r.Restore }))
 }
 
 // echo answers a holder with the fence it proposes, which the node does not keep.
 type echo struct{ member }
 
-func (e echo) Vote(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+func (e echo) Vote(ctx context.Context, r voting.VoteRequest) (driver.Result, error) {
 	summary := r.Proposal
 	r.Raise = false
 	res, err := e.member.Vote(ctx, r)
@@ -94,8 +95,8 @@ type lowered struct {
 	memory *uint64
 }
 
-func (l lowered) Vote(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
-	n := broken.New(l.member, broken.LowFences(func(r driver.VoteRequest) bool { return *l.memory != 0 && r.Proposal > *l.memory }))
+func (l lowered) Vote(ctx context.Context, r voting.VoteRequest) (driver.Result, error) {
+	n := broken.New(l.member, broken.LowFences(func(r voting.VoteRequest) bool { return *l.memory != 0 && r.Proposal > *l.memory }))
 	res, err := n.Vote(ctx, r)
 	if res.Granted && res.Fence > r.Proposal {
 		*l.memory = r.Proposal
@@ -106,7 +107,7 @@ func (l lowered) Vote(ctx context.Context, r driver.VoteRequest) (driver.Result,
 // fullRow answers with as many fences as were requested.
 type fullRow struct{ member }
 
-func (f fullRow) Vote(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+func (f fullRow) Vote(ctx context.Context, r voting.VoteRequest) (driver.Result, error) {
 	res, err := f.member.Vote(ctx, r)
 	res.Fences = r.Fences
 	return res, err

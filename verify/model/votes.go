@@ -70,7 +70,7 @@ type votesSaved struct {
 }
 
 const (
-	voting = iota
+	admitted = iota
 	waits
 	missing
 )
@@ -184,7 +184,7 @@ func (m Votes) votes(s *votesState, i int) bool {
 	case Always:
 		return true
 	}
-	return n.record == voting
+	return n.record == admitted
 }
 
 // decide emits what an owner's client does by itself.
@@ -367,7 +367,7 @@ func (m Votes) floors() bool { return m.Rule == ByNonce && !m.NoFloor }
 // admission emits what owner j's client does with the record of node i.
 func (m Votes) admission(s votesState, j, i int, emit func(Step, votesState)) {
 	x, v := &s.n[i], &s.n[i].of[j]
-	if x.record == voting || m.Rule == ByUptime || m.Rule == Always {
+	if x.record == admitted || m.Rule == ByUptime || m.Rule == Always {
 		return
 	}
 	n := s
@@ -383,7 +383,7 @@ func (m Votes) admission(s votesState, j, i int, emit func(Step, votesState)) {
 		n.n[i].of[j].nonce, n.n[i].of[j].seen = mark, s.now
 		emit(Step{owner(j), Look, i, 0}, n)
 	} else if s.now-v.seen >= m.Wait[j] {
-		n.n[i].record, n.n[i].nonce = voting, 0
+		n.n[i].record, n.n[i].nonce = admitted, 0
 		emit(Step{owner(j), Admit, i, 0}, n)
 	}
 }
@@ -404,7 +404,7 @@ func (m Votes) faults(s votesState, i int, emit func(Step, votesState)) {
 	}
 	if s.used[1] < m.Reloads && !x.saved.there {
 		n := s
-		n.n[i].saved = votesSaved{true, x.record == voting, x.owner, x.until, x.key}
+		n.n[i].saved = votesSaved{true, x.record == admitted, x.owner, x.until, x.key}
 		emit(Step{"", Snapshot, i, 0}, n)
 	}
 	if s.used[1] < m.Reloads && x.saved.there {
@@ -415,7 +415,7 @@ func (m Votes) faults(s votesState, i int, emit func(Step, votesState)) {
 		y.restarted(s.now)
 		y.owner, y.until, y.key, y.saved = x.saved.owner, x.saved.until, x.saved.key, votesSaved{}
 		if m.Rule == ByMark && x.saved.admitted {
-			y.record = voting
+			y.record = admitted
 		}
 		y.expire(s.now)
 		emit(Step{"", Reload, i, 0}, n)

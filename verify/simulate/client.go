@@ -13,6 +13,7 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/quorum"
 	"github.com/hasplock/hasp/verify/broken"
 )
@@ -93,7 +94,7 @@ func (p *process) driver() driver.Driver {
 	if w.variant.both != nil {
 		link, whole = w.variant.both()
 	}
-	links := make([]driver.Node, len(nodes))
+	links := make([]voting.Node, len(nodes))
 	for i, n := range nodes {
 		l := broken.New(newLink(p, n), broken.Ahead(func() time.Duration { return p.c.skew }), link)
 		if links[i] = l; w.plan.Eager {

@@ -23,12 +23,12 @@
 //     more than 3 seconds;
 //   - progress: the clocks of most nodes are wrong by 3 seconds at most (those that
 //     are further apart accept no common fence), and where some are not, no
-//     client's clock is more than driver.MaxFenceSkew ahead of that of a node that is then needed.
+//     client's clock is more than voting.MaxFenceSkew ahead of that of a node that is then needed.
 //     After the faults every client acquires the key within the wait of a node that
 //     is held back, plus the time that leases and messages in flight may take;
 //   - a key that a majority would grant to a waiter is free for less than a second:
 //     no clock is wrong by more than 3 seconds, and no client's is more than
-//     driver.MaxFenceSkew ahead of a node's. The 2.4 seconds after a time without a majority, or
+//     voting.MaxFenceSkew ahead of a node's. The 2.4 seconds after a time without a majority, or
 //     with a network that loses messages, do not count. Nor does a node that handed
 //     the key off to an owner that is gone, or that voted for a waiter that cannot get
 //     a majority; nor, for a reader, and for a TTL, a writer before it in a queue that

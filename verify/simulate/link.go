@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/quorum"
 	"github.com/hasplock/hasp/verify/broken"
 )
@@ -159,11 +160,11 @@ func exchange[T any](ctx context.Context, l *link, op string, r any, do func(s b
 
 // Try sends the request.
 func (l *link) Try(ctx context.Context, r driver.TryRequest) (driver.Result, error) {
-	return l.Vote(ctx, driver.VoteRequest{TryRequest: r})
+	return l.Vote(ctx, voting.VoteRequest{TryRequest: r})
 }
 
 // Vote sends the request.
-func (l *link) Vote(ctx context.Context, r driver.VoteRequest) (driver.Result, error) {
+func (l *link) Vote(ctx context.Context, r voting.VoteRequest) (driver.Result, error) {
 	return exchange(ctx, l, "try", r, func(s broken.Node) (driver.Result, error) { return s.Vote(context.Background(), r) })
 }
 
@@ -191,11 +192,11 @@ func (l *link) Renew(ctx context.Context, rs []driver.RenewRequest, done func(i 
 
 // Release sends the request.
 func (l *link) Release(ctx context.Context, r driver.ReleaseRequest) error {
-	return l.Withdraw(ctx, driver.WithdrawRequest{ReleaseRequest: r})
+	return l.Withdraw(ctx, voting.WithdrawRequest{ReleaseRequest: r})
 }
 
 // Withdraw sends the request.
-func (l *link) Withdraw(ctx context.Context, r driver.WithdrawRequest) error {
+func (l *link) Withdraw(ctx context.Context, r voting.WithdrawRequest) error {
 	_, err := exchange(ctx, l, "release", r, func(s broken.Node) (any, error) { return nil, s.Withdraw(context.Background(), r) })
 	return err
 }
@@ -206,12 +207,12 @@ func (l *link) Inspect(ctx context.Context, key string) (driver.Info, error) {
 }
 
 // Record asks the node.
-func (l *link) Record(ctx context.Context) (driver.Record, error) {
-	return exchange(ctx, l, "record", nil, func(s broken.Node) (driver.Record, error) { return s.Record(context.Background()) })
+func (l *link) Record(ctx context.Context) (voting.Record, error) {
+	return exchange(ctx, l, "record", nil, func(s broken.Node) (voting.Record, error) { return s.Record(context.Background()) })
 }
 
 // Admit asks the node.
-func (l *link) Admit(ctx context.Context, r driver.Record, maxTTL time.Duration) error {
+func (l *link) Admit(ctx context.Context, r voting.Record, maxTTL time.Duration) error {
 	_, err := exchange(ctx, l, "admit", nil, func(s broken.Node) (any, error) { return nil, s.Admit(context.Background(), r, maxTTL) })
 	return err
 }
@@ -290,12 +291,12 @@ type eager struct{ broken.Node }
 const answersBy = 2 * time.Second
 
 // StartVote begins a Vote.
-func (l eager) StartVote(ctx context.Context, r driver.VoteRequest, done func(driver.Result, error)) {
+func (l eager) StartVote(ctx context.Context, r voting.VoteRequest, done func(driver.Result, error)) {
 	l.start(ctx, func(ctx context.Context) { done(l.Vote(ctx, r)) })
 }
 
 // StartWithdraw begins a Withdraw.
-func (l eager) StartWithdraw(ctx context.Context, r driver.WithdrawRequest, done func(error)) {
+func (l eager) StartWithdraw(ctx context.Context, r voting.WithdrawRequest, done func(error)) {
 	l.start(ctx, func(ctx context.Context) { done(l.Withdraw(ctx, r)) })
 }
 

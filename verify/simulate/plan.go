@@ -10,7 +10,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/internal/admission"
 )
 
@@ -175,15 +175,15 @@ func (p *Plan) tolerate() {
 	switch most := slices.Max(p.Skews) + lags[p.Nodes-1]; {
 	case off > 0: // its fences are too far from the others' for a common majority
 		p.May[Free] = fmt.Sprintf("a node's clock is wrong by %v", wrong.Round(time.Millisecond))
-	case apart > driver.MaxFenceSkew:
+	case apart > voting.MaxFenceSkew:
 		p.May[Free] = fmt.Sprintf("a node's clock is ahead by %v of another's", apart.Round(time.Millisecond))
-	case most > driver.MaxFenceSkew:
+	case most > voting.MaxFenceSkew:
 		p.May[Free] = fmt.Sprintf("a client's clock is ahead by %v of a node's", most.Round(time.Millisecond))
 	}
 	switch {
 	case off > p.Nodes/2:
 		p.May[Progress] = fmt.Sprintf("the clocks of %d nodes are wrong by more than %v", off, clockError)
-	case off > 0 && lead > driver.MaxFenceSkew:
+	case off > 0 && lead > voting.MaxFenceSkew:
 		p.May[Progress] = fmt.Sprintf("a client's clock is ahead by %v of a node's without which there is no majority", lead)
 	}
 }

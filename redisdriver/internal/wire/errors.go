@@ -17,6 +17,7 @@ import (
 	"sync"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -38,7 +39,7 @@ func Classify(err error) driver.Class {
 		return driver.ClassUnreachable
 	case errors.As(err, &server):
 		return ClassOf(server.Error())
-	case errors.As(err, &replicas), errors.Is(err, driver.ErrNotVoting), errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted),
+	case errors.As(err, &replicas), errors.Is(err, voting.ErrNotVoting), errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted),
 		errors.Is(err, context.DeadlineExceeded), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return driver.ClassUnreachable
 	}

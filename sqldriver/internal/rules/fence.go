@@ -8,9 +8,10 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 )
 
-// A fence that is proposed (see driver.Node) must be above those of its key. The rows of a key
+// A fence that is proposed (see voting.Node) must be above those of its key. The rows of a key
 // remember its newest fence for a while after it was held; Floors knows enough when they have
 // been swept.
 
@@ -72,12 +73,12 @@ func (v *View) Floor(mode driver.Mode, now Now) uint64 {
 
 // tooFar reports whether r proposes a fence that uses up more numbers than a client with a good
 // clock would.
-func (v *View) tooFar(r driver.VoteRequest, now Now) bool {
-	return r.Proposal > math.MaxInt64 || r.Proposal > max(uint64(now.Wall+driver.MaxFenceSkew.Microseconds()), v.Floor(r.Mode, now)+leap)
+func (v *View) tooFar(r voting.VoteRequest, now Now) bool {
+	return r.Proposal > math.MaxInt64 || r.Proposal > max(uint64(now.Wall+voting.MaxFenceSkew.Microseconds()), v.Floor(r.Mode, now)+leap)
 }
 
 // acceptable reports whether the fence that r proposes may be granted with a key that is free.
-func (v *View) acceptable(r driver.VoteRequest, now Now) bool {
+func (v *View) acceptable(r voting.VoteRequest, now Now) bool {
 	switch {
 	case r.Proposal == 0:
 		return true
@@ -90,11 +91,11 @@ func (v *View) acceptable(r driver.VoteRequest, now Now) bool {
 }
 
 // raises reports whether the holder asks for another fence than it has.
-func (v *View) raises(r driver.VoteRequest) bool {
+func (v *View) raises(r voting.VoteRequest) bool {
 	return r.Proposal != 0 && r.Raise && !r.Restore && !r.Convert && r.Proposal != uint64(v.Own.Fence)
 }
 
 // raisable reports whether the holder may have the fence that it asks for.
-func (v *View) raisable(r driver.VoteRequest, now Now) bool {
+func (v *View) raisable(r voting.VoteRequest, now Now) bool {
 	return !v.raises(r) || r.Proposal > uint64(v.Own.Fence) && !v.tooFar(r, now)
 }

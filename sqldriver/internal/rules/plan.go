@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 )
 
 // Verdict is what becomes of a Try.
@@ -27,7 +28,7 @@ const (
 
 // Decide is the rule of the lock. It runs twice: on a mere read, which settles most refusals,
 // and again in the transaction that writes.
-func (v *View) Decide(r driver.VoteRequest, now Now) Verdict {
+func (v *View) Decide(r voting.VoteRequest, now Now) Verdict {
 	own := v.Own.Live(now.At)
 	holds := own && v.Own.Kind == Held
 	free := v.admits(r.Claim, now.At)
@@ -88,10 +89,10 @@ type Leaving struct {
 
 // Fences returns the fence of a grant, and how many the grant has with those just below it,
 // which no other grant had.
-type Fences func(v *View, r driver.VoteRequest) (fence int64, fences int, err error)
+type Fences func(v *View, r voting.VoteRequest) (fence int64, fences int, err error)
 
 // Try decides on a Try, and says what to write. The error is that of choose.
-func (v *View) Try(r driver.VoteRequest, now Now, choose Fences) (driver.Result, Plan, error) {
+func (v *View) Try(r voting.VoteRequest, now Now, choose Fences) (driver.Result, Plan, error) {
 	switch v.Decide(r, now) {
 	case Grant:
 		return v.grant(r, now, choose)
@@ -114,7 +115,7 @@ func (v *View) granted(fence int64, until time.Duration, now Now) driver.Result 
 	return driver.Result{Granted: true, Fence: uint64(fence), TTL: until - now.At, Node: v.Node}
 }
 
-func (v *View) extend(r driver.VoteRequest, now Now, choose Fences) (res driver.Result, p Plan, err error) {
+func (v *View) extend(r voting.VoteRequest, now Now, choose Fences) (res driver.Result, p Plan, err error) {
 	p = Plan{Fence: v.Own.Fence, OwnUntil: max(v.Own.Expires, now.After(r.TTL))}
 	if v.raises(r) {
 		if p.Fence, _, err = choose(v, r); err != nil {
@@ -130,7 +131,7 @@ func (v *View) extend(r driver.VoteRequest, now Now, choose Fences) (res driver.
 }
 
 // grant is for a key that is free, or shared with room for another owner.
-func (v *View) grant(r driver.VoteRequest, now Now, choose Fences) (driver.Result, Plan, error) {
+func (v *View) grant(r voting.VoteRequest, now Now, choose Fences) (driver.Result, Plan, error) {
 	fence, fences, err := choose(v, r)
 	if err != nil {
 		return driver.Result{}, Plan{}, err
@@ -161,7 +162,7 @@ func (v *View) grant(r driver.VoteRequest, now Now, choose Fences) (driver.Resul
 
 // convert makes the holder share the key. It keeps its fence, and the mark that it took over is
 // cleared.
-func (v *View) convert(r driver.VoteRequest, now Now) (driver.Result, Plan) {
+func (v *View) convert(r voting.VoteRequest, now Now) (driver.Result, Plan) {
 	own := Row{Kind: Held, Owner: r.Owner, Label: r.Label, Mode: driver.Shared, Limit: r.Limit,
 		Fence: v.Own.Fence, Since: v.Own.Since, Expires: max(v.Own.Expires, now.After(r.TTL))}
 	key := Row{Fence: max(int64(v.Newest()), own.Fence), Since: own.Since, Expires: own.Expires, Limit: r.Limit}
@@ -171,7 +172,7 @@ func (v *View) convert(r driver.VoteRequest, now Now) (driver.Result, Plan) {
 // join puts an owner at the end of the queue. Where its lease is over, its row becomes its place,
 // so the key's own has to keep what it says. A reader's says nothing: the rows that leave a mark
 // stay beside its place, as long as fences are remembered.
-func (v *View) join(r driver.VoteRequest, now Now) (p Plan) {
+func (v *View) join(r voting.VoteRequest, now Now) (p Plan) {
 	p.Own = &Row{Kind: Queued, Owner: r.Owner, Label: r.Label, Since: now.At, Expires: now.After(r.Patience), Mode: r.Mode, Limit: limit(r.Claim)}
 	switch own := v.Own; {
 	case own.Kind != Held:
@@ -246,7 +247,7 @@ func (r Row) leaves(end driver.End) bool {
 }
 
 // Refused is the refusal of a Vote; hints as in Refusal.
-func (v *View) Refused(r driver.VoteRequest, now Now, hints bool) driver.Result {
+func (v *View) Refused(r voting.VoteRequest, now Now, hints bool) driver.Result {
 	res := v.Refusal(r.Claim, now, hints)
 	if r.Proposal != 0 {
 		res.Fence = v.Floor(r.Mode, now)
@@ -285,12 +286,12 @@ func (v *View) Refusal(c driver.Claim, now Now, hints bool) driver.Result {
 }
 
 // TooLow is the refusal of a fence.
-func (v *View) TooLow(r driver.VoteRequest, now Now) driver.Result {
+func (v *View) TooLow(r voting.VoteRequest, now Now) driver.Result {
 	lowest := v.Floor(r.Mode, now)
 	if v.Own.Live(now.At) && v.Own.Kind == Held { // beside others its own may be above what is compared
 		lowest = max(lowest, uint64(v.Own.Fence))
 	}
-	return driver.Result{Why: driver.FenceTooLow, Fence: lowest, Node: v.Node}
+	return driver.Result{Why: voting.FenceTooLow, Fence: lowest, Node: v.Node}
 }
 
 // opens is when c can have the key if none of its holders renews. A claim that only has to wait

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 )
 
 // Rule: the first in the queue asks every 5 to 25 ms and at the end of the lease;
@@ -88,10 +89,10 @@ func TestPlans(t *testing.T) {
 		"a reader that lapsed joins again": {view: View{Holder: shared, Own: row("a", driver.Shared, 0, now), Ended: true, Barred: true},
 			claim: driver.Claim{Mode: driver.Shared, Limit: 2}, want: Plan{Own: place(driver.Shared, 2)}},
 	} {
-		r := driver.VoteRequest{TryRequest: driver.TryRequest{Claim: c.claim, TTL: ttl, Queue: !c.convert, Patience: patience, Convert: c.convert}}
+		r := voting.VoteRequest{TryRequest: driver.TryRequest{Claim: c.claim, TTL: ttl, Queue: !c.convert, Patience: patience, Convert: c.convert}}
 		r.Owner = "a"
 		before := c.view
-		res, got, err := c.view.Try(r, Now{At: now}, func(*View, driver.VoteRequest) (int64, int, error) { return 100, 1, nil })
+		res, got, err := c.view.Try(r, Now{At: now}, func(*View, voting.VoteRequest) (int64, int, error) { return 100, 1, nil })
 		if err != nil || res.Granted != c.granted || !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s: %+v, %v\n%s\n%s, want", name, res, err, show(got), show(c.want))
 		}

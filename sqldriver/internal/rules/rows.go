@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 )
 
 // The kinds of rows.
@@ -30,7 +31,7 @@ const (
 	// KeepFence is how long the newest fence of a key is remembered after the key was held: a
 	// minute, and as much longer as it may be ahead of the clock. The mark of a lease that was
 	// not released lasts as long.
-	KeepFence = time.Minute + driver.MaxFenceSkew
+	KeepFence = time.Minute + voting.MaxFenceSkew
 )
 
 // Now is a reading of the store's clock, no older than the right to change the rows.

@@ -12,7 +12,7 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/cmd/hasp/internal/store"
-	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/internal/plain"
 	"github.com/hasplock/hasp/quorum"
 	"github.com/hasplock/hasp/redisdriver"
@@ -113,7 +113,7 @@ func TroubleOf(on, addr string, u *store.URL, err error) *Exit {
 		if name := (*net.DNSError)(nil); errors.As(err, &name) && name.IsNotFound {
 			return &Exit{Code: ExitUnreachable, Verdict: "unreachable", Message: plain.Then(on+" cannot be found: "+said, "Is its address right?")}
 		}
-		if errors.As(err, new(*quorum.VoteError)) || errors.Is(err, driver.ErrNotVoting) || errors.As(err, new(*redisdriver.ReplicasError)) {
+		if errors.As(err, new(*quorum.VoteError)) || errors.Is(err, voting.ErrNotVoting) || errors.As(err, new(*redisdriver.ReplicasError)) {
 			return &Exit{Code: ExitUnreachable, Verdict: "unreachable", Message: plain.Then(on+" grants nothing now: "+said, "Look: hasp doctor")}
 		}
 		return &Exit{Code: ExitUnreachable, Verdict: "unreachable", Message: on + " " + u.Unserved(addr, inner)}

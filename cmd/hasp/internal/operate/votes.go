@@ -13,7 +13,7 @@ import (
 
 	"github.com/hasplock/hasp/cmd/hasp/internal/doctor"
 	"github.com/hasplock/hasp/cmd/hasp/internal/store"
-	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/internal/admission"
 	"github.com/hasplock/hasp/quorum"
 )
@@ -62,7 +62,7 @@ func (x *examination) votes(ctx context.Context) []doctor.Vote {
 		return votes
 	}
 	most := x.l.Traits().MaxTTL
-	n, ok := x.l.Store.Driver.(driver.Recorded)
+	n, ok := x.l.Store.Driver.(voting.Recorded)
 	if !ok || most == 0 {
 		return slices.Repeat([]doctor.Vote{{Voting: true}}, len(x.servers))
 	}

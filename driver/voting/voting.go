@@ -1,30 +1,35 @@
 // Copyright 2026 The hasp Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package driver
+// Package voting has what only the nodes of a quorum do, and no other engine needs: to vote for a fence that the quorum
+// proposes, and to grant nothing while leases may be lost.
+package voting
 
 import (
 	"context"
+	"errors"
 	"time"
+
+	"github.com/hasplock/hasp/driver"
 )
 
-// A Node is a Driver that can be one of several in a quorum (package quorum). The
+// A Node is a [driver.Driver] that can be one of several in a quorum (package quorum). The
 // quorum asks each node for its vote, and has the key with a majority of them.
 // Try is Vote without a proposal; Release is Withdraw whatever the fence.
 //
 // A Node compares RenewRequest.Fence: ErrNotHeld when the owner has only an earlier
 // vote here, or a vote that was handed to it and not claimed.
 type Node interface {
-	Driver
+	driver.Driver
 	// Vote is Try with the fence that the quorum proposes.
-	Vote(ctx context.Context, r VoteRequest) (Result, error)
+	Vote(ctx context.Context, r VoteRequest) (driver.Result, error)
 	// Withdraw is Release of a vote up to a given fence.
 	Withdraw(ctx context.Context, r WithdrawRequest) error
 }
 
 // VoteRequest is the argument of Vote.
 type VoteRequest struct {
-	TryRequest
+	driver.TryRequest
 	// Proposal is the fence to grant: the node grants exactly that one, and only
 	// when it is above every fence that it granted for the key; to an owner that
 	// joins others in sharing the key: above every fence that it granted Exclusive.
@@ -47,19 +52,22 @@ type VoteRequest struct {
 
 // WithdrawRequest is what Withdraw is asked.
 type WithdrawRequest struct {
-	ReleaseRequest
+	driver.ReleaseRequest
 	// UpTo: do not withdraw a vote with a larger fence, so that a delayed request
 	// cannot take a vote that the owner was given since; nor is the owner remembered
 	// as released then, and the answer is ErrNotHeld. 0: whatever the fence.
 	UpTo uint64
 }
 
-// The reasons of nodes, besides Held and Released.
+// The reasons of nodes, besides driver.Held and driver.Released.
 const (
-	FenceTooLow Why = Released + 1 + iota // the proposed fence is not above what was granted, or too far above
-	NotVoting                             // the node is held back: it may have lost leases; see Recorded
-	TTLTooLong                            // above the largest TTL that the node was admitted with: Result.TTL
+	FenceTooLow driver.Why = driver.Released + 1 + iota // the proposed fence is not above what was granted, or too far above
+	NotVoting                                           // the node is held back: it may have lost leases; see Recorded
+	TTLTooLong                                          // above the largest TTL that the node was admitted with: Result.TTL
 )
+
+// ErrNotVoting: the node may have lost leases, and grants nothing until they would have expired; see [Recorded].
+var ErrNotVoting = errors.New("the node is held back: it may have lost leases")
 
 // MaxFenceSkew is how far ahead of its own clock a node accepts a proposed fence
 // (fences count microseconds), so that one client with a wrong clock cannot use up
@@ -67,7 +75,7 @@ const (
 // most this far above the fences that the node granted for the key.
 const MaxFenceSkew = 4 * time.Second
 
-// A Recorded is a Driver of a store that keeps a node record, and grants nothing
+// A Recorded is a [driver.Driver] of a store that keeps a node record, and grants nothing
 // while it may have lost leases: after a restart, a flush, or when another server
 // answers in its place. Everything that grants (a Try, a handoff) compares the
 // record with the current run of the store; where they differ, a Try is refused with
@@ -78,7 +86,7 @@ const MaxFenceSkew = 4 * time.Second
 // client that has seen the same record of a node that is held back for long enough,
 // by its own clock (internal/admission), admits the node.
 type Recorded interface {
-	Driver
+	driver.Driver
 	// Record returns the node record. Where it is missing, or of another run of
 	// the store, it first writes a new one, unlike any other, with which the node
 	// is held back. ErrUnsupported: this driver was not configured to keep one.
