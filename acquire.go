@@ -46,11 +46,11 @@ type subject struct {
 
 // lockCall is one call of Lock or TryLock.
 type lockCall struct {
-	*subject
-	ctx    context.Context // bounds the wait: the caller's; Close ends it only in LockAll, so each wait looks at calls.Open, too
-	op     string
-	waits  bool // it is a Lock
-	partly bool // its lease is not the caller's until others are held, too
+	subject                 // a copy: the handle may be overwritten meanwhile
+	ctx     context.Context // bounds the wait: the caller's; Close ends it only in LockAll, so each wait looks at calls.Open, too
+	op      string
+	waits   bool // it is a Lock
+	partly  bool // its lease is not the caller's until others are held, too
 }
 
 // source is where the leases of a lock come from: the store, unless its options say that calls take turns on a lease.

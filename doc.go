@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package hasp gives a program distributed locks: one holder at a time, or as
-// many as may share a key, first come, first served where the store has a queue,
-// released by a crash, and fenced by a number that a storage system can check.
+// many as may share a key, served in order where the store has a queue. A timeout frees
+// the key when its holder crashes, and each lease has a number that a storage system can check (a fence).
 //
 //	locks, err := hasp.New(redisdriver.New(rdb, nil), nil)
 //	...

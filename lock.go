@@ -24,13 +24,13 @@ type Locker interface {
 
 // lock is what all lock types are: a key, and how it is to be held. It never changes.
 type lock struct {
-	*subject
+	subject
 	from source
 	err  error // what is wrong with all that: of the first use
 }
 
 func (c *core) lock(key string, o *LockOptions, mode Mode, limit int) lock {
-	l := lock{subject: &subject{c: c, key: key, mode: mode, limit: limit}, from: direct{}}
+	l := lock{subject: subject{c: c, key: key, mode: mode, limit: limit}, from: direct{}}
 	if l.opts, l.err = o.normal(c.traits); l.err == nil && mode == Shared {
 		l.err = c.unshared(limit)
 	}
@@ -122,7 +122,7 @@ func (l *lock) do(ctx context.Context, op string, f func(ctx context.Context, le
 
 // mustBeMade panics for a lock that no Client made.
 func (l *lock) mustBeMade() {
-	if l.subject == nil {
+	if l.c == nil {
 		panic("hasp: this lock was not made by a Client: use Client.Mutex, RWMutex, Semaphore or Election")
 	}
 }

@@ -6,6 +6,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -215,30 +216,20 @@ func TestCtrlC(t *testing.T) {
 		sc.run("hasp run -n k -- echo free")
 		sc.expect("^free")
 	})
-	onTerminal(t, "ends a script", func(t *testing.T, s *sandbox) {
-		sc := s.shell(t)
-		sc.run(`bash -c 'for i in 1 2 3; do hasp run k -- sh -c "echo ready\$((40+2)); exec sleep 1000"; echo survived$((40+2)); done'`)
-		sc.expect("ready42")
-		sc.send(ctrlC)
-		sc.expect("PROMPT>")
-		sc.run("echo rc=$?")
-		sc.expect("rc=130")
-		if strings.Contains(sc.text.String(), "survived42") {
-			t.Errorf("the script went on:\n%s", sc.text.String())
-		}
-	})
-	onTerminal(t, "ends a script whose input is a file", func(t *testing.T, s *sandbox) {
-		sc := s.shell(t)
-		sc.run(`printf '1\n2\n3\n' >list; bash -c 'while read i; do hasp run k -- sh -c "echo ready\$((40+2)); exec sleep 1000"; echo survived$((40+2)); done <list'`)
-		sc.expect("ready42")
-		sc.send(ctrlC)
-		sc.expect("PROMPT>")
-		sc.run("echo rc=$?")
-		sc.expect("rc=130")
-		if strings.Contains(sc.text.String(), "survived42") {
-			t.Errorf("the script went on:\n%s", sc.text.String())
-		}
-	})
+	for name, loop := range map[string]string{"": "for i in 1 2 3; do %s; done", " whose input is a file": "while read i; do %s; done <list"} {
+		onTerminal(t, "ends a script"+name, func(t *testing.T, s *sandbox) {
+			sc := s.shell(t)
+			sc.run(`printf '1\n2\n3\n' >list; bash -c '` + fmt.Sprintf(loop, `hasp run k -- sh -c "echo ready\$((40+2)); exec sleep 1000"; echo survived$((40+2))`) + `'`)
+			sc.expect("ready42")
+			sc.send(ctrlC)
+			sc.expect("PROMPT>")
+			sc.run("echo rc=$?")
+			sc.expect("rc=130")
+			if strings.Contains(sc.text.String(), "survived42") {
+				t.Errorf("the script went on:\n%s", sc.text.String())
+			}
+		})
+	}
 	onTerminal(t, "while it waits", func(t *testing.T, s *sandbox) {
 		s.hasp("run", "k", "--", "sh", "-c", "echo >ready; exec sleep 1000")
 		s.read("ready")

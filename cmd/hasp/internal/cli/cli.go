@@ -51,12 +51,12 @@ func newRoot(args []string) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "hasp",
 		Short: "Run a command under a distributed lock; show and break locks",
-		Long: `hasp holds a lock while a command runs: one holder at a time, or several who
-share it, first come first served, released by a crash, and fenced by a number
-that storage can check.
+		Long: `hasp holds a lock while a command runs: one holder at a time, or several that
+share it. Waiters are served in order, a timeout frees the key when its holder
+crashes, and each holder has a number that storage can check (a fence).
 
 The store of the locks is named by --store or ` + "`HASP_STORE`" + `. Without it, it is a
-SQLite file in your state directory, for the processes of this machine.`,
+SQLite file in your state directory: for your own processes on this machine.`,
 		Example: `  hasp run nightly -- ./report.sh --full       wait for the key, hold it while the command runs
   hasp run -nq -E 0 nightly -- ./report.sh     from cron: skip it when somebody else holds the key
   hasp acquire nightly || exit                 in a script: hold the key until the script ends
