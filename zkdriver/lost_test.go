@@ -185,6 +185,30 @@ func TestLostCreateIsRemembered(t *testing.T) {
 	}
 }
 
+// A create without an answer that is carried out once its owner joined again, and was released, leaves nothing for long.
+func TestLostCreateComesLate(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d, p := w.behind(time.Hour)
+	w.release(d, ask2(w, d, "k")) // its directory is there
+	r := ask("k")
+	lost := losesReply(p, opCreate2)
+	if _, err := contend.Try(w.ctx, d, r); err == nil {
+		t.Fatal("the answer was not lost")
+	}
+	comes(w, lost, "lost answer")
+	w.grant(d, r)
+	w.release(d, r)
+	s, err := d.c.session(w.ctx)
+	must(t, err)
+	pl, mark := d.place(r.Claim()), recipe.MarkOf(r.Claim())
+	late := zk.Create(pl.dir+"/"+recipe.Node{Kind: recipe.Write}.Prefix(mark, s.ID()), recipe.Content{TTL: r.TTL}.Encode(), d.c.acl, zk.EphemeralSequential)
+	if err := s.Do(w.ctx, late); err != nil || late.Err != nil || len(w.queue("k")) != 1 {
+		t.Fatalf("the late create: %v, %v", err, late.Err)
+	}
+	w.eventually("the late node is gone", func() bool { return len(w.queue("k")) == 0 })
+}
+
 // A convert whose answer was lost is found done, with its fence.
 func TestLostConvert(t *testing.T) {
 	t.Parallel()

@@ -187,6 +187,8 @@ func (a *attempt) join(step recipe.Step) (recipe.Step, error) {
 	if err := a.send(r.after(create)...); err != nil {
 		if zk.IsUnsent(err) {
 			c.unbegin(a.e, was)
+		} else {
+			c.unname(a.e)
 		}
 		return again, err
 	}
@@ -239,7 +241,7 @@ func (a *attempt) undo(step recipe.Step) (recipe.Step, error) {
 		a.d.c.stay(a.e)
 		return again, err
 	}
-	a.d.c.forget(a.e, false)
+	a.d.c.released(a.e)
 	return a.Undone(), nil
 }
 

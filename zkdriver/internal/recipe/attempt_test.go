@@ -230,8 +230,14 @@ func TestRecord(t *testing.T) {
 		t.Errorf("looked for once more: %v, %v", done, held)
 	}
 	r.Find(own(Write, 1, 1), Content{})
-	if r.State != Made || !r.Release(at(40)) {
-		t.Errorf("its owner asked again, and released it: %+v", r)
+	if r.State != Made || r.Release(at(40)) || r.Name != "" || r.State != Late {
+		t.Errorf("its owner asked again, and released it while a create may come still: %+v", r)
+	}
+	r = Record{}
+	r.Begin(at(1))
+	r.Find(own(Write, 1, 1), Content{})
+	if !r.Release(at(40)) {
+		t.Errorf("it was found, and released: %+v", r)
 	}
 	r = Record{}
 	if r.Begin(at(1)); r.Grant(at(2), true) || r.State != Held {

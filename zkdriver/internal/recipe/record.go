@@ -31,8 +31,9 @@ const (
 // The zero value has nothing.
 type Record struct {
 	Known
-	End   End
-	Until time.Time
+	End     End
+	Until   time.Time
+	Doubted bool // a create had no answer: it may be carried out still, beside the node that is known
 }
 
 // Live reports whether the store may have something of it.
@@ -71,7 +72,7 @@ func (r *Record) Find(n Node, data Content) {
 // Unname notes that the node may have its name or another: the answer to a request that changes it was lost.
 func (r *Record) Unname() {
 	if r.Live() {
-		r.Name, r.Unsure = "", true
+		r.Name, r.Unsure, r.Doubted = "", true, true
 	}
 }
 
@@ -98,12 +99,13 @@ func (r *Record) Grant(until time.Time, stood bool) (first bool) {
 	return first
 }
 
-// Release notes that the owner was released, and reports whether that is all: where the node's name is not known, it is to be looked for
+// Release notes that the owner was released, and reports whether that is all: where a node may come still, it is to be looked for
 // once more at a time.
 func (r *Record) Release(again time.Time) (done bool) {
-	if r.Name != "" || !r.Unsure {
+	if !r.Live() || r.Name != "" && !r.Doubted {
 		return true
 	}
+	r.Name, r.Unsure = "", true
 	r.State, r.End, r.Until = Late, Stays, again
 	return false
 }
