@@ -132,13 +132,18 @@ func (b *boxes) expect(c driver.Claim) string {
 	_, _ = rand.Read(random[:]) // never fails
 	token := hex.EncodeToString(random[:])
 	if in := b.of(c.Key); in != nil {
-		in.mu.Lock()
-		defer in.mu.Unlock()
-		for _, w := range in.waiting(c) {
-			w.token = token
-		}
+		in.expect(c, token)
 	}
 	return token
+}
+
+// beside runs f beside its caller, unless the driver was closed. Close waits for it.
+func (b *boxes) beside(f func()) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.closed {
+		b.running.Go(f)
+	}
 }
 
 func (b *boxes) close() {
@@ -197,7 +202,7 @@ func (b *boxes) inbox(hashSlot int) *inbox {
 	return in
 }
 
-// watch registers r until ctx ends.
+// watch registers c until ctx ends.
 func (in *inbox) watch(ctx context.Context, c driver.Claim) <-chan driver.Hint {
 	w := &watcher{key: c.Key, hint: make(chan driver.Hint, 1)}
 	in.mu.Lock()

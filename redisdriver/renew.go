@@ -316,7 +316,7 @@ func (d *Driver) askOnceItStands(ctx context.Context, rs []driver.RenewRequest, 
 	if stands, err := in.Await(ctx); stands {
 		d.askAgain(ctx, asks, in)
 	} else if err != nil { // else this client may not subscribe: the next renewal asks
-		d.running.Go(func() {
+		d.boxes.beside(func() {
 			ctx, cancel := context.WithTimeout(d.life, lasts)
 			defer cancel()
 			if in.Outlast(ctx, func() bool { return len(d.leases.stillAsk(asks)) > 0 }) {
