@@ -50,7 +50,7 @@ func TestComingFromFitsAScreen(t *testing.T) {
 // imports are the packages of the page's blocks, by the name that these use.
 var imports = map[string]string{
 	"context": "context", "errors": "errors", "time": "time",
-	"hasp": "github.com/hasplock/hasp", "driver": "github.com/hasplock/hasp/driver", "quorum": "github.com/hasplock/hasp/quorum",
+	"hasp": "github.com/hasplock/hasp", "driver": "github.com/hasplock/hasp/driver", "voting": "github.com/hasplock/hasp/driver/voting", "quorum": "github.com/hasplock/hasp/quorum",
 	"redisdriver": "github.com/hasplock/hasp/redisdriver", "redisson": "github.com/hasplock/hasp/redisdriver/redisson",
 	"zkdriver":  "github.com/hasplock/hasp/zkdriver",
 	"redsync":   "github.com/go-redsync/redsync/v4",
