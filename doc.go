@@ -32,8 +32,8 @@
 // correctness, where it corrupts data, no lock with a time limit is enough: a
 // process can be paused between checking and writing. Give lease.Fence to
 // whatever stores the data, and let it refuse a smaller fence than the largest
-// it saw. docs/guarantees.md says what each engine promises, and has a guard
-// for SQL to copy.
+// it saw. (On one machine SQLite comes close.) docs/guarantees.md says what each
+// engine promises, and has a guard for SQL to copy.
 //
 // # Lock types
 //
@@ -58,6 +58,7 @@
 // # Engines
 //
 // Each engine that needs a client library is a module of its own: redisdriver,
-// sqldriver. Package quorum combines several drivers, and package memdriver is for
-// tests. This module needs the standard library and golang.org/x/sys only.
+// etcddriver, zkdriver, sqldriver; open takes a URL of any. Package quorum combines
+// several drivers, and package memdriver is for tests. This module needs the standard
+// library and golang.org/x/sys only.
 package hasp

@@ -4,6 +4,8 @@
 // Package sqldriver keeps hasp's locks in a SQL database: in a SQLite file, which several
 // processes of one machine share without a server, or on a server: PostgreSQL, MariaDB, MySQL.
 //
+//	import _ "github.com/ncruces/go-sqlite3/driver" // registers "sqlite3"
+//	...
 //	db, err := sql.Open("sqlite3", sqldriver.SQLiteDSN("/var/lib/app/locks.db"))
 //	...
 //	locks, err := hasp.New(sqldriver.NewSQLite(db), nil)
