@@ -63,7 +63,7 @@ func Fit(t driver.Traits, k Kind, found []Finding, granted bool) (Use, []Fitness
 func efficient(found []Finding) Fitness {
 	f := Fitness{Use: ForEfficiency}
 	if failed := checks(found, func(f Finding) bool { return f.Level == Fail }); failed != "" {
-		f.Why = "first, do what is said above, of " + failed
+		f.Why = "first mend " + failed + " (see above)"
 	} else if slices.ContainsFunc(found, func(f Finding) bool { return f.Level == Fail }) {
 		f.Why = "it grants no locks now"
 	}
@@ -78,7 +78,7 @@ func fenced(t driver.Traits, k Kind, found []Finding) Fitness {
 	case !t.Fencing:
 		f.Why = "these locks have no fences, so nothing can refuse the late write of a holder that was paused" + k.NoFences
 	case repeat != "":
-		f.Why = "fences may repeat or go back: do what is said above, of " + repeat
+		f.Why = "fences may repeat or go back: mend " + repeat + " (see above)"
 	}
 	return f
 }
@@ -86,7 +86,7 @@ func fenced(t driver.Traits, k Kind, found []Finding) Fitness {
 func correct(t driver.Traits, k Kind, found []Finding) Fitness {
 	f := Fitness{Use: ForCorrectness}
 	if fenced(t, k, found).Why != "" {
-		f.Why = "it takes what the line above does"
+		f.Why = "it needs efficiency with fences first"
 	}
 	warned := checks(found, func(f Finding) bool { return f.Level == Warn })
 	switch {
@@ -95,7 +95,7 @@ func correct(t driver.Traits, k Kind, found []Finding) Fitness {
 		f.Why = "no lease is enough for it by itself: a holder that is paused for longer than its TTL goes on, and writes after the next one. " +
 			"Have what you write to compare the fence (docs/guards.md), and ask for fences; or, for programs of one machine, use a SQLite file"
 	case warned != "":
-		f.Why = "do what is said above, of " + warned
+		f.Why = "first mend " + warned + " (see above)"
 	}
 	return f
 }

@@ -23,14 +23,14 @@ func TestFit(t *testing.T) {
 		lacks  string // asked for correctness
 	}{
 		"a file":             {traits: file, kind: Kind{Local: true}, want: ForCorrectness},
-		"a file, shared":     {traits: file, kind: Kind{Local: true}, found: []Finding{{Level: Warn, Check: "disk"}}, want: ForFences, lacks: "of disk"},
+		"a file, shared":     {traits: file, kind: Kind{Local: true}, found: []Finding{{Level: Warn, Check: "disk"}}, want: ForFences, lacks: "first mend disk (see above)"},
 		"a server":           {traits: server, want: ForFences, lacks: "no lease is enough"},
 		"survives, not here": {traits: file, want: ForFences, lacks: "no lease is enough"},
 		"warnings":           {traits: server, found: []Finding{{Level: Warn, Check: "persistence"}}, want: ForFences, lacks: "no lease is enough"},
-		"fences repeat":      {traits: server, found: []Finding{repeats}, want: ForEfficiency, lacks: "not for efficiency with fences: fences may repeat or go back: do what is said above, of fsync"},
+		"fences repeat":      {traits: server, found: []Finding{repeats}, want: ForEfficiency, lacks: "not for efficiency with fences: fences may repeat or go back: mend fsync (see above)"},
 		"repeats, but ok":    {traits: server, found: []Finding{{Level: OK, Check: "fsync", FencesRepeat: true}}, want: ForFences, lacks: "no lease is enough"},
 		"no fences":          {kind: Kind{NoFences: ". Change that"}, want: ForEfficiency, lacks: "paused. Change that"},
-		"fails":              {traits: file, kind: Kind{Local: true}, found: []Finding{{Level: Fail, Check: "lock"}, {Level: Fail, Check: "lock"}}, want: ForNothing, lacks: "not for efficiency: first, do what is said above, of lock"},
+		"fails":              {traits: file, kind: Kind{Local: true}, found: []Finding{{Level: Fail, Check: "lock"}, {Level: Fail, Check: "lock"}}, want: ForNothing, lacks: "not for efficiency: first mend lock (see above)"},
 		"grants nothing":     {traits: file, kind: Kind{Local: true}, silent: true, want: ForNothing, lacks: "it grants no locks now"},
 	} {
 		best, all := Fit(c.traits, c.kind, c.found, !c.silent)
