@@ -23,7 +23,7 @@ type cohorts struct {
 	c         *core
 	mu        sync.Mutex
 	byID      map[cohortID]*cohort
-	keepers   map[string]*cohort // by key, those that keep one, or did on the grant that stands
+	keepers   map[string]*cohort // by key: cohorts that keep it, or did on the grant that stands
 	habits    map[string]habit   // of keys without a cohort
 	closeErrs []error            // of kept keys that could not be released during Close
 

@@ -427,7 +427,7 @@ func (h *hold) emitReleased(sent time.Duration, err error) {
 type handles struct {
 	caller   context.Context // of the call that took the hold; nil without an observer
 	closeErr error           // why a key that Close left to a function of Do is not free
-	fresh    *Lease          // of those that were not released, until the next renewal; linked
+	fresh    *Lease          // leases that were not released, until the next renewal; linked
 	known    []weakLease     // those of before
 	pinned   bool            // a channel of it was handed out
 }

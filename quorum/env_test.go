@@ -10,7 +10,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/hasplock/hasp"
@@ -250,42 +249,8 @@ func mustLock(t testing.TB, c *hasp.Client, key string) *hasp.Lease {
 	return lease
 }
 
-// failIf fails a test, which goes on, when what it saw is wrong.
-func failIf(t testing.TB, wrong bool, format string, args ...any) {
-	t.Helper()
-	if wrong {
-		t.Errorf(format, args...)
-	}
-}
-
-// stopIf ends a test when what it saw is wrong.
-func stopIf(t testing.TB, wrong bool, format string, args ...any) {
-	t.Helper()
-	if wrong {
-		t.Fatalf(format, args...)
-	}
-}
-
-// check fails a test, which goes on, with an error.
-func check(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Error(err)
-	}
-}
-
-// need ends a test with an error.
-func need(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// bubbled runs a case in a bubble of its own.
-func bubbled(t *testing.T, name string, f func(t *testing.T)) {
-	t.Run(name, func(t *testing.T) { synctest.Test(t, f) })
-}
+// These are written in stub_test.go, within the package.
+var failIf, stopIf, check, need, bubbled = quorum.FailIf, quorum.StopIf, quorum.Check, quorum.Need, quorum.Bubbled
 
 // grantedAt tells when a waiter has "k", which it releases.
 func grantedAt(t *testing.T, c *hasp.Client) <-chan time.Time {

@@ -193,6 +193,9 @@ func leftOf(err error) time.Duration {
 	return 0
 }
 
+// The tests from outside use these, too.
+var FailIf, StopIf, Check, Need, Bubbled = failIf, stopIf, check, need, bubbled
+
 // failIf fails a test, which goes on, when what it saw is wrong.
 func failIf(t testing.TB, wrong bool, format string, args ...any) {
 	t.Helper()

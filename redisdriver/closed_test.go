@@ -56,3 +56,13 @@ func TestApplicationClosedItsClient(t *testing.T) {
 		})
 	}
 }
+
+// Nothing begins once Close has begun, which waits for all that did.
+func TestNothingBeginsAfterClose(t *testing.T) {
+	_, d := newPlain(t)
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+	d.boxes.beside(func() { t.Error("it began") })
+	d.running.Wait()
+}

@@ -178,7 +178,7 @@ func (x *contender) ask(ctx context.Context, c *course, who int, op byte, fence 
 		if res.Granted {
 			c.had[who] = res.Fence
 		}
-		c.over = res.Why == voting.FenceTooLow && r.Queue // who may be in the queue then
+		c.over = res.Why == voting.FenceTooLow && r.Queue // this owner may be in the queue then
 		return c.tried(res, err)
 	case opRenew, opKeep:
 		r.Queue = op == opKeep

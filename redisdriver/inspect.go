@@ -190,7 +190,7 @@ func (d *Driver) lockKeys(keys []string, prefix string) []string {
 	return out
 }
 
-// describeAll looks at keys in one pipeline, and at those that are shared or waited for,
+// describeAll looks at keys in one pipeline, and at keys that are shared or waited for,
 // unless they were looked at, in a few more. Keys that are no locks, or have neither
 // holders nor waiters any more, are left out.
 func (d *Driver) describeAll(ctx context.Context, keys []string, looked map[string]bool) ([]driver.Info, error) {
@@ -251,7 +251,7 @@ func (d *Driver) describeAll(ctx context.Context, keys []string, looked map[stri
 // atOnce is how many keys are looked at together: the sender puts them into one pipeline.
 const atOnce = 64
 
-// lookAll looks at keys, and returns those that are held or waited for, without names. An
+// lookAll looks at keys, and returns the keys that are held or waited for, without names. An
 // error is of one of them.
 func (d *Driver) lookAll(ctx context.Context, keys []string) ([]driver.Info, error) {
 	var infos []driver.Info

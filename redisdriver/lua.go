@@ -22,7 +22,7 @@ import (
 //go:embed lua/*.lua
 var sources embed.FS
 
-// scripts are those that differ where a node record is kept.
+// scripts differ where a node record is kept.
 type scripts struct{ batch, extend, keep *wire.Script }
 
 var (

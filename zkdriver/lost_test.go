@@ -183,6 +183,11 @@ func TestLostCreateIsRemembered(t *testing.T) {
 			t.Errorf("%s: it does %d, %v, and knows %+v", what, next.Do, err, now)
 		}
 	}
+	d.c.unname(a.e)
+	d.c.found(a.e, s, gone, recipe.Content{TTL: r.TTL})
+	if _, _, err := a.do(recipe.Step{Do: recipe.Undo, Node: gone}); err != nil || !d.c.record(a.e).Unsure {
+		t.Errorf("a node that was made in vain: %v, and it knows %+v", err, d.c.record(a.e))
+	}
 }
 
 // A create without an answer that is carried out once its owner joined again, and was released, leaves nothing for long.

@@ -73,7 +73,7 @@ func load() (packages []*types.Package, err error) {
 	found, err := command.Output()
 	exports := map[string]string{}
 	imports := importer.ForCompiler(token.NewFileSet(), "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })
-	for line := range strings.Lines(string(found)) { // each package after those that it imports
+	for line := range strings.Lines(string(found)) { // each package after its imports
 		f := append(strings.Fields(line), "")
 		exports[f[0]] = f[2]
 		if (f[0] == root || strings.HasPrefix(f[0], root+"/")) && f[1] != "main" && !private.MatchString(f[0]) {

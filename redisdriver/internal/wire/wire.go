@@ -81,7 +81,7 @@ func Unusable(rdb redis.UniversalClient) error {
 }
 
 // Scan reads the whole database, on every server that has keys, with SCAN in steps of count keys: no other client waits for
-// all of it. It yields what read makes of each step's keys, which are those that match the pattern (see Glob). A step
+// all of it. It yields what read makes of each step's keys, all of which match the pattern (see Glob). A step
 // may have none; a key may come twice, also within a step; a key that is added or deleted meanwhile may come or not.
 // The first error ends it, after what read returned beside the error. The next step begins when the caller has taken
 // all of this one's: a caller that wants to spare the server waits there, or in read.
