@@ -8,6 +8,7 @@ package child
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -38,11 +39,12 @@ func unitOf(pid int) (question func() bool) {
 	return func() bool {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second) // hasp waits for it, whatever ends meanwhile
 		defer cancel()
-		for range 3 { // systemctl may be in the unit early enough to be signalled, too
-			text, _ := exec.CommandContext(ctx, "systemctl", args...).Output() // its status may go to hasp's own look at all children
-			if len(text) > 0 {
+		for ctx.Err() == nil { // systemctl is in the unit, too, and systemd signals what is new there until nothing is
+			text, err := exec.CommandContext(ctx, "systemctl", args...).Output() // its status may go to hasp's own look at all children
+			if len(text) > 0 || errors.Is(err, exec.ErrNotFound) {
 				return strings.Contains(string(text), "KillMode=control-group\n") && strings.Contains(string(text), "ActiveState=deactivating\n")
 			}
+			time.Sleep(10 * time.Millisecond)
 		}
 		return false
 	}
