@@ -22,8 +22,19 @@ import (
 // fails is the class of a Try's error.
 func fails(t *testing.T, d *Driver, r driver.TryRequest) driver.Class {
 	t.Helper()
+	return failsWithin(t.Context(), t, d, r)
+}
+
+// unanswered is the class of the error of a Try that nothing answers.
+func unanswered(t *testing.T, d *Driver) driver.Class {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
+	return failsWithin(ctx, t, d, ask(claim("k"), time.Minute))
+}
+
+func failsWithin(ctx context.Context, t *testing.T, d *Driver, r driver.TryRequest) driver.Class {
+	t.Helper()
 	res, err := d.Try(ctx, r)
 	if err == nil {
 		t.Fatalf("no error: %+v", res)
@@ -34,7 +45,7 @@ func fails(t *testing.T, d *Driver, r driver.TryRequest) driver.Class {
 
 func TestUnreachable(t *testing.T) {
 	t.Parallel()
-	if c := fails(t, open(t, faultproxy.Nobody(t)), ask(claim("k"), time.Minute)); c != driver.ClassUnreachable {
+	if c := unanswered(t, open(t, faultproxy.Nobody(t))); c != driver.ClassUnreachable {
 		t.Errorf("nobody is there: class %d", c)
 	}
 }

@@ -225,13 +225,34 @@ func renewBesideLocked(t *testing.T, d database) {
 	defer func() { _ = tx.Rollback() }()
 	_, err = tx.ExecContext(t.Context(), "SELECT 1 FROM hasp_key WHERE lock_key = 'k3' FOR UPDATE")
 	must(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	renewBeside(t, s, rs, map[int]bool{3: true})
+}
+
+// renewBeside renews leases, some of whose keys somebody keeps, and ends once all others are renewed.
+func renewBeside(t *testing.T, s *Server, rs []driver.RenewRequest, locked map[int]bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	got := renewals(ctx, s, rs)
-	for i := range rs {
-		if r, has := got[i]; i != 3 && (!has || r.Err != nil || r.TTL < 50*time.Minute) || i == 3 && has && r.Err == nil {
+	var mu sync.Mutex
+	free := len(rs) - len(locked)
+	s.Renew(ctx, rs, func(i int, r driver.Renewal) {
+		mu.Lock()
+		defer mu.Unlock()
+		if locked[i] {
+			if ctx.Err() == nil || r.Err == nil {
+				t.Errorf("%s: %+v", rs[i].Key, r)
+			}
+			return
+		}
+		if r.Err != nil || !rs[i].Queue && r.TTL < 50*time.Minute {
 			t.Errorf("%s: %+v", rs[i].Key, r)
 		}
+		if free--; free == 0 {
+			cancel()
+		}
+	})
+	if free != 0 {
+		t.Errorf("%d are not renewed", free)
 	}
 }
 
@@ -252,7 +273,10 @@ func renewBesideManyLocked(t *testing.T, d database) {
 		if i == 11 {
 			r.TTL = 2 * time.Hour
 		}
-		if locked[len(rs)] = i < 8; i == 10 {
+		if i < 8 {
+			locked[i] = true
+		}
+		if i == 10 {
 			waiter.Patience = time.Hour
 			r = waiter
 		}
@@ -265,29 +289,7 @@ func renewBesideManyLocked(t *testing.T, d database) {
 		_, err = tx.ExecContext(t.Context(), fmt.Sprintf("SELECT 1 FROM hasp_key WHERE lock_key = 'k%02d' FOR UPDATE", i))
 		must(t, err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	var mu sync.Mutex
-	free := len(rs) - 8
-	s.Renew(ctx, rs, func(i int, r driver.Renewal) {
-		mu.Lock()
-		defer mu.Unlock()
-		if locked[i] {
-			if ctx.Err() == nil {
-				t.Errorf("%s: %+v", rs[i].Key, r)
-			}
-			return
-		}
-		if r.Err != nil || !rs[i].Queue && r.TTL < 50*time.Minute {
-			t.Errorf("%s: %+v", rs[i].Key, r)
-		}
-		if free--; free == 0 { // all that can be renewed are
-			cancel()
-		}
-	})
-	if free != 0 {
-		t.Errorf("%d are not renewed", free)
-	}
+	renewBeside(t, s, rs, locked)
 }
 
 // Rule: a process that stops while it sweeps, wherever that is, keeps nobody from a key.
