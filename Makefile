@@ -5,7 +5,7 @@
 MODULES ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help test test-all check size show verify verify-quick overlap interop browser simulate equal bench bench-quick bench-check mutants lint api fmt release
+.PHONY: help ci build test test-all fuzz check size show verify verify-quick overlap interop browser simulate equal bench bench-quick bench-check mutants lint api fmt release
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -18,6 +18,18 @@ test: ## does it work here? The core with the race detector, each engine once on
 
 test-all: ## before a release: every variant of every engine, with the race detector, in half an hour
 	@scripts/test all $(MODULES)
+
+ci: ## what decides about a change, in an hour and a half; on Debian or Ubuntu, as root
+	@bash .ci/run
+
+build: ## compile every package of every module
+	@go build $$(go list -f '{{.Dir}}/...' -m)
+
+FUZZTIME = 30s
+
+fuzz: ## try each fuzz target with new inputs for FUZZTIME=30s; a failing input is written into testdata/fuzz beside the test
+	@grep -rHo --include='*_test.go' --exclude-dir=.bin '^func Fuzz[A-Za-z]*' . | sed -E 's,/[^/]*:func , ,' | while read -r dir target; do \
+		echo "$$target of $$dir" && go test -vet=off -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$dir" </dev/null || exit 1; done
 
 show: ## measure many waiters for one key, on every engine, in some minutes; or what else the command has: make show NAME=overlap
 	@go run ./verify/show $(or $(NAME),waiters)
