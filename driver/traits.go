@@ -66,3 +66,16 @@ const (
 	ClassLogin               // the store refused the login: wrong or rotated password, token, certificate
 	ClassImpossible          // whatever the store does: the key holds something else, or the engine or the program's client cannot do this
 )
+
+var classNames = [...]string{"unknown", "unreachable", "denied", "misconfigured", "full", "read-only", "login", "impossible"}
+
+// String names the class: unreachable, read-only.
+func (c Class) String() string {
+	if int(c) < len(classNames) {
+		return classNames[c]
+	}
+	return classNames[ClassUnknown]
+}
+
+// MarshalText is String, for JSON and logs. It never fails.
+func (c Class) MarshalText() ([]byte, error) { return []byte(c.String()), nil }

@@ -16,6 +16,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/people"
 )
 
 // Event says what a record is about.
@@ -71,15 +72,15 @@ type Record struct {
 	What    string    `json:"what,omitempty"`   // what was removed, in the word of hasp leaks
 	Name    string    `json:"name,omitempty"`   // what that is called in the store
 
-	Key    string  `json:"key"`
-	Bytes  []byte  `json:"key_base64,omitempty"` // a Key that JSON cannot carry as it is; Write sets it
-	Owner  string  `json:"owner"`                // the owner of the lease or place
-	Waits  bool    `json:"waits,omitempty"`      // it was a place in the queue
-	Fence  uint64  `json:"fence,omitempty"`      // of the lease; 0: not known
-	Label  string  `json:"label,omitempty"`      // the owner's, as the store has it
-	Held   float64 `json:"held_seconds,omitempty"`
-	Reason string  `json:"reason,omitempty"` // why, in the actor's words
-	Error  string  `json:"error,omitempty"`
+	Key    string         `json:"key"`
+	Bytes  []byte         `json:"key_base64,omitempty"` // a Key that JSON cannot carry as it is; Write sets it
+	Owner  string         `json:"owner"`                // the owner of the lease or place
+	Waits  bool           `json:"waits,omitempty"`      // it was a place in the queue
+	Fence  uint64         `json:"fence,omitempty"`      // of the lease; 0: not known
+	Label  string         `json:"label,omitempty"`      // the owner's, as the store has it
+	Held   people.Seconds `json:"held_seconds,omitempty"`
+	Reason string         `json:"reason,omitempty"` // why, in the actor's words
+	Error  string         `json:"error,omitempty"`
 }
 
 // maxText bounds a name, a reason and an error, in bytes: with a key and a label of the largest

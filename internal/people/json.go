@@ -4,6 +4,7 @@
 package people
 
 import (
+	"strconv"
 	"time"
 	"unicode/utf8"
 
@@ -35,7 +36,7 @@ type HeldJSON struct {
 
 // LeftJSON is how long a lease lasts without renewal; neither: the store does not say.
 type LeftJSON struct {
-	Left  float64 `json:"left_seconds,omitempty"`
+	Left  Seconds `json:"left_seconds,omitempty"`
 	Never bool    `json:"never_ends,omitempty"`
 }
 
@@ -74,7 +75,19 @@ func ToKeyJSON(i hasp.Info) KeyJSON {
 }
 
 // ToLeftJSON returns what is left of a lease; less than nothing: it never ends.
-func ToLeftJSON(left time.Duration) LeftJSON { return LeftJSON{max(left, 0).Seconds(), left < 0} }
+func ToLeftJSON(left time.Duration) LeftJSON { return LeftJSON{Seconds(max(left, 0)), left < 0} }
+
+// Seconds is a duration for programs, a number of seconds: to the millisecond, and one below a second to the microsecond.
+type Seconds time.Duration
+
+// MarshalJSON writes no digits that only the binary fraction has.
+func (s Seconds) MarshalJSON() ([]byte, error) {
+	d, unit := time.Duration(s), time.Millisecond
+	if d.Abs() < time.Second {
+		unit = time.Microsecond
+	}
+	return strconv.AppendFloat(nil, float64(d.Round(unit).Microseconds())/1e6, 'f', -1, 64), nil
+}
 
 // Unnamed says that the store did not name the owner.
 func Unnamed(h hasp.Holder) bool { return h.Owner == "" && h.Label == "" && !h.Foreign }

@@ -22,6 +22,15 @@ func TestHostileTimes(t *testing.T) {
 	}
 }
 
+// A number of seconds has the digits of its milliseconds, or of its microseconds below a second, and no others.
+func TestSeconds(t *testing.T) {
+	for d, want := range map[time.Duration]string{0: "0", 300 * time.Millisecond: "0.3", 29998712345: "29.999", -1234567: "-0.001235", 100 * time.Hour: "360000", 1001 * time.Millisecond: "1.001"} {
+		if text, err := json.Marshal(Seconds(d)); string(text) != want || err != nil {
+			t.Errorf("%v is %s, want %s (%v)", d, text, want, err)
+		}
+	}
+}
+
 // A moment that our clock has not reached is of a clock that is ahead, and not of now.
 func TestMomentsAhead(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)

@@ -132,17 +132,10 @@ const (
 	Expired   = "expired"   // the lease was lost by the clock
 )
 
-// troubles are the words for the classes of trouble with a store.
-var troubles = map[hasp.Class]string{
-	hasp.ClassUnknown: "unknown", hasp.ClassUnreachable: "unreachable", hasp.ClassDenied: "denied",
-	hasp.ClassMisconfigured: "misconfigured", hasp.ClassFull: "full", hasp.ClassReadOnly: "read-only",
-	hasp.ClassLogin: "login", hasp.ClassImpossible: "impossible",
-}
-
 // ClassOf is the class that a word stands for.
 func ClassOf(kind string) hasp.Class {
-	for c, word := range troubles {
-		if word == kind {
+	for c := range hasp.ClassImpossible + 1 {
+		if c.String() == kind {
 			return c
 		}
 	}
@@ -158,7 +151,7 @@ func kindOf(err error) string {
 	case errors.Is(err, hasp.ErrLost):
 		return Expired
 	case errors.As(err, &e):
-		return troubles[e.Class]
+		return e.Class.String()
 	}
-	return troubles[hasp.ClassUnknown]
+	return hasp.ClassUnknown.String()
 }

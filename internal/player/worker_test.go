@@ -221,7 +221,7 @@ func TestWorkerGivesUp(t *testing.T) {
 // Every class of trouble has a word, and each word its class.
 func TestKinds(t *testing.T) {
 	var words []string
-	for c := hasp.ClassUnknown; c <= hasp.ClassReadOnly; c++ {
+	for c := hasp.ClassUnknown; c <= hasp.ClassImpossible; c++ {
 		word := kindOf(&hasp.Error{Class: c, Err: io.EOF})
 		if word == "" || slices.Contains(words, word) || ClassOf(word) != c {
 			t.Errorf("class %d is %q", c, word)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver/operator"
+	"github.com/hasplock/hasp/internal/people"
 )
 
 // The levels of a finding.
@@ -27,9 +28,9 @@ type Finding struct {
 	Check string         `json:"check"`          // what was looked at, in a word
 	Text  string         `json:"text"`           // what was found, and what to do about it
 
-	Left         float64 `json:"left_seconds,omitempty"`  // of a server that is held back
-	Took         float64 `json:"took_seconds,omitempty"`  // of a trial: what it measured
-	FencesRepeat bool    `json:"fences_repeat,omitempty"` // as operator.Finding has it
+	Left         people.Seconds `json:"left_seconds,omitempty"`  // of a server that is held back
+	Took         people.Seconds `json:"took_seconds,omitempty"`  // of a trial: what it measured
+	FencesRepeat bool           `json:"fences_repeat,omitempty"` // as operator.Finding has it
 }
 
 // Vote is whether a server votes, by its own account.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/driver/operator"
+	"github.com/hasplock/hasp/internal/people"
 )
 
 // How far a server's clock may be from ours. The order of fences counts on the
@@ -111,7 +112,7 @@ func (j *judge) vote(v Vote, missing operator.Level) {
 	case !v.Voting:
 		j.say(missing, "votes", "held back, %v left: it may have lost leases when it was started or emptied. Wait and use hasp then; "+
 			"or, if nobody holds a lock in this store: hasp doctor --admit", leftOf(v.Left))
-		j.all[len(j.all)-1].Left = v.Left.Seconds()
+		j.all[len(j.all)-1].Left = people.Seconds(v.Left)
 	case v.Refuses != nil:
 		j.say(missing, "votes", "it votes, but %s. It is no help to the others until that is past", Said(v.Refuses))
 	case v.MaxTTL != j.a.MaxTTL:

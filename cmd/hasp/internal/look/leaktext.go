@@ -6,7 +6,6 @@ package look
 import (
 	"fmt"
 	"io"
-	"time"
 	"unicode/utf8"
 
 	"github.com/hasplock/hasp/cmd/hasp/internal/base"
@@ -111,18 +110,18 @@ type leakJSON struct {
 	Server string             `json:"server,omitempty"`     // of several that grant locks together
 	Name   string             `json:"name,omitempty"`       // in the store
 	Holder *people.HolderJSON `json:"holder,omitempty"`
-	Held   float64            `json:"held_seconds,omitempty"`
-	Usual  float64            `json:"usual_seconds,omitempty"`
+	Held   people.Seconds     `json:"held_seconds,omitempty"`
+	Usual  people.Seconds     `json:"usual_seconds,omitempty"`
 	people.LeftJSON
-	Fix    string  `json:"fix"`              // what --fix does: removes, removes-if-named, nothing
-	Result string  `json:"result,omitempty"` // with --fix: removed, expires, changed, shown
-	Stays  float64 `json:"stays_seconds,omitempty"`
+	Fix    string         `json:"fix"`              // what --fix does: removes, removes-if-named, nothing
+	Result string         `json:"result,omitempty"` // with --fix: removed, expires, changed, shown
+	Stays  people.Seconds `json:"stays_seconds,omitempty"`
 }
 
 func (c *leaksCommand) asJSON(f *leak) leakJSON {
 	j := leakJSON{
-		What: f.what, Key: f.key, Server: f.server, Name: f.name, Holder: people.Holding(f.holder), Held: seconds(f.held), Usual: seconds(f.usual),
-		LeftJSON: people.ToLeftJSON(f.left), Fix: map[how]string{freely: "removes", named: "removes-if-named", never: "nothing"}[f.how], Stays: f.stays.Seconds(),
+		What: f.what, Key: f.key, Server: f.server, Name: f.name, Holder: people.Holding(f.holder), Held: people.Seconds(f.held), Usual: people.Seconds(f.usual),
+		LeftJSON: people.ToLeftJSON(f.left), Fix: map[how]string{freely: "removes", named: "removes-if-named", never: "nothing"}[f.how], Stays: people.Seconds(f.stays),
 	}
 	if !utf8.ValidString(f.key) {
 		j.Bytes = []byte(f.key)
@@ -132,6 +131,3 @@ func (c *leaksCommand) asJSON(f *leak) leakJSON {
 	}
 	return j
 }
-
-// seconds is a duration for programs, to the millisecond.
-func seconds(d time.Duration) float64 { return d.Round(time.Millisecond).Seconds() }

@@ -42,7 +42,7 @@ func (x *examination) say(l operator.Level, node, check, format string, args ...
 // measured is say of something that took so long.
 func (x *examination) measured(took time.Duration, l operator.Level, check, format string, args ...any) {
 	x.say(l, "", check, format, args...)
-	x.found[len(x.found)-1].Took = took.Seconds()
+	x.found[len(x.found)-1].Took = people.Seconds(took)
 }
 
 // within returns the context of what may take so long.

@@ -24,23 +24,23 @@ const bareNotTried = "fences and late writes (these locks have no fences: what a
 
 // verified is the outcome of hasp verify, for programs. More fields may come.
 type verified struct {
-	Store   string  `json:"store"`
-	Kind    string  `json:"kind"`
-	Seed    uint64  `json:"seed"`
-	Tried   float64 `json:"tried_seconds"`
-	TTL     float64 `json:"ttl_seconds"`
-	Clients int     `json:"clients"`
-	Keys    int     `json:"keys"`
+	Store   string         `json:"store"`
+	Kind    string         `json:"kind"`
+	Seed    uint64         `json:"seed"`
+	Tried   people.Seconds `json:"tried_seconds"`
+	TTL     people.Seconds `json:"ttl_seconds"`
+	Clients int            `json:"clients"`
+	Keys    int            `json:"keys"`
 	player.Counts
-	Handoff   float64  `json:"handoff_seconds"`  // the longest, from the end of a hold to the next hold of a waiter
-	Recovered bool     `json:"recovered"`        // every key was acquired again after the last fault
-	Back      float64  `json:"recovery_seconds"` // within so long
-	Bound     float64  `json:"recovery_bound_seconds"`
-	Findings  []string `json:"findings"` // the rules that were broken
-	Promise   []string `json:"promise"`
-	NotTried  string   `json:"not_tried"`
-	Verdict   string   `json:"verdict"` // ok, or the word of the exit code
-	Code      int      `json:"code"`
+	Handoff   people.Seconds `json:"handoff_seconds"`  // the longest, from the end of a hold to the next hold of a waiter
+	Recovered bool           `json:"recovered"`        // every key was acquired again after the last fault
+	Back      people.Seconds `json:"recovery_seconds"` // within so long
+	Bound     people.Seconds `json:"recovery_bound_seconds"`
+	Findings  []string       `json:"findings"` // the rules that were broken
+	Promise   []string       `json:"promise"`
+	NotTried  string         `json:"not_tried"`
+	Verdict   string         `json:"verdict"` // ok, or the word of the exit code
+	Code      int            `json:"code"`
 
 	bare bool // leases have no fences
 }
@@ -50,7 +50,7 @@ func (v *verified) print(w io.Writer) {
 	line := func(name, format string, args ...any) {
 		fmt.Fprintf(w, "%-9s  %s\n", name, plain.Line(fmt.Sprintf(format, args...)))
 	}
-	seconds := func(s float64) time.Duration { return time.Duration(s * 1e9).Round(time.Millisecond) }
+	seconds := func(s people.Seconds) time.Duration { return time.Duration(s).Round(time.Millisecond) }
 	line("store", "%s", v.Store)
 	line("tried", "%s, by %d clients on %s, TTL %v, seed %d", people.Short(seconds(v.Tried)), v.Clients, people.Count(v.Keys, "key", "keys"), seconds(v.TTL), v.Seed)
 	line("faults", "%s, %d stopped for longer than the TTL, %s",

@@ -191,8 +191,8 @@ func (t *trial) run(cmd *cobra.Command) error {
 	}
 	silent = out.Trouble != ""
 	end := verdictOn(l, prefix, o, out, sig)
-	v := &verified{Store: l.URL.String(), Kind: l.Traits().Engine, Seed: o.Seed, Tried: out.Tried.Seconds(), TTL: o.TTL.Seconds(), Clients: o.Clients,
-		Keys: t.keys, Counts: out.Counts, Handoff: out.Handoff.Seconds(), Recovered: out.Recovered, Back: out.Back.Seconds(), Bound: o.Bound().Seconds(),
+	v := &verified{Store: l.URL.String(), Kind: l.Traits().Engine, Seed: o.Seed, Tried: people.Seconds(out.Tried), TTL: people.Seconds(o.TTL), Clients: o.Clients,
+		Keys: t.keys, Counts: out.Counts, Handoff: people.Seconds(out.Handoff), Recovered: out.Recovered, Back: people.Seconds(out.Back), Bound: people.Seconds(o.Bound()),
 		Findings: out.Found, Promise: l.Store.Promise(), NotTried: notTried, Verdict: "ok", bare: bare}
 	if bare {
 		v.NotTried = bareNotTried + notTried

@@ -56,7 +56,7 @@ func (j *job) hold(leases *hasp.Leases) (*child.Status, error) {
 		j.release(leases)
 		return &st, j.ended(st, over)
 	}
-	j.rep.say(detail, event{Event: "ended", Held: time.Since(j.acquired).Seconds(),
+	j.rep.say(detail, event{Event: "ended", Held: people.Seconds(time.Since(j.acquired)),
 		Message: fmt.Sprintf("the command %s", outcome(st))})
 	j.leftBehind(st)
 	end := verdictOf(j.keys, st)
@@ -152,7 +152,7 @@ func (j *job) ending(leases *hasp.Leases, pid int) child.Order {
 		if order.Term {
 			how = "TERM now, KILL in " + people.Short(left())
 		}
-		j.rep.say(problem, event{Event: "lost", Key: j.lost(why), PID: pid, Error: why.Error(), Held: time.Since(j.acquired).Seconds(),
+		j.rep.say(problem, event{Event: "lost", Key: j.lost(why), PID: pid, Error: why.Error(), Held: people.Seconds(time.Since(j.acquired)),
 			Message: fmt.Sprintf("LOST %s: %s. Ending %s (pid %d): %s", base.Quote(j.lost(why)), reason(why), j.o.whose("the"), pid, how)})
 	}
 	return order
@@ -180,7 +180,7 @@ func (j *job) lost(why error) string { return base.KeyOf(why, j.keys[0]) }
 func (j *job) release(leases *hasp.Leases) {
 	switch err := j.finish(leases.Release); {
 	case err == nil:
-		j.rep.say(detail, event{Event: "released", Held: time.Since(j.acquired).Seconds(),
+		j.rep.say(detail, event{Event: "released", Held: people.Seconds(time.Since(j.acquired)),
 			Message: fmt.Sprintf("released %s after %s", base.QuoteAll(j.keys), people.Short(time.Since(j.acquired)))})
 	case j.silent: // the loss was reported
 	default:
@@ -201,7 +201,7 @@ func (j *job) keep(leases *hasp.Leases, st child.Status) {
 		j.release(leases)
 		return
 	}
-	j.rep.say(normal, event{Event: "keeping", Left: rest.Seconds(), Message: fmt.Sprintf(
+	j.rep.say(normal, event{Event: "keeping", Left: people.Seconds(rest), Message: fmt.Sprintf(
 		"the command %s; keeping %s for another %s (--hold-at-least)", outcome(st), base.QuoteAll(j.keys), people.Short(rest))})
 	timer := time.NewTimer(rest)
 	defer timer.Stop()
@@ -235,7 +235,7 @@ func (j *job) leaveToStore(leases *hasp.Leases, sig os.Signal, rest time.Duratio
 	for _, lease := range leases.All() {
 		wg.Go(func() {
 			key := lease.Key()
-			e := event{Event: "leaving", Key: key, Left: ttl.Seconds(),
+			e := event{Event: "leaving", Key: key, Left: people.Seconds(ttl),
 				Message: fmt.Sprintf("leaving (%v); the store keeps %s for another %s", sig, base.Quote(key), for_)}
 			err := insist(ctx, func(ctx context.Context) error { return lease.Extend(ctx, ttl) })
 			if err != nil {
@@ -269,7 +269,7 @@ func (j *job) renewed(e *hasp.Event) {
 		l, j.failing[e.Key] = normal, false
 	}
 	j.mu.Unlock()
-	j.rep.say(l, event{Event: "renewed", Key: e.Key, Left: e.Left.Seconds(),
+	j.rep.say(l, event{Event: "renewed", Key: e.Key, Left: people.Seconds(e.Left),
 		Message: fmt.Sprintf("renewed %s, good for %s", base.Quote(e.Key), people.Short(e.Left))})
 }
 
@@ -281,7 +281,7 @@ func (j *job) renewFailed(e *hasp.Event) {
 		l, j.failing[e.Key] = normal, true
 	}
 	j.mu.Unlock()
-	j.rep.say(l, event{Event: "renew-failed", Key: e.Key, Left: e.Left.Seconds(), Error: e.Err.Error(), Message: fmt.Sprintf(
+	j.rep.say(l, event{Event: "renew-failed", Key: e.Key, Left: people.Seconds(e.Left), Error: e.Err.Error(), Message: fmt.Sprintf(
 		"cannot renew %s, asking again: %s. Without an answer %s is ended in %s", base.Quote(e.Key), reason(e.Err), j.o.whose("the"), people.Short(e.Left))})
 }
 

@@ -308,7 +308,7 @@ func (j *job) won(leases []*hasp.Lease, said bool) {
 		l, what = normal, "leading"
 	}
 	waited := j.acquired.Sub(j.wait.began)
-	e := event{Event: "acquired", Fence: leases[0].Fence(), Owner: leases[0].Owner(), Waited: waited.Seconds()}
+	e := event{Event: "acquired", Fence: leases[0].Fence(), Owner: leases[0].Owner(), Waited: people.Seconds(waited)}
 	fences, slots, left := make([]string, len(leases)), make([]string, len(leases)), []string(nil)
 	for i, lease := range leases {
 		one := leaseJSON{Key: lease.Key(), Fence: lease.Fence(), Owner: lease.Owner(), Abandoned: lease.Abandoned()}
@@ -385,7 +385,7 @@ func (j *job) observe(_ context.Context, e *hasp.Event) {
 	case hasp.EventLost:
 		j.recordLost(e)
 		if j.o.onLost.Word == lostIgnore {
-			j.rep.say(problem, event{Event: "lost", Key: e.Key, Error: e.Err.Error(), Held: e.Held.Seconds(),
+			j.rep.say(problem, event{Event: "lost", Key: e.Key, Error: e.Err.Error(), Held: people.Seconds(e.Held),
 				Message: fmt.Sprintf("LOST %s: %s. %s goes on without the lock (--on-lost=ignore)", base.Quote(e.Key), reason(e.Err), j.o.whose("The"))})
 		}
 	}
@@ -398,7 +398,7 @@ func (j *job) recordLost(e *hasp.Event) {
 	}
 	r := audit.Record{
 		Event: audit.Lost, Via: j.via, By: audit.Self(), Store: j.locks.URL.String(), Key: e.Key, Owner: e.Owner, Fence: e.Fence,
-		Held: e.Held.Seconds(), Reason: j.o.reason, Error: reason(e.Err),
+		Held: people.Seconds(e.Held), Reason: j.o.reason, Error: reason(e.Err),
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -52,10 +52,10 @@ type event struct {
 	Message string             `json:"message,omitempty"`
 	Holder  *people.HolderJSON `json:"holder,omitempty"`
 	Ahead   int                `json:"ahead,omitempty"`
-	Left    float64            `json:"left_seconds,omitempty"`
-	Waited  float64            `json:"waited_seconds,omitempty"`
-	Wait    float64            `json:"wait_left_seconds,omitempty"` // of -w
-	Held    float64            `json:"held_seconds,omitempty"`
+	Left    people.Seconds     `json:"left_seconds,omitempty"`
+	Waited  people.Seconds     `json:"waited_seconds,omitempty"`
+	Wait    people.Seconds     `json:"wait_left_seconds,omitempty"` // of -w
+	Held    people.Seconds     `json:"held_seconds,omitempty"`
 	Fence   uint64             `json:"fence,omitempty"`
 	Owner   string             `json:"owner,omitempty"`
 	Leases  []leaseJSON        `json:"leases,omitempty"` // of acquired

@@ -60,7 +60,7 @@ func (w *watcher) unanswered() {
 	answered := w.next != nil
 	w.mu.Unlock()
 	if !answered {
-		w.away("away", event{Waited: answerDelay.Seconds()}, "no answer yet")
+		w.away("away", event{Waited: people.Seconds(answerDelay)}, "no answer yet")
 	}
 }
 
@@ -71,7 +71,7 @@ func (w *watcher) refused(e *hasp.Event) {
 		about = e.Key + " foreign " + e.Holder.Label
 	}
 	w.report(about, event{
-		Event: "waiting", Key: e.Key, Holder: people.Holding(e.Holder), Ahead: e.Ahead, Left: e.Left.Seconds(), Waited: e.Waited.Seconds(),
+		Event: "waiting", Key: e.Key, Holder: people.Holding(e.Holder), Ahead: e.Ahead, Left: people.Seconds(e.Left), Waited: people.Seconds(e.Waited),
 		Message: fmt.Sprintf("waiting for %s: %s", base.Quote(e.Key), base.Obstacle(e.Holder, e.Left, e.Ahead)),
 	})
 }
@@ -88,7 +88,7 @@ func (w *watcher) troubled(e *hasp.Event) {
 			why += "; asking again for " + people.Short(e.Left)
 		}
 	}
-	w.away(about, event{Key: e.Key, Error: e.Err.Error(), Left: e.Left.Seconds(), Waited: e.Waited.Seconds()}, why)
+	w.away(about, event{Key: e.Key, Error: e.Err.Error(), Left: people.Seconds(e.Left), Waited: people.Seconds(e.Waited)}, why)
 }
 
 // away reports that the wait is for the store.
@@ -119,7 +119,7 @@ func (w *watcher) flush() {
 	e := *w.next
 	if w.most > 0 {
 		left := max(w.most-time.Since(w.began), 0)
-		e.Wait, e.Message = left.Seconds(), fmt.Sprintf("%s; giving up in %s", e.Message, people.Short(left))
+		e.Wait, e.Message = people.Seconds(left), fmt.Sprintf("%s; giving up in %s", e.Message, people.Short(left))
 	}
 	w.rep.say(normal, e)
 	w.said, w.last = true, w.about
