@@ -76,7 +76,7 @@ func rotates(t *testing.T, k keeper) {
 	pages := start("serve", "--listen", "127.0.0.1:0")
 	pages.says(` are at https?://`)
 	top := s.top(t, "env -u HASP_STORE HASP_STORE_FILE=url hasp top --every 0.2")
-	top.shows(`k +excl`)
+	top.shows(`k +\S+ \(pid`)
 	waiter.says("k")
 	standby.says("e")
 
@@ -85,7 +85,7 @@ func rotates(t *testing.T, k keeper) {
 	waiter.says("(?i)password|login|auth|denied|permission|certificate")
 	top.shows("no answer for")
 	s.write("url", k.url("hunter4"))
-	top.shows("sorted by key")
+	top.shows("sorted by waiters")
 	top.send("q")
 	top.restored("0")
 

@@ -161,7 +161,7 @@ func (sc *screen) figures(t *testing.T, c *hasp.Client, pid string) {
 	}
 	var pressed []time.Duration
 	for range 10 {
-		for _, column := range []string{"holder", "held", "left", "wait", "key"} {
+		for _, column := range []string{"key", "holder", "held", "left", "waiters"} {
 			sc.send("s")
 			pressed = append(pressed, until("sorted by "+column))
 		}

@@ -194,7 +194,7 @@ func TestUnreadTop(t *testing.T) {
 	t.Parallel()
 	onTerminal(t, "held up", func(t *testing.T, s *sandbox) {
 		sc := s.top(t, `sh -c 'echo $$ >pid; exec hasp top --every 0.1'`)
-		sc.shows(`sorted by key`)
+		sc.shows(`sorted by waiters`)
 		pid := number(t, s.read("pid"))
 		tty := sc.open()
 		defer unix.Close(tty)

@@ -24,6 +24,36 @@ func Mode(m hasp.Mode) string {
 	return "exclusive"
 }
 
+// ModeOf says in the column MODE how a key is held; of a semaphore, how many hold it.
+func ModeOf(i hasp.Info) string {
+	switch {
+	case !i.Held:
+		return "-"
+	case i.Holder.Limit > 0:
+		return fmt.Sprintf("%d of %d", i.Holds, i.Holder.Limit)
+	}
+	return Mode(i.Holder.Mode)
+}
+
+// HeldFor says in the column HELD for how long something has been so; "-" if that is not known.
+func HeldFor(since, now time.Time) string {
+	if since.IsZero() {
+		return "-"
+	}
+	return strings.TrimPrefix(For(since, now), "for ")
+}
+
+// Left says in the column LEFT what is left of a lease of which the store said so a while ago. 0: it does not say.
+func Left(left, ago time.Duration) string {
+	switch {
+	case left < 0:
+		return "never ends"
+	case left == 0:
+		return "?"
+	}
+	return Short(left - ago)
+}
+
 // Name names a holder: web-3 (pid 4211, user app).
 func Name(h hasp.Holder) string {
 	l := h.Describe()

@@ -28,7 +28,7 @@ func newLs() *cobra.Command {
 		Aliases: []string{"list"},
 		Short:   "List the keys that are held or waited for",
 		Long: `hasp ls lists the keys that are held or waited for, all of them or those that start with
-PREFIX: how they are held, by whom and how many others, since when, what is left
+PREFIX: how they are held, by whom and how many others, for how long, what is left
 of its TTL if it is not renewed, its fence, how many wait, and its reason.
 hasp top shows the same list live, and breaks.`,
 		Example: `  hasp ls
@@ -82,20 +82,14 @@ const maxReason = 60
 func table(w io.Writer, infos []hasp.Info) error {
 	var b bytes.Buffer
 	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "KEY\tMODE\tHOLDER\tSINCE\tTTL\tFENCE\tWAITERS\tREASON")
+	fmt.Fprintln(t, "KEY\tMODE\tHOLDER\tHELD\tLEFT\tFENCE\tWAITERS\tREASON")
 	for _, i := range infos {
-		mode, holder, since, fence, reason := "-", "-", "-", "-", ""
+		holder, held, left, fence, reason := "-", "-", "-", "-", ""
 		if i.Held {
 			l := i.Holder.Describe()
-			mode, holder, reason = people.Mode(i.Holder.Mode), i.Holder.String(), l.Reason
-			if i.Holder.Limit > 0 {
-				mode = fmt.Sprintf("%d of %d", i.Holds, i.Holder.Limit)
-			}
+			holder, held, left, reason = i.Holder.String(), people.HeldFor(l.Since, time.Now()), people.Left(i.Left, 0), l.Reason
 			if i.Holds > 1 {
 				holder += fmt.Sprintf(" and %d more", i.Holds-1)
-			}
-			if !l.Since.IsZero() {
-				since = people.Ago(l.Since, time.Now())
 			}
 		}
 		if i.Fence > 0 {
@@ -104,22 +98,9 @@ func table(w io.Writer, infos []hasp.Info) error {
 		if r := []rune(reason); len(r) > maxReason {
 			reason = string(r[:maxReason]) + "…"
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\n", plain.Line(driver.Printable(i.Key)), mode, plain.Line(holder), since, leftOf(i), fence, i.Waiters, plain.Line(driver.Printable(reason)))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\n", plain.Line(driver.Printable(i.Key)), people.ModeOf(i), plain.Line(holder), held, left, fence, i.Waiters, plain.Line(driver.Printable(reason)))
 	}
 	_ = t.Flush() // a buffer takes everything
 	_, err := w.Write(b.Bytes())
 	return err
-}
-
-// leftOf says how long the store keeps a key without a renewal.
-func leftOf(i hasp.Info) string {
-	switch {
-	case !i.Held:
-		return "-"
-	case i.Left < 0:
-		return "never ends"
-	case i.Left == 0: // not known
-		return "?"
-	}
-	return people.Short(i.Left)
 }

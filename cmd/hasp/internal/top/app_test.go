@@ -205,6 +205,7 @@ func TestRounds(t *testing.T) {
 		if _, keys := r.asked(); !slices.Equal(keys, []string{"gpu", "orders/1", "waited"}) {
 			t.Errorf("it asked for %q", keys)
 		}
+		r.press("s") // by key
 		time.Sleep(5 * time.Second)
 		lists, _ := r.asked()
 		if len(lists) != 3 || lists[2].Sub(lists[0]) != 4*time.Second {
@@ -249,7 +250,7 @@ func TestSlowStore(t *testing.T) {
 		r.shows(t, "no answer within 5s", "old)", "orders/1")
 		r.set(func() { r.err = nil })
 		time.Sleep(3 * time.Second)
-		r.shows(t, "7 keys", "sorted by key")
+		r.shows(t, "7 keys", "sorted by waiters")
 		r.quit(t)
 	})
 }
@@ -392,7 +393,7 @@ func TestBeforeItsSize(t *testing.T) {
 		}
 	}
 	a.Update(tea.WindowSizeMsg{Width: 80, Height: 24})
-	if text := a.View().Content; !strings.Contains(text, "sorted by key") {
+	if text := a.View().Content; !strings.Contains(text, "sorted by waiters") {
 		t.Errorf("then it shows %q", text)
 	}
 }

@@ -5,64 +5,92 @@ package top
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"strconv"
+	"strings"
 	"time"
 
-	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/internal/people"
 )
 
 // column is one of the list's.
 type column struct {
 	title   string
-	width   int // 0: it shares what the others leave
+	width   int
+	share   int // of what those with a width leave, for a column without one
 	right   bool
 	drop    int // the smallest goes first where there is no room
 	text    func(m *Model, i *entry, now time.Time) string
-	compare func(a, b *entry) int // nil: the list cannot be sorted by it
+	style   func(m *Model, i *entry, now time.Time) Style // Warning or Alarm where it needs a person; nil: it never does
+	compare func(a, b *entry) int                         // nil: the list cannot be sorted by it
 }
 
-// columns are those of the list, in order. How long others wait is known of the keys
+// columns are those of the list, in order, with the names that hasp ls has. How long others wait is known of the keys
 // on the screen only, so that the list is not sorted by it.
 var columns = []column{
-	{title: "KEY", drop: 9, text: func(_ *Model, i *entry, _ time.Time) string { return i.shown },
+	{title: "KEY", share: 5, drop: 9, text: func(_ *Model, i *entry, _ time.Time) string { return i.shown },
 		compare: func(a, b *entry) int { return 0 }},
-	{title: "MODE", width: 8, drop: 1, text: mode},
-	{title: "HOLDER", drop: 6, text: func(_ *Model, i *entry, _ time.Time) string { return cmp.Or(i.holder, "-") }, compare: func(a, b *entry) int {
+	{title: "MODE", width: 9, drop: 1, text: func(_ *Model, i *entry, _ time.Time) string { return people.ModeOf(i.Info) }},
+	{title: "HOLDER", share: 5, drop: 7, text: func(_ *Model, i *entry, _ time.Time) string { return cmp.Or(i.holder, "-") }, style: abandoned, compare: func(a, b *entry) int {
 		if (a.holder == "") != (b.holder == "") { // a key without a holder comes last
 			return cmp.Compare(b.holder, a.holder)
 		}
 		return cmp.Compare(a.holder, b.holder)
 	}},
-	{title: "HELD", width: 6, right: true, drop: 4, text: held, compare: func(a, b *entry) int { return cmp.Compare(sinceOf(a), sinceOf(b)) }},
-	{title: "LEFT", width: 6, right: true, drop: 2, text: left, compare: func(a, b *entry) int { return cmp.Compare(leftOf(a), leftOf(b)) }},
-	{title: "WAIT", width: 5, right: true, drop: 5, text: func(_ *Model, i *entry, _ time.Time) string { return strconv.Itoa(i.Waiters) },
+	{title: "HELD", width: 6, right: true, drop: 5, text: held, compare: func(a, b *entry) int { return cmp.Compare(sinceOf(a), sinceOf(b)) }},
+	{title: "LEFT", width: 6, right: true, drop: 3, text: left, style: ending, compare: func(a, b *entry) int { return cmp.Compare(leftOf(a), leftOf(b)) }},
+	{title: "WAITERS", width: 7, right: true, drop: 6, style: waiting, text: func(_ *Model, i *entry, _ time.Time) string { return strconv.Itoa(i.Waiters) },
 		compare: func(a, b *entry) int { return cmp.Compare(b.Waiters, a.Waiters) }},
-	{title: "LONGEST", width: 7, right: true, drop: 3, text: longest},
+	{title: "LONGEST", width: 7, right: true, drop: 4, text: longest, style: waiting},
+	{title: "REASON", share: 4, drop: 2, text: func(_ *Model, i *entry, _ time.Time) string { return i.reason }},
 }
 
-func mode(_ *Model, i *entry, _ time.Time) string {
-	switch {
-	case !i.Held:
-		return "-"
-	case i.Holder.Limit > 0:
-		return fmt.Sprintf("%d of %d", i.Holds, i.Holder.Limit)
-	case i.Holder.Mode == hasp.Shared:
-		return "shared"
+// needs is the style of a cell: Normal where nothing in it needs a person.
+func (c *column) needs(m *Model, i *entry, now time.Time) Style {
+	if c.style == nil {
+		return Normal
 	}
-	return "excl"
+	return c.style(m, i, now)
+}
+
+// orders are the columns by which the list is sorted, in turn: first by WAITERS.
+var orders = []int{5, 0, 2, 3, 4}
+
+// longWait is after how long a wait needs a person: by then the lease of a holder that died would have expired.
+const longWait = time.Minute
+
+// abandoned: the holder's process has ended without a release.
+func abandoned(_ *Model, i *entry, _ time.Time) Style {
+	if i.Held && people.Ended(i.Holder) {
+		return Alarm
+	}
+	return Normal
+}
+
+// ending: when the list came, two renewals of the lease were overdue, since a holder renews with two thirds left; or it will
+// never end by itself.
+func ending(m *Model, i *entry, _ time.Time) Style {
+	switch {
+	case i.Held && i.Left < 0:
+		return Warning
+	case i.Held && i.Left > 0 && i.Holder.Owner != "" && i.Left < m.most[i.Holder.Owner]/3:
+		return Alarm
+	}
+	return Normal
+}
+
+func waiting(m *Model, i *entry, now time.Time) Style {
+	if since, _ := m.firstSince(i); !since.IsZero() && now.Sub(since) >= longWait {
+		return Warning
+	}
+	return Normal
 }
 
 func held(_ *Model, i *entry, now time.Time) string {
-	if i.since.IsZero() {
-		return "-"
-	}
-	if i.since.Sub(now) > time.Second { // of a clock that is ahead of ours
+	if i.since.Sub(now) > time.Second { // there is no room for a clock that is ahead of ours
 		return "ahead"
 	}
-	return people.Short(now.Sub(i.since))
+	return people.HeldFor(i.since, now)
 }
 
 // sinceOf sorts the longest first, and what is not known last.
@@ -77,18 +105,7 @@ func left(m *Model, i *entry, now time.Time) string {
 	if !i.Held {
 		return "-"
 	}
-	return leftText(i.Left, now.Sub(m.at))
-}
-
-// leftText is what is left of a lease of which the store said so a while ago.
-func leftText(left, ago time.Duration) string {
-	switch {
-	case left < 0:
-		return "never"
-	case left == 0:
-		return "?"
-	}
-	return people.Short(left - ago)
+	return strings.TrimSuffix(people.Left(i.Left, now.Sub(m.at)), " ends")
 }
 
 // leftOf sorts the least first, and what is not known or never ends last.
@@ -103,30 +120,34 @@ func leftOf(i *entry) time.Duration {
 }
 
 func longest(m *Model, i *entry, now time.Time) string {
-	if i.Waiters == 0 {
-		return "-"
-	}
-	look, ok := m.looks[i.Key]
+	first, asked := m.firstSince(i)
 	switch {
-	case !ok:
+	case i.Waiters == 0:
+		return "-"
+	case !asked:
 		return ".."
-	case look.Trouble != "":
-		return "?"
-	}
-	var first time.Time
-	for _, h := range look.Info.Queue {
-		if since := h.Describe().Since; first.IsZero() || !since.IsZero() && since.Before(first) {
-			first = since
-		}
-	}
-	if first.IsZero() {
+	case first.IsZero():
 		return "?"
 	}
 	return people.Short(now.Sub(first))
 }
 
-// leastText is how many columns the key and the holder get before others go.
-const leastText = 24
+// firstSince is since when the first of a key's waiters has waited; zero: not known. asked: the store was asked.
+func (m *Model) firstSince(i *entry) (first time.Time, asked bool) {
+	look, asked := m.looks[i.Key]
+	if i.Waiters == 0 || look.Trouble != "" {
+		return first, asked
+	}
+	for _, h := range look.Info.Queue {
+		if since := h.Describe().Since; first.IsZero() || !since.IsZero() && since.Before(first) {
+			first = since
+		}
+	}
+	return first, asked
+}
+
+// leastText is how many columns the key, the holder and the reason get together before others go: by how many of them are left.
+var leastText = [...]int{0, 11, 22, 45}
 
 // fitting are the columns that have room, and how wide each is.
 func fitting(width int) (fit []int, widths []int) {
@@ -134,27 +155,22 @@ func fitting(width int) (fit []int, widths []int) {
 		fit = append(fit, i)
 	}
 	for {
-		used, wide := len(cursor)+len(fit)-1, 0
+		rest, texts, shares := width-len(cursor)-len(fit)+1, 0, 0
 		for _, i := range fit {
-			used += columns[i].width
-			if columns[i].width == 0 {
-				wide++
+			rest -= columns[i].width
+			shares += columns[i].share
+			if columns[i].share > 0 {
+				texts++
 			}
 		}
-		rest := width - used
-		if least := leastText * wide / 2; rest >= least || len(fit) == 1 {
+		if rest >= leastText[texts] || len(fit) == 1 {
+			spare := rest
 			for _, i := range fit {
-				switch {
-				case columns[i].width > 0:
-					widths = append(widths, columns[i].width)
-				case wide == 1:
-					widths = append(widths, rest)
-				case i == 0:
-					widths = append(widths, rest-rest*9/20)
-				default:
-					widths = append(widths, rest*9/20)
-				}
+				wide := columns[i].width + rest*columns[i].share/max(shares, 1)
+				widths = append(widths, wide)
+				spare -= wide - columns[i].width
 			}
+			widths[0] += spare // what the division leaves
 			return fit, widths
 		}
 		at := 0

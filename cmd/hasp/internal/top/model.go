@@ -50,11 +50,12 @@ type Model struct {
 	since   time.Time // the first of such failures
 	round   int       // of lists
 	looks   map[string]Look
+	most    map[string]time.Duration // by owner, the most that was seen to be left of its lease
 
 	page     page
 	back     page // from help
 	field    field
-	sort     int // of columns
+	sort     int // of orders
 	reversed bool
 	filter   string
 
@@ -72,8 +73,8 @@ type Model struct {
 // entry is a key, with what it is sorted and shown by.
 type entry struct {
 	hasp.Info
-	shown, holder string
-	since         time.Time
+	shown, holder, reason string
+	since                 time.Time
 }
 
 // Look is what an Inspect found out.
@@ -101,7 +102,8 @@ func Prepare(infos []hasp.Info) Prepared {
 	for i, info := range infos {
 		all[i] = entry{Info: info, shown: Shown(info.Key)}
 		if info.Held {
-			all[i].holder, all[i].since = holderOf(info), info.Holder.Describe().Since
+			l := info.Holder.Describe()
+			all[i].holder, all[i].reason, all[i].since = holderOf(info), Shown(l.Reason), l.Since
 		}
 	}
 	return all
@@ -111,6 +113,11 @@ func Prepare(infos []hasp.Info) Prepared {
 func (m *Model) SetList(all Prepared, now time.Time) {
 	m.all = all
 	m.at, m.trouble = now, ""
+	most := make(map[string]time.Duration, len(all))
+	for i := range all {
+		most[all[i].Holder.Owner] = max(m.most[all[i].Holder.Owner], all[i].Left)
+	}
+	m.most = most
 	m.round++
 	m.arrange()
 }
@@ -176,7 +183,7 @@ func (m *Model) arrange() {
 			m.rows = append(m.rows, e)
 		}
 	}
-	compare := columns[m.sort].compare
+	compare := columns[orders[m.sort]].compare
 	slices.SortFunc(m.rows, func(a, b *entry) int {
 		order := cmp.Or(compare(a, b), cmp.Compare(a.Key, b.Key))
 		if m.reversed {
@@ -209,8 +216,8 @@ func (m *Model) people() []hasp.Holder {
 	return append(all, info.Queue...)
 }
 
-// Shown is a key as it is shown.
-func Shown(key string) string { return plain.Line(driver.Printable(key)) }
+// Shown is a key, or another text of the store, as it is shown.
+func Shown(text string) string { return plain.Line(driver.Printable(text)) }
 
 // holderOf names the holder of a key, in a line.
 func holderOf(i hasp.Info) string {

@@ -4,6 +4,7 @@
 package top
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/charmbracelet/x/ansi"
@@ -13,6 +14,35 @@ import (
 type Line struct {
 	Text  string
 	Style Style
+	Marks []Mark // in order
+}
+
+// Mark is a part of a line, in bytes, that has a style besides the line's.
+type Mark struct {
+	From, To int
+	Style    Style
+}
+
+// mark adds a text of a style.
+func (l *Line) mark(text string, s Style) {
+	if from := len(l.Text); s != Normal {
+		l.Marks = append(l.Marks, Mark{from, from + len(text), s})
+	}
+	l.Text += text
+}
+
+// styled returns the line with its styles.
+func (l Line) styled() string {
+	s, at := "", 0
+	for _, m := range append(l.Marks, Mark{From: len(l.Text), To: len(l.Text)}) {
+		for _, part := range []Mark{{at, m.From, Normal}, m} {
+			if part.From < part.To {
+				s += slices.Concat(styles[l.Style], styles[part.Style]).Styled(l.Text[part.From:part.To])
+			}
+		}
+		at = m.To
+	}
+	return s
 }
 
 // Style is how a line looks.
@@ -23,10 +53,11 @@ const (
 	Normal Style = iota
 	Bold
 	Inverse
+	Warning
 	Alarm
 )
 
-var styles = [...]ansi.Style{Bold: ansi.NewStyle().Bold(), Inverse: ansi.NewStyle().Reverse(true), Alarm: ansi.NewStyle().ForegroundColor(ansi.Red)}
+var styles = [...]ansi.Style{Warning: ansi.NewStyle().ForegroundColor(ansi.Yellow), Bold: ansi.NewStyle().Bold(), Inverse: ansi.NewStyle().Reverse(true), Alarm: ansi.NewStyle().ForegroundColor(ansi.Red)}
 
 // Draw is what shows the lines, cut to so many columns and rows; without their styles
 // when they are not wanted.
@@ -34,9 +65,10 @@ func Draw(lines []Line, width, height int, styled bool) string {
 	lines = lines[:min(len(lines), height)]
 	all := make([]string, len(lines))
 	for i, line := range lines {
-		if all[i] = Cut(line.Text, width); styled && line.Style != Normal {
-			all[i] = styles[line.Style].Styled(all[i])
+		if all[i] = line.Text; styled {
+			all[i] = line.styled()
 		}
+		all[i] = Cut(all[i], width)
 	}
 	return strings.Join(all, "\n")
 }

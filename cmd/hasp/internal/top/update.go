@@ -75,9 +75,7 @@ func (m *Model) pressList(k Key, height int) {
 		case "/":
 			m.field = filter
 		case "s":
-			for m.sort = (m.sort + 1) % len(columns); columns[m.sort].compare == nil; {
-				m.sort = (m.sort + 1) % len(columns)
-			}
+			m.sort = (m.sort + 1) % len(orders)
 			m.arrange()
 		case "r":
 			m.reversed = !m.reversed

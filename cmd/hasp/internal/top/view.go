@@ -113,7 +113,7 @@ func (m *Model) age(now time.Time) string {
 	if m.at.IsZero() {
 		return "no answer yet"
 	}
-	s := m.at.Format("15:04:05")
+	s := m.at.Format("15:04:05 MST")
 	if age := now.Sub(m.at); age > m.Every+3*time.Second {
 		s += " (" + people.Short(age) + " old)"
 	}
@@ -128,7 +128,7 @@ func (m *Model) sub(now time.Time) Line {
 	case m.page != list:
 		return Line{}
 	}
-	s := "sorted by " + strings.ToLower(columns[m.sort].title)
+	s := "sorted by " + strings.ToLower(columns[orders[m.sort]].title)
 	if m.reversed {
 		s += ", reversed"
 	}
@@ -188,29 +188,36 @@ arrows j k g G PgUp PgDn move, q quits`
 // viewList is the list.
 func (m *Model) viewList(width int, p parts, now time.Time) (lines []Line) {
 	fit, widths := fitting(width)
-	line := func(mark string, cell func(c int) string) string {
-		cells := make([]string, len(fit))
-		for n, c := range fit {
-			if text := cell(c); columns[c].right {
-				text = Cut(text, widths[n])
-				cells[n] = strings.Repeat(" ", widths[n]-Width(text)) + text
-			} else {
-				cells[n] = Pad(text, widths[n])
-			}
+	cell := func(n int, text string) string {
+		if text = Cut(text, widths[n]); columns[fit[n]].right {
+			return strings.Repeat(" ", widths[n]-Width(text)) + text
 		}
-		return mark + strings.Join(cells, " ")
+		return Pad(text, widths[n])
 	}
 	if p.titles {
-		lines = append(lines, Line{Style: Bold, Text: line(beside, func(c int) string { return columns[c].title })})
+		titles := Line{Style: Bold, Text: " "}
+		for n, c := range fit {
+			titles.Text += " " + cell(n, columns[c].title)
+		}
+		lines = append(lines, titles)
 	}
 	rows := m.visible(p.rows)
 	for _, e := range rows {
-		l := Line{}
-		mark := beside
+		l := Line{Text: beside[:1]}
 		if e.Key == m.chosen {
-			mark, l.Style = cursor, Inverse
+			l = Line{Text: cursor[:1], Style: Inverse}
 		}
-		l.Text = line(mark, func(c int) string { return columns[c].text(m, e, now) })
+		if needs := m.needs(e, now); needs == Normal {
+			l.Text += beside[1:]
+		} else {
+			l.mark("!", needs)
+		}
+		for n, c := range fit {
+			if n > 0 {
+				l.Text += " "
+			}
+			l.mark(cell(n, columns[c].text(m, e, now)), columns[c].needs(m, e, now))
+		}
 		lines = append(lines, l)
 	}
 	if len(rows) == 0 && !m.at.IsZero() {
@@ -221,6 +228,14 @@ func (m *Model) viewList(width int, p parts, now time.Time) (lines []Line) {
 		lines = append(lines, Line{Text: beside + text})
 	}
 	return lines
+}
+
+// needs is the gravest of what in a row needs a person, also of the columns that have no room.
+func (m *Model) needs(e *entry, now time.Time) (s Style) {
+	for i := range columns {
+		s = max(s, columns[i].needs(m, e, now))
+	}
+	return s
 }
 
 // viewOne is a key with its holders and its queue.
@@ -287,7 +302,7 @@ func (m *Model) sayHolder(add func(string, ...any), mark string, l driver.Holdin
 	if !d.Since.IsZero() {
 		facts = append(facts, "held "+strings.TrimPrefix(people.For(d.Since, now), "for "))
 	}
-	facts = append(facts, "left "+leftText(l.Left, now.Sub(m.at)))
+	facts = append(facts, "left "+people.Left(l.Left, now.Sub(m.at)))
 	add("    %s", strings.Join(facts, ", "))
 	if l.Fence > 0 {
 		add("    fence %d", l.Fence)

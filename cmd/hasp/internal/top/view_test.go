@@ -18,6 +18,7 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/process"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -142,11 +143,11 @@ func TestViews(t *testing.T) {
 			words []string
 		}{
 			{"list", nil},
-			{"waiters", []string{"ssss"}},
+			{"keys", []string{"s"}},
 			{"filter", []string{"/", "orders/*"}},
 			{"nothing", []string{"/", "nosuch", "enter"}},
 			{"one", []string{"/", "orders/1", "enter", "enter"}},
-			{"one-hostile", []string{"down", "enter"}},
+			{"one-hostile", []string{"s", "down", "enter"}},
 			{"queue", []string{"enter", "end"}},
 			{"help", []string{"?"}},
 		} {
@@ -183,11 +184,41 @@ func TestFrames(t *testing.T) {
 	for name, styled := range map[string]bool{"colours": true, "no-color": false} {
 		m := model()
 		m.SetTrouble("no answer within 5s", start)
-		frame := Draw(m.View(60, 8, start), 60, 8, styled)
+		inspect(m, 60, 8)
+		frame := Draw(m.View(60, 8, start.Add(18*time.Second)), 60, 8, styled)
 		if got := regexp.MustCompile(`\x1b\[\d*m`).MatchString(frame); got != styled {
 			t.Errorf("%s: it has colours: %v", name, got)
 		}
 		same(t, "frame-"+name+".txt", strings.ReplaceAll(fmt.Sprintf("%q\n", frame), `\n`, "\\n\n"))
+	}
+}
+
+// What needs a person has a colour, and a mark beside it: where its column has no room, too.
+func TestNeeds(t *testing.T) {
+	m, later := model(), infos()
+	later[2].Left, later[3].Left = 9*time.Second, 7*time.Second // of 28 s, and of 19 s
+	host, _ := os.Hostname()
+	ended := hasp.Holder{Owner: "ended", Label: driver.Label{Host: host, PID: 1 << 30, Process: process.Self()}.Encode()}
+	m.SetList(Prepare(append(later, hasp.Info{Key: "zz", Held: true, Holder: ended, Holds: 1, Left: time.Minute})), start)
+	inspect(m, 120, 24)
+	want := map[string]Style{"orders/1 LEFT": Alarm, later[4].Key + " LEFT": Warning, "zz HOLDER": Alarm}
+	for _, key := range []string{"gpu", "orders/1", "waited"} {
+		want[key+" WAITERS"], want[key+" LONGEST"] = Warning, Warning
+	}
+	for _, e := range m.rows {
+		m.chosen = e.Key
+		m.arrange()
+		for _, c := range columns {
+			if got := c.needs(m, e, start); got != want[e.Key+" "+c.title] || e.Key == "gpu" && c.needs(m, e, start.Add(-time.Minute)) != Normal {
+				t.Errorf("%s of %s: style %d", c.title, e.Key, got)
+			}
+		}
+		for _, width := range []int{120, 20} {
+			row, needs := m.View(width, 24, start)[3+m.pos], m.needs(e, start) != Normal // below the head and the titles
+			if row.Text[:2] != map[bool]string{true: ">!", false: "> "}[needs] || (len(row.Marks) > 0) != needs {
+				t.Errorf("%s, %d wide: %q, marked %v", e.Key, width, row.Text, row.Marks)
+			}
+		}
 	}
 }
 
@@ -261,10 +292,10 @@ func TestCursor(t *testing.T) {
 }
 
 func TestSorts(t *testing.T) {
-	first := map[string]string{"KEY": "gpu", "HOLDER": "orders/of-a-customer-with-quite-a-long-name/2026/03/01", "HELD": "gpu", "LEFT": "reports", "WAIT": "gpu"}
+	first := map[string]string{"KEY": "gpu", "HOLDER": "orders/of-a-customer-with-quite-a-long-name/2026/03/01", "HELD": "gpu", "LEFT": "reports", "WAITERS": "gpu"}
 	m := model()
 	for range first {
-		name := columns[m.sort].title
+		name := columns[orders[m.sort]].title
 		if got := m.rows[0].Key; got != first[name] {
 			t.Errorf("by %s the first is %q", name, got)
 		}
@@ -277,8 +308,8 @@ func TestSorts(t *testing.T) {
 		}
 		press(m, 80, 24, "rs")
 	}
-	if columns[m.sort].title != "KEY" {
-		t.Errorf("it is sorted by %s in the end", columns[m.sort].title)
+	if m.sort != 0 {
+		t.Errorf("it is sorted by %s in the end", columns[orders[m.sort]].title)
 	}
 }
 
