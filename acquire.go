@@ -243,7 +243,7 @@ func (a *attempt) ask() (*Lease, error) {
 	req.Queue, req.Enters = a.wait.Queue(), a.wait.Enters()
 	res, storeErr, err := a.c.tryStore(ctx, req)
 	if res.Unsettled || err != nil && !driver.IsNotSent(err) {
-		a.wait.Unanswered(err != nil && !res.Unsettled && a.c.answered(err)) // the engine sent it twice, and the answer is to the second
+		a.wait.Unanswered(!res.Unsettled && a.c.answered(err)) // of a Try that the engine sent twice the answer is to the second
 	}
 	switch err = cmp.Or(err, storeErr); {
 	case err != nil:

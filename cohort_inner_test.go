@@ -66,6 +66,19 @@ func TestFollower(t *testing.T) {
 	}
 }
 
+// Nothing waits for a turn that Close has given back: its end is told to no caller.
+func TestReleasedOfATurnThatIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := passingTurn(innerClient(t, memdriver.New(), nil), nil, LockOptions{Cohort: time.Hour})
+		h.life.Released()
+		select {
+		case <-h.released():
+		default:
+			t.Error("a caller would wait for it")
+		}
+	})
+}
+
 // Close that has begun leaves nothing to pass on: the key goes back to the store.
 func TestNothingIsPassedDuringClose(t *testing.T) {
 	for _, closing := range []bool{false, true} {

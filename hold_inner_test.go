@@ -72,6 +72,16 @@ func TestReleasedMeanwhileIsSent(t *testing.T) {
 	}
 }
 
+// The store goes on to tell the cohort of waiters, which knows the latest turn, also when the holder asks to be told.
+func TestRenewalTellsTheCohort(t *testing.T) {
+	h, told := bareHold(nil), false
+	h.req.Wanted = func() { told = true }
+	h.signals.wishCtx = t.Context()
+	if h.renewal().Wanted(); !told {
+		t.Error("a renewal replaced the cohort's request by the holder's")
+	}
+}
+
 // A channel of Wanted that is asked for after the waiter has left is closed.
 func TestWantedStays(t *testing.T) {
 	h := bareHold(&core{})

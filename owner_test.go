@@ -295,6 +295,7 @@ func TestMistakesPanicInWords(t *testing.T) {
 		"zero Election":    func() { _, _ = new(hasp.Election).Leader(ctx) },
 		"LockAll of zeros": func() { _, _ = hasp.LockAll(ctx, new(hasp.Mutex)) },
 		"zero Client":      func() { new(hasp.Client).Mutex("k", nil) },
+		"nil Client":       func() { (*hasp.Client)(nil).Mutex("k", nil) },
 		"zero Lease":       func() { _ = new(hasp.Lease).Release() },
 		"zero Lease's Err": func() { _ = new(hasp.Lease).Err() },
 		"nil Lease":        func() { _ = (*hasp.Lease)(nil).Release() },
