@@ -13,7 +13,6 @@ import (
 	"net/http"
 	"net/url"
 	"path"
-	"strings"
 	"sync"
 	"time"
 
@@ -34,7 +33,7 @@ var pages = sync.OnceValue(func() *template.Template {
 			if ms == 0 {
 				return "–"
 			}
-			return strings.TrimPrefix(people.For(time.UnixMilli(ms), now), "for ")
+			return people.HeldFor(time.UnixMilli(ms), now)
 		},
 		"left": func(ms int64, now time.Time) string {
 			switch ms {
@@ -45,7 +44,7 @@ var pages = sync.OnceValue(func() *template.Template {
 			}
 			return people.Short(time.UnixMilli(ms).Sub(now))
 		},
-		"clock": func(ms int64) string { return time.UnixMilli(ms).UTC().Format("15:04:05 UTC") },
+		"clock": func(ms int64) string { return time.UnixMilli(ms).UTC().Format("15:04:05") },
 		"shown": shown,
 		// What a part of a page needs, under names.
 		"pair": func(r row, now time.Time) any {
@@ -120,13 +119,39 @@ func choices(chosen string, pairs ...string) (all []choice) {
 
 type locksPage struct {
 	frame
-	Query         query
-	States, Sorts []choice
-	Rows          []row
-	Blank         row // of which the script makes new ones
-	Event         listEvent
-	Previous      string
-	Next          string
+	Query    query
+	States   []choice
+	Columns  []heading
+	Rows     []row
+	Blank    row // of which the script makes new ones
+	Event    listEvent
+	Previous string
+	Next     string
+}
+
+// heading is the head of a column.
+type heading struct {
+	Title, Class string
+	Link         string // sorts by it; empty: that is not possible
+	Sorted       string // which way it is, as ARIA has it; empty: it is not
+}
+
+// headings are those of the list, with the names that hasp ls has.
+func (q query) headings() (all []heading) {
+	for _, h := range []struct{ title, class, sort, way string }{
+		{"Key", "", "key", "ascending"}, {"Mode", "wide", "", ""}, {"Holder", "", "", ""}, {"Held", "num since", "held", "descending"}, {"Left", "num", "left", "ascending"},
+		{"Fence", "num wide", "", ""}, {"Waiters", "num", "waiters", "descending"}, {"Reason", "wide", "", ""},
+	} {
+		add, by := heading{Title: h.title, Class: h.class}, q
+		if by.Sort = h.sort; h.sort == q.Sort {
+			add.Sorted = h.way
+		}
+		if h.sort != "" {
+			add.Link = by.link(1)
+		}
+		all = append(all, add)
+	}
+	return all
 }
 
 func (s *server) locksPage(w http.ResponseWriter, r *http.Request) {
@@ -140,9 +165,8 @@ func (s *server) locksPage(w http.ResponseWriter, r *http.Request) {
 		snap = newSnapshot(nil)
 		snap.err = err
 	}
-	p := locksPage{frame: s.frame(r, "locks"), Query: q,
-		States: choices(q.State, "all", "all keys", "waited", "waited for", "foreign", "foreign holders", "endless", "without an end"),
-		Sorts:  choices(q.Sort, "key", "key", "held", "longest held", "waiters", "most waiters", "left", "least time left")}
+	p := locksPage{frame: s.frame(r, "locks"), Query: q, Columns: q.headings(),
+		States: choices(q.State, "all", "all keys", "waited", "waited for", "foreign", "foreign holders", "endless", "without an end")}
 	p.Event, _ = (&screen{}).update(snap, q)
 	p.Rows = p.Event.Rows
 	if q.Page > 1 {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/internal/people"
 )
 
 const (
@@ -40,6 +41,7 @@ type entry struct {
 	hasp.Info
 	until  time.Time   // when its lease ends unless it is renewed; zero: not known, or never
 	untils []time.Time // the same for each of Holders
+	needs  string      // what about it needs a person, in a word or two; empty: nothing
 }
 
 // snapshot is what the store has, as far as it is known. It never changes.
@@ -47,6 +49,8 @@ type snapshot struct {
 	entries []*entry // by key
 	held    int
 	waiters int
+	needy   int       // entries that need a person
+	longest time.Time // since when the first of all waiters has waited; zero: not known
 	at      time.Time // of the list; zero before the first
 	more    bool      // there are more keys than are kept
 	err     error     // why the latest list failed; the rest is then of the one before
@@ -87,8 +91,27 @@ func newSnapshot(entries []*entry) *snapshot {
 			s.held++
 		}
 		s.waiters += e.Waiters
+		if e.needs != "" {
+			s.needy++
+		}
+		if first := people.FirstSince(e.Queue); !first.IsZero() && (s.longest.IsZero() || first.Before(s.longest)) {
+			s.longest = first
+		}
 	}
 	return s
+}
+
+// needsOf says what about a key needs a person.
+func needsOf(i hasp.Info, now time.Time) string {
+	switch {
+	case i.Held && people.Ended(i.Holder):
+		return "its process has ended"
+	case i.Held && i.Left < 0:
+		return "never ends"
+	case people.LongWait(people.FirstSince(i.Queue), now):
+		return "long wait"
+	}
+	return ""
 }
 
 // current returns what is known, and a channel that is closed when there is more.
@@ -268,7 +291,7 @@ func newEntry(info hasp.Info, at time.Time) *entry {
 		}
 		return t
 	}
-	e := &entry{Info: info, until: end(info.Left)}
+	e := &entry{Info: info, until: end(info.Left), needs: needsOf(info, at)}
 	for _, l := range info.Holders {
 		e.untils = append(e.untils, end(l.Left))
 	}
@@ -347,6 +370,19 @@ func (p *poller) collect(ctx context.Context, before *snapshot) (*snapshot, erro
 		}
 		found[info.Key] = newEntry(info, time.Now()).steady(before.entry(info.Key)) // the store may name one twice
 	}
+	var waited []string
+	for key, e := range found {
+		if e.Waiters > 0 && len(waited) < mostLooks {
+			waited = append(waited, key)
+		}
+	}
+	looks, done := context.WithTimeout(ctx, lookLimit)
+	defer done()
+	for key, l := range p.inspect(looks, waited) { // for how long they wait
+		if l.err == nil && l.entry.Waiters > 0 {
+			found[key] = l.entry.steady(before.entry(key))
+		}
+	}
 	s := newSnapshot(slices.SortedFunc(maps.Values(found), func(a, b *entry) int { return strings.Compare(a.Key, b.Key) }))
 	s.more = more
 	return s, nil
@@ -417,7 +453,7 @@ func (s *snapshot) with(infos map[string]looked) *snapshot {
 // same says whether two entries show the same in a list.
 func same(a, b *entry) bool {
 	return a.Held == b.Held && a.Holder == b.Holder && a.Fence == b.Fence && a.until.Equal(b.until) &&
-		(a.Left < 0) == (b.Left < 0) && a.Holds == b.Holds && a.Waiters == b.Waiters
+		(a.Left < 0) == (b.Left < 0) && a.Holds == b.Holds && a.Waiters == b.Waiters && a.needs == b.needs
 }
 
 // relist has the next request for a list get a new one.

@@ -87,6 +87,9 @@ type listEvent struct {
 	Keys    int      `json:"keys"`
 	Found   int      `json:"found"` // by the filter
 	Waiters int      `json:"waiters"`
+	Held    int      `json:"held"`
+	Longest int64    `json:"longest"` // since when the first of all waiters has waited; 0: not known
+	Needy   int      `json:"needy"`   // keys that need a person
 	Pages   int      `json:"pages"`
 	More    bool     `json:"more,omitempty"`    // there are more keys than are kept
 	Trouble string   `json:"trouble,omitempty"` // why the latest list failed
@@ -109,7 +112,7 @@ func (c *screen) update(s *snapshot, q query) (ev listEvent, news bool) {
 	entries, pages := q.page(found)
 	rows := make(map[string]row, len(entries))
 	ids, keys := make([]string, 0, len(entries)), make([]string, 0, len(entries))
-	ev = listEvent{At: millis(s.at), Keys: len(s.entries), Found: len(found), Waiters: s.waiters, Pages: pages, More: s.more,
+	ev = listEvent{At: millis(s.at), Keys: len(s.entries), Found: len(found), Waiters: s.waiters, Held: s.held, Longest: millis(s.longest), Needy: s.needy, Pages: pages, More: s.more,
 		Trouble: trouble(s.err), Empty: len(entries) == 0}
 	for _, e := range entries {
 		r := toRow(e)
@@ -124,7 +127,7 @@ func (c *screen) update(s *snapshot, q query) (ev listEvent, news bool) {
 	}
 	l := c.last
 	news = c.rows == nil || ev.Order != nil || ev.Rows != nil || ev.At != l.At || ev.Keys != l.Keys || ev.Found != l.Found ||
-		ev.Waiters != l.Waiters || ev.More != l.More || ev.Trouble != l.Trouble
+		ev.Waiters != l.Waiters || ev.Held != l.Held || ev.Longest != l.Longest || ev.Needy != l.Needy || ev.More != l.More || ev.Trouble != l.Trouble
 	c.rows, c.ids, c.keys, c.last = rows, ids, keys, ev
 	c.last.Rows, c.last.Order = nil, nil
 	return ev, news

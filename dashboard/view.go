@@ -182,23 +182,26 @@ type row struct {
 	Fence   string `json:"fence"` // JavaScript has no integers of 64 bits
 	Waiters int    `json:"waiters"`
 	Reason  string `json:"reason"`
-	Mark    string `json:"mark"` // what an operator should look at: foreign, ended
+	Mark    string `json:"mark"`  // what else there is to say: foreign, its process has ended, never ends, long wait
+	Needs   bool   `json:"needs"` // a person
 }
 
 func toRow(e *entry) row {
 	r := row{ID: encodeKey(e.Key), Key: shown(e.Key), Waiters: e.Waiters, Mode: "–", Holder: "nobody", Fence: fence(e.Fence)}
-	if !e.Held {
+	if r.Mark, r.Needs = e.needs, e.needs != ""; !e.Held {
 		return r
 	}
 	l := e.Holder.Describe()
-	r.Mode, r.Holder, r.Since, r.Reason = modeOf(e), whoIs(e.Holder), millis(l.Since), shown(l.Reason)
+	r.Mode, r.Holder, r.Since, r.Reason = people.ModeOf(e.Info), whoIs(e.Holder), millis(l.Since), shown(l.Reason)
 	if e.Holds > 1 {
 		r.Holder += fmt.Sprintf(" and %d more", e.Holds-1)
 	}
 	if r.Until = millis(e.until); e.Left < 0 {
 		r.Until = -1
 	}
-	r.Mark = markOf(e.Holder)
+	if e.Holder.Foreign {
+		r.Mark = strings.TrimSuffix("foreign, "+e.needs, ", ")
+	}
 	return r
 }
 
@@ -210,13 +213,6 @@ func markOf(h hasp.Holder) string {
 		return "its process has ended"
 	}
 	return ""
-}
-
-func modeOf(e *entry) string {
-	if e.Holder.Limit > 0 {
-		return fmt.Sprintf("%d of %d", e.Holds, e.Holder.Limit)
-	}
-	return people.Mode(e.Holder.Mode)
 }
 
 func fence(n uint64) string {

@@ -22,6 +22,7 @@ import (
 	"github.com/hasplock/hasp/dashboard"
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/driver/operator"
+	"github.com/hasplock/hasp/internal/process"
 	"github.com/hasplock/hasp/memdriver"
 )
 
@@ -39,6 +40,10 @@ func (s *stage) ask(key, host, reason string, since time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l := driver.Label{Host: host, PID: 4211, User: "app", Reason: reason, Since: since}
+	if host == "" { // a process of this host that has ended
+		l.Host, _ = os.Hostname()
+		l.PID, l.Process = 1<<30, process.Self()
+	}
 	c := driver.Claim{Key: key, Owner: rand.Text(), Label: l.Encode()}
 	s.lines[key] = append(s.lines[key], c)
 	s.try(c)
@@ -110,6 +115,8 @@ func TestBrowser(t *testing.T) {
 		s.ask("orders/7", fmt.Sprintf("worker-%d", i), "waits for the export", now.Add(-time.Duration(30-i)*time.Second))
 	}
 	s.ask("orders/12", "worker-3", "cron", now)
+	s.ask("nightly-report", "", "the figures for the web", now)
+	s.ask("nightly-report", "worker-5", "waits for the report", now)
 	s.ask(hostile, hostile, hostile, now)
 	s.ask(hostile, "worker-4", hostile, now)
 
@@ -127,7 +134,7 @@ func TestBrowser(t *testing.T) {
 			return []dashboard.Finding{
 				{Level: operator.LevelOK, Node: "redis-1:6379", Check: "answers", Text: "it answers in 0.4ms"},
 				{Level: operator.LevelWarn, Node: "redis-1:6379", Check: "persistence", Text: "a restart loses locks: set max-ttl= in the URL"},
-				{Level: operator.LevelFail, Check: "eviction", Text: "maxmemory-policy is volatile-lru: CONFIG SET maxmemory-policy noeviction"},
+				{Level: operator.LevelFail, Check: "eviction", Text: "maxmemory-policy is volatile-lru: locks may be evicted. Run: redis-cli -h redis-1 CONFIG SET maxmemory-policy noeviction, and keep it"},
 			}, nil
 		},
 		Leaks: func(context.Context) ([]dashboard.Leak, error) {

@@ -43,9 +43,14 @@ const page = await open({ colorScheme: "light" });
 await page.goto(PAGE);
 await page.locator("#state:text-is('live')").waitFor();
 check("a page has 50 rows", await page.locator("#rows tr").count() === 50, await page.locator("#rows tr").count());
-await page.locator("#waiting:text-is('5')").waitFor();
+await page.locator("#waiting:text-is('6')").waitFor();
 await serious(page, "the list, light");
-await page.goto(PAGE + "?sort=waiters");
+await page.locator("thead a:text-is('Waiters')").click();
+await page.locator("#state:text-is('live')").waitFor();
+check("a head sorts", await page.locator("#rows tr a").first().textContent() === "orders/7" && await page.locator("[aria-sort=descending]").textContent() === "Waiters");
+check("four figures", (await page.locator(".figures dd").allTextContents()).join(" ").match(/^62 6 \S+s 1$/) !== null, await page.locator(".figures dd").allTextContents());
+check("a row with a problem stands out", await row(page, "nightly-report").and(page.locator(".needs:has-text('its process has ended')")).count() === 1);
+await page.goto(PAGE + "?sort=waiters&q=web");
 await page.locator("#state:text-is('live')").waitFor();
 await page.locator("#rows .waiters:text-is('3')").waitFor();
 await shot(page, "dashboard-locks");
@@ -161,8 +166,11 @@ const small = await open({ viewport: { width: 320, height: 640 } });
 for (const name of ["", "find?name=orders/7", "find?name=" + "x".repeat(400), "doctor", "leaks"]) {
   await small.goto(PAGE + name);
   await fits(small, name.slice(0, 20) || "the list");
-  if (name === "") { await small.locator("#state:text-is('live')").waitFor(); await serious(small, "320 px"); await shot(small, "dashboard-small"); }
+  if (name === "") { await small.locator("#state:text-is('live')").waitFor(); await serious(small, "320 px"); }
 }
+await small.goto(PAGE + "?sort=waiters&q=web");
+await small.locator("#state:text-is('live')").waitFor();
+await shot(small, "dashboard-small");
 await small.goto(PAGE + "find?name=orders/7");
 await small.locator("#holders .break").click();
 await fits(small, "the question");

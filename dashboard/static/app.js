@@ -20,7 +20,7 @@
     if (s < 86400) return n(s / 3600) + "h" + n(s % 3600 / 60) + "m";
     return n(s / 86400) + "d" + n(s % 86400 / 3600) + "h";
   };
-  const clock = (ms) => new Date(ms).toLocaleTimeString();
+  const clock = (ms) => new Date(ms).toISOString().slice(11, 19);
   const ago = (ms) => !ms ? "–" : ms - now() > 1000 ? `since ${short(ms - now())} ahead of this clock` : short(now() - ms);
   const left = (ms) => ms < 0 ? "never ends" : ms ? short(ms - now()) : "–";
   const tick = () => {
@@ -82,6 +82,7 @@
     const fill = (tr, r, fresh) => {
       const holder = cell(tr, "holder"), who = holder.querySelector(".text"), before = who.textContent;
       tr.dataset.id = r.id;
+      tr.classList.toggle("needs", r.needs);
       const a = tr.querySelector("a");
       text(a, r.key);
       a.href = "lock?key=" + r.id;
@@ -138,7 +139,11 @@
       }
       text($("found"), d.found);
       text($("keys"), d.keys);
+      text($("nheld"), d.held);
       text($("waiting"), d.waiters);
+      $("longest").dataset.ms = d.longest;
+      text($("needy").lastElementChild, d.needy);
+      $("needy").classList.toggle("needs", d.needy > 0);
       text($("pages"), d.pages);
       text($("at"), clock(d.at));
       show($("more"), d.more);

@@ -66,9 +66,28 @@ func Name(h hasp.Holder) string {
 // Ended says whether the process of a holder, or a waiter, is known to have ended.
 // Its lease may be another's by now (Operator.Adopt), or is left to expire.
 func Ended(h hasp.Holder) bool {
-	l := h.Describe()
 	host, err := os.Hostname()
-	return !h.Foreign && err == nil && l.Host == host && process.Ended(l.Process, l.PID)
+	if err != nil || h.Foreign || !strings.Contains(h.Label, host) { // a label is read slowly
+		return false
+	}
+	l := h.Describe()
+	return l.Host == host && process.Ended(l.Process, l.PID)
+}
+
+// longWait is after how long a wait needs a person: by then the lease of a holder that died would have expired.
+const longWait = time.Minute
+
+// LongWait says whether a wait needs a person; not where since is not known.
+func LongWait(since, now time.Time) bool { return !since.IsZero() && now.Sub(since) >= longWait }
+
+// FirstSince is since when the first of the waiters has waited; zero: not known.
+func FirstSince(queue []hasp.Holder) (first time.Time) {
+	for _, h := range queue {
+		if since := h.Describe().Since; first.IsZero() || !since.IsZero() && since.Before(first) {
+			first = since
+		}
+	}
+	return first
 }
 
 // Count is a number with its noun.

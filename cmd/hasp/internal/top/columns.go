@@ -56,9 +56,6 @@ func (c *column) needs(m *Model, i *entry, now time.Time) Style {
 // orders are the columns by which the list is sorted, in turn: first by WAITERS.
 var orders = []int{5, 0, 2, 3, 4}
 
-// longWait is after how long a wait needs a person: by then the lease of a holder that died would have expired.
-const longWait = time.Minute
-
 // abandoned: the holder's process has ended without a release.
 func abandoned(_ *Model, i *entry, _ time.Time) Style {
 	if i.Held && people.Ended(i.Holder) {
@@ -80,7 +77,7 @@ func ending(m *Model, i *entry, _ time.Time) Style {
 }
 
 func waiting(m *Model, i *entry, now time.Time) Style {
-	if since, _ := m.firstSince(i); !since.IsZero() && now.Sub(since) >= longWait {
+	if since, _ := m.firstSince(i); people.LongWait(since, now) {
 		return Warning
 	}
 	return Normal
@@ -138,12 +135,7 @@ func (m *Model) firstSince(i *entry) (first time.Time, asked bool) {
 	if i.Waiters == 0 || look.Trouble != "" {
 		return first, asked
 	}
-	for _, h := range look.Info.Queue {
-		if since := h.Describe().Since; first.IsZero() || !since.IsZero() && since.Before(first) {
-			first = since
-		}
-	}
-	return first, asked
+	return people.FirstSince(look.Info.Queue), asked
 }
 
 // leastText is how many columns the key, the holder and the reason get together before others go: by how many of them are left.
