@@ -106,20 +106,14 @@ func TestNoRightToPublish(t *testing.T) {
 			w := newWorld(t)
 			mute, d := w.as("bob", change), w.driver(nil)
 			a, b, c := ask("k"), ask("k"), ask("k")
-			w.grant(mute, a)
-			w.wait(d, b)
-			w.wait(d, c)
-			w.release(mute, a)
+			w.on(mute).grant(a).on(d).wait(b, c).on(mute).release(a)
 			if info := w.inspect(d, "k"); info.Held || info.Waiters != 2 {
 				t.Fatalf("after Release there is %+v", info)
 			}
 			if res := w.refuse(d, ask("k")); res.Ahead != 2 && res.Holder.Owner != b.Owner {
 				t.Errorf("a newcomer got %+v", res)
 			}
-			w.grant(d, queued(b))
-			w.release(d, b)
-			w.grant(d, queued(c))
-			w.release(d, c)
+			w.on(d).claim(b).release(b).claim(c).release(c)
 
 			again, e := ask("k"), ask("k")
 			w.grant(mute, again)
@@ -145,9 +139,7 @@ func TestNoRightToPublishInTry(t *testing.T) {
 	w := newWorld(t)
 	mute, d := w.as("bob", "-publish"), w.driver(nil)
 	a, b := ask("k"), ask("k")
-	w.grant(d, a)
-	w.wait(d, b)
-	w.do("DEL", "lock:k") // the holder is gone
+	w.on(d).grant(a).wait(b).do("DEL", "lock:k") // the holder is gone
 	if res := w.refuse(mute, queued(ask("k"))); res.RetryIn != min(lookAfter, pollStep*2) && res.RetryIn != lookAfter {
 		t.Errorf("refused with %+v", res)
 	}
@@ -171,8 +163,7 @@ func TestMuteHandsOverToOneThatPolls(t *testing.T) {
 	if res := w.refuse(mute, queued(b)); res.RetryIn <= 0 || res.RetryIn > 100*time.Millisecond {
 		t.Errorf("a waiter that polls got %+v", res)
 	}
-	w.release(mute, a)
-	w.has(w.driver(nil), b)
+	w.on(mute).release(a).on(w.driver(nil)).has(b)
 }
 
 // Without the right to SUBSCRIBE waiters poll: the first often, the others

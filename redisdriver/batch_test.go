@@ -86,9 +86,8 @@ func TestBatch(t *testing.T) {
 func TestBatchInBadCompany(t *testing.T) {
 	w, d := newPlain(t)
 	held := ask("held")
-	w.grant(d, held)
-	w.do("SET", d.names("bad").places, "no hash")
-	w.do("ZADD", d.names("bad").queue, 1, value(ask("bad").Claim()))
+	w.on(d).grant(held).do("SET", d.names("bad").places, "no hash").
+		do("ZADD", d.names("bad").queue, 1, value(ask("bad").Claim()))
 	good, bad := ask("good"), ask("bad")
 	calls := append(tries(d, good, queued(bad)), d.releaseCall(held.Withdrawal()))
 	w.together(d, calls...)
@@ -116,8 +115,7 @@ func TestBatchOnAFullServer(t *testing.T) {
 	if calls[1].Err != nil || calls[1].Reply != int64(releasedLease) {
 		t.Errorf("a release: %v, %v", calls[1].Reply, calls[1].Err)
 	}
-	w.hint(hints)
-	w.grant(d, queued(waits))
+	w.on(d).hint(hints).claim(waits)
 }
 
 // A server that became a replica says so by an error of the whole script, by
@@ -125,8 +123,7 @@ func TestBatchOnAFullServer(t *testing.T) {
 func TestBatchOnAReplica(t *testing.T) {
 	w, d := newPlain(t)
 	held := ask("held")
-	w.grant(d, held)
-	w.do("REPLICAOF", "127.0.0.1", "1") // nothing listens there
+	w.on(d).grant(held).do("REPLICAOF", "127.0.0.1", "1") // nothing listens there
 	calls := append(tries(d, ask("a"), ask("b")), d.releaseCall(held.Withdrawal()))
 	w.together(d, calls...)
 	for i, c := range calls {
@@ -134,8 +131,7 @@ func TestBatchOnAReplica(t *testing.T) {
 			t.Errorf("request %d: %v, %v", i, c.Reply, c.Err)
 		}
 	}
-	w.do("REPLICAOF", "NO", "ONE")
-	w.release(d, held)
+	w.on(d).do("REPLICAOF", "NO", "ONE").release(held)
 }
 
 // A fence whose mark could not be moved is given to nobody: not to the next

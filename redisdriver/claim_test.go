@@ -22,19 +22,14 @@ func TestClaimSaysHowLongAgo(t *testing.T) {
 	}
 	d := w.driver(nil)
 	a, b, c, writer := ask("k"), reader("k"), reader("k"), ask("k")
-	w.grant(d, a)
-	w.wait(d, b)
-	w.wait(d, c)
-	w.release(d, a)
+	w.on(d).grant(a).wait(b, c).release(a)
 	for i, r := range []*contend.Owner{&b, &c} {
 		pass(time.Second)
 		if got, want := w.grant(d, queued(*r)).Handoff, time.Duration(i+1)*time.Second; got != want {
 			t.Errorf("a reader was handed the key %v ago, want %v", got, want)
 		}
 	}
-	w.wait(d, writer)
-	w.release(d, b)
-	w.release(d, c)
+	w.on(d).wait(writer).release(b, c)
 	pass(2 * time.Second)
 	if got := w.grant(d, queued(writer)).Handoff; got != 2*time.Second {
 		t.Errorf("a writer was handed the key %v ago", got)
@@ -81,8 +76,7 @@ func TestConvertOfNothing(t *testing.T) {
 		t.Errorf("it left %q", keys)
 	}
 	a := reader("k")
-	w.grant(d, a)
-	w.refuse(d, converts())
+	w.on(d).grant(a).refuse(converts())
 	if info := w.inspect(d, "k"); info.Holds != 1 || info.Waiters != 0 {
 		t.Errorf("beside a reader it left %+v", info)
 	}
@@ -92,9 +86,7 @@ func TestConvertOfNothing(t *testing.T) {
 func TestConvertIsNoClaim(t *testing.T) {
 	w, d := newPlain(t)
 	a, b := ask("k"), ask("k")
-	w.grant(d, a)
-	w.wait(d, b)
-	w.release(d, a)
+	w.on(d).grant(a).wait(b).release(a)
 	converts := b
 	converts.Mode, converts.Convert = driver.Shared, true
 	w.refuse(d, converts)
@@ -108,9 +100,7 @@ func TestConvertIsNoClaim(t *testing.T) {
 func TestRaiseOfAHandoff(t *testing.T) {
 	w, d := newVoting(t)
 	a, b := proposing("k", w.micros()), proposing("k", 1)
-	w.grant(d, a)
-	w.wait(d, b)
-	w.release(d, a)
+	w.on(d).grant(a).wait(b).release(a)
 	w.mark(a.Fence+1000, a.Fence+2000, a.Fence+3000, w.micros())
 	b.Raise, b.Fence = true, a.Fence+500
 	if floor := w.tooLow(d, b); floor != a.Fence+1000 {
@@ -125,8 +115,7 @@ func TestWriterProposesAboveReaders(t *testing.T) {
 	w, d := newVoting(t)
 	a := reader("k")
 	a.Fence = w.micros() + 1000
-	w.grant(d, a)
-	w.release(d, a)
+	w.on(d).grant(a).release(a)
 	if floor := w.tooLow(d, proposing("k", a.Fence-1)); floor != a.Fence {
 		t.Errorf("the floor is %d, the reader's fence was %d", floor, a.Fence)
 	}
@@ -146,12 +135,8 @@ func TestRaiseOfNothing(t *testing.T) {
 func TestWhoAsksIsNotStruck(t *testing.T) {
 	w, d, slow := newTwo(t)
 	other, asks := ask("k"), ask("k")
-	w.grant(d, ask("k"))
-	w.wait(slow, other)
-	w.wait(slow, asks)
+	w.on(d).grant(ask("k")).on(slow).wait(other, asks)
 	w.tick()
 	w.strike("k", slow)
-	w.do("DEL", "lock:k")
-	w.refuse(slow, queued(asks))
-	w.has(d, other)
+	w.on(slow).do("DEL", "lock:k").join(asks).on(d).has(other)
 }

@@ -83,8 +83,7 @@ func TestFullServer(t *testing.T) {
 	a, b, alone := ask("k"), ask("k"), ask("alone")
 	w.grant(d, a)
 	hints := w.wait(d, b)
-	w.grant(d, alone)
-	w.do("CONFIG", "SET", "maxmemory", 1)
+	w.on(d).grant(alone).do("CONFIG", "SET", "maxmemory", 1)
 	for _, r := range []contend.Owner{ask("free"), queued(ask("k"))} {
 		if _, err := contend.Try(w.ctx, d, r); d.Classify(err) != driver.ClassFull {
 			t.Errorf("Try says %v (%v)", err, d.Classify(err))
@@ -99,9 +98,7 @@ func TestFullServer(t *testing.T) {
 	if info := w.inspect(d, "alone"); info.Held {
 		t.Errorf("after Release there is %+v", info)
 	}
-	w.release(d, a)
-	w.hint(hints)
-	w.has(d, b)
+	w.on(d).release(a).hint(hints).has(b)
 	w.releasesNothing(d, ask("k"))
 	w.release(d, b)
 	if info := w.inspect(d, "k"); info.Held {
@@ -114,10 +111,7 @@ func TestClaimOnAFullServer(t *testing.T) {
 	w := newWorld(t, "--maxmemory-policy", "noeviction")
 	d := w.driver(nil)
 	a, b := ask("k"), ask("k")
-	w.grant(d, a)
-	w.wait(d, b)
-	w.do("CONFIG", "SET", "maxmemory", 1)
-	w.release(d, a)
+	w.on(d).grant(a).wait(b).do("CONFIG", "SET", "maxmemory", 1).release(a)
 	if res := w.grant(d, queued(b)); res.TTL < b.TTL {
 		t.Errorf("claimed for %v", res.TTL)
 	}

@@ -63,9 +63,7 @@ func TestNodeClockIsStepped(t *testing.T) {
 	d := w.node()
 	w.admit(d)
 	a, other := proposing("k", w.micros()), proposing("other", w.micros()-20)
-	w.grant(d, a)
-	w.release(d, a)
-	w.grant(d, other) // it was overtaken
+	w.on(d).grant(a).release(a).grant(other) // it was overtaken
 	w.release(d, other)
 
 	step("+200") // longer than the TTL, and than a fence is kept
@@ -90,8 +88,7 @@ func TestNodeClockIsStepped(t *testing.T) {
 		t.Errorf("refused %d with %d", ahead.Fence, floor)
 	}
 	w.tooLow(d, proposing("k", b.Fence))
-	w.grant(d, proposing("k", b.Fence+1))
-	w.grant(d, proposing("new", floor+1))
+	w.on(d).grant(proposing("k", b.Fence+1)).grant(proposing("new", floor+1))
 	step("-3500") // the mark is turned, and floor reaches all of it
 	if floor = w.tooLow(d, proposing("turns", floor+2)); floor <= b.Fence {
 		t.Errorf("turned, the floor is %d, granted was %d", floor, b.Fence)

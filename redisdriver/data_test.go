@@ -58,8 +58,7 @@ func TestAlienMark(t *testing.T) {
 				}
 			}
 		}
-		w.release(d, held)
-		w.hint(hints)
+		w.on(d).release(held).hint(hints)
 		w.refuses(d, queued(waits), markKey)
 		w.do("DEL", markKey)
 		if next := w.grant(d, queued(waits)).Fence; next <= fence {
@@ -159,13 +158,11 @@ func TestAlienGrant(t *testing.T) {
 		strings.Repeat("A", 26) + " 1763719200123456 176371920012 h", strings.Repeat("A", 25) + " 1763719200123456 17637192001234 h",
 		strings.Repeat("A", 26) + " 176371920012345 17637192001234 h", strings.Repeat("A", 26) + " 9999999999999999 1763719200123 F"} {
 		held, waits := ask("k"), ask("k")
-		w.grant(d, held)
-		w.do("SET", d.names("k").grant, text)
+		w.on(d).grant(held).do("SET", d.names("k").grant, text)
 		if !strings.HasPrefix(text, "A") || !strings.HasSuffix(text, "F") {
 			w.refuses(d, queued(waits), d.names("k").grant)
 		}
-		w.release(d, held)
-		w.do("SET", d.names("free").grant, text)
+		w.on(d).release(held).do("SET", d.names("free").grant, text)
 		w.refuses(d, queued(ask("free")), d.names("free").grant)
 		w.do("FLUSHALL")
 	}
@@ -176,8 +173,7 @@ func TestAlienQueue(t *testing.T) {
 	w, d := newPlain(t)
 	names := d.names("k")
 	a, b := ask("k"), ask("k")
-	w.grant(d, a)
-	w.wait(d, b)
+	w.on(d).grant(a).wait(b)
 	for _, number := range []float64{1e300, 1 << 53, 1<<53 - 1, -5, 0.5} {
 		w.admin.ZAdd(w.ctx, names.queue, redis.Z{Score: number, Member: "someone"})
 		if number > 1 {
@@ -191,9 +187,7 @@ func TestAlienQueue(t *testing.T) {
 			t.Errorf("a sign of life from a place that is gone: %v", r.Err)
 		}
 	})
-	w.refuse(d, queued(b))
-	w.release(d, a)
-	w.grant(d, queued(b))
+	w.on(d).join(b).release(a).claim(b)
 	c := ask("k")
 	w.wait(d, c)
 	w.admin.HSet(w.ctx, names.places, c.Owner, "abc def")

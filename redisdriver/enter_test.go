@@ -72,9 +72,7 @@ func TestCopyOfAHandover(t *testing.T) {
 	ctx, cancel := context.WithCancel(w.ctx)
 	hints, err := contend.Watch(ctx, d, b)
 	w.succeeds(err)
-	w.refuse(d, queued(b))
-	w.wait(other, c)
-	w.release(d, a)
+	w.on(d).join(b).on(other).wait(c).on(d).release(a)
 	said := w.hint(hints)
 	message := ""
 	for !strings.HasPrefix(message, "=") {
@@ -91,9 +89,7 @@ func TestCopyOfAHandover(t *testing.T) {
 	answered := func() bool { return len(d.giving) == 0 }
 	in.deliver(message)
 	w.until("it was answered", answered)
-	w.has(d, b)
-	w.release(d, b)
-	w.has(d, c)
+	w.on(d).has(b).release(b).has(c)
 	d.leases.drop(b.Claim().ID())
 	in.deliver(message) // it was released: there is nothing to give back
 	w.has(d, c)
@@ -338,8 +334,7 @@ func TestClaimOfAnotherHandover(t *testing.T) {
 		t.Errorf("it prolonged the lease to %v", left)
 	}
 	b.Fence = to.Fence
-	w.renewed(d, b)
-	w.release(d, b)
+	w.on(d).renew(b).release(b)
 }
 
 // A holder that asks in another way is named once, as it asked last; one that converts keeps nothing.
@@ -370,9 +365,7 @@ func TestRefusalWithoutAFence(t *testing.T) {
 	w, d := newPlain(t)
 	a, b := sharer("k", 3), sharer("k", 3)
 	a.TTL = 50 * time.Millisecond
-	w.grant(d, a)
-	w.grant(d, b)
-	w.do("DEL", d.names("k").grant)
+	w.on(d).grant(a, b).do("DEL", d.names("k").grant)
 	over := w.micros() + uint64(a.TTL.Microseconds())
 	w.until("the first lease is over", func() bool { return w.micros() > over })
 	for range 3 {

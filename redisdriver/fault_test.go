@@ -26,8 +26,7 @@ func TestSubscriberIsKilled(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			w, d, other := newTwo(t)
 			a, b, c := ask("k"), ask("k"), ask("other")
-			w.grant(other, a)
-			w.grant(other, ask("other"))
+			w.on(other).grant(a, ask("other"))
 			hints, bystander := w.wait(d, b), w.wait(d, c)
 			if how == "restart" {
 				w.server.Kill()
@@ -55,9 +54,7 @@ func TestSubscriberIsKilled(t *testing.T) {
 			case <-hints:
 			default:
 			}
-			w.release(w.driver(nil), a)
-			w.hint(hints)
-			w.grant(d, queued(b))
+			w.on(w.driver(nil)).release(a).hint(hints).on(d).claim(b)
 		})
 	}
 }
@@ -70,8 +67,7 @@ func TestFlushWhileWaiting(t *testing.T) {
 	w, d := newPlain(t)
 	a, b := ask("k"), ask("k")
 	before := w.grant(d, a).Fence
-	w.wait(d, b)
-	w.do("FLUSHALL")
+	w.on(d).wait(b).do("FLUSHALL")
 	out := map[int]error{}
 	contend.Renew(w.ctx, d, []contend.Owner{a, queued(b)}, func(i int, r driver.Renewal) { out[i] = r.Err })
 	if !errors.Is(out[0], driver.ErrNotHeld) || !errors.Is(out[1], driver.ErrNotHeld) {
@@ -85,9 +81,7 @@ func TestFlushWhileWaiting(t *testing.T) {
 func TestScriptFlush(t *testing.T) {
 	w, d := newPlain(t)
 	a, b := ask("k"), ask("k")
-	w.grant(d, a)
-	w.wait(d, b)
-	w.do("SCRIPT", "FLUSH")
+	w.on(d).grant(a).wait(b).do("SCRIPT", "FLUSH")
 	w.inspect(d, "k")
 	w.do("SCRIPT", "FLUSH")
 	contend.Renew(w.ctx, d, []contend.Owner{a, queued(b)}, func(i int, r driver.Renewal) {
@@ -95,11 +89,7 @@ func TestScriptFlush(t *testing.T) {
 			t.Errorf("Renew %d: %v", i, r.Err)
 		}
 	})
-	w.do("SCRIPT", "FLUSH")
-	w.release(d, a)
-	w.do("SCRIPT", "FLUSH")
-	w.grant(d, b)
-	w.do("SCRIPT", "FLUSH")
+	w.on(d).do("SCRIPT", "FLUSH").release(a).do("SCRIPT", "FLUSH").grant(b).do("SCRIPT", "FLUSH")
 	errs := make(chan error)
 	const many = 200 // travel together
 	for i := range many {
@@ -120,8 +110,7 @@ func TestHungServer(t *testing.T) {
 	d := w.over(w.client(patient), nil)
 	a, b := ask("k"), ask("k")
 	a.TTL, b.Patience = 10*time.Minute, 10*time.Minute
-	w.grant(d, a)
-	w.wait(d, b)
+	w.on(d).grant(a).wait(b)
 	w.server.Stop()
 	calls := map[string]func(context.Context) error{
 		"Try":     func(ctx context.Context) error { _, err := contend.Try(ctx, d, ask("other")); return err },
@@ -172,8 +161,7 @@ func TestClientDoesNotSendAgain(t *testing.T) {
 	stuck := dialer{late: true}
 	rdb := w.client(func(o *redis.Options) { o.Dialer, o.MaxRetries = stuck.dial, 5 })
 	d := w.over(rdb, nil)
-	w.grant(d, ask("warm"))
-	w.do("CONFIG", "RESETSTAT")
+	w.on(d).grant(ask("warm")).do("CONFIG", "RESETSTAT")
 	stuck.hangNext() // the reply is lost; another connection would do
 	if _, err := contend.Try(w.ctx, d, ask("k")); d.Classify(err) != driver.ClassUnreachable {
 		t.Errorf("Try without a reply says %v", err)
@@ -203,8 +191,7 @@ func TestLateTryIsRefused(t *testing.T) {
 		"nothing": func(contend.Owner) {},
 		"lease":   func(r contend.Owner) { w.grant(d, r) },
 		"place": func(r contend.Owner) {
-			w.grant(d, ask(r.Key))
-			w.refuse(d, queued(r))
+			w.on(d).grant(ask(r.Key)).join(r)
 		},
 	} {
 		r := ask(name)
@@ -217,8 +204,7 @@ func TestLateTryIsRefused(t *testing.T) {
 		if left := w.admin.PTTL(w.ctx, d.names(name).gone(r.Owner)).Val(); !lasts(left, driver.LateRequest, begun) {
 			t.Errorf("%s: the tombstone stays %v", name, left)
 		}
-		w.refuse(d, r)
-		w.refuse(d, queued(r))
+		w.on(d).refuse(r).join(r)
 		if info := w.inspect(d, name); info.Waiters != 0 || info.Holder.Owner == r.Owner {
 			t.Errorf("%s: it left %+v", name, info)
 		}
@@ -230,8 +216,7 @@ func TestCloseLeavesTheClient(t *testing.T) {
 	w := newWorld(t)
 	rdb := w.client(nil)
 	d := New(rdb, nil)
-	w.grant(d, ask("k"))
-	w.wait(d, ask("k"))
+	w.on(d).grant(ask("k")).wait(ask("k"))
 	w.succeeds(d.Close())
 	if err := rdb.Ping(w.ctx).Err(); err != nil {
 		t.Errorf("the caller's client: %v", err)
@@ -293,7 +278,5 @@ func TestSubscriptionIsEnded(t *testing.T) {
 		mode, _ := d.boxes.mode(b.Claim())
 		return mode == modeShardPublishCounted
 	})
-	w.refuse(d, queued(b))
-	w.release(d, a)
-	w.hint(hints)
+	w.on(d).join(b).release(a).hint(hints)
 }

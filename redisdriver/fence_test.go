@@ -51,8 +51,7 @@ func TestFenceAheadOfTheClock(t *testing.T) {
 	if got := w.grant(d, a).Fence; got != mark+1 {
 		t.Errorf("a free key has the fence %d, want %d", got, mark+1)
 	}
-	w.wait(d, b)
-	w.release(d, a)
+	w.on(d).wait(b).release(a)
 	if got := w.grant(d, b).Fence; got != mark+2 {
 		t.Errorf("a handed over key has the fence %d, want %d", got, mark+2)
 	}
@@ -78,8 +77,7 @@ func TestStandingFence(t *testing.T) {
 	if again := w.grant(w.driver(nil), a).Fence; again != first {
 		t.Errorf("the fence is %d, and %d when asked again", first, again)
 	}
-	w.wait(d, b)
-	w.release(d, a)
+	w.on(d).wait(b).release(a)
 	handed := w.inspect(d, "k")
 	w.grant(d, ask("third"))
 	for range 2 {
@@ -96,8 +94,7 @@ func TestStandingFence(t *testing.T) {
 // A server that comes back from an old snapshot mints above what it forgot.
 func TestFenceAfterAnOldSnapshot(t *testing.T) {
 	w, d := newPlain(t)
-	w.grant(d, ask("before"))
-	w.do("SAVE")
+	w.on(d).grant(ask("before")).do("SAVE")
 	last := w.grant(d, ask("k")).Fence
 	w.server.Kill()
 	w.server.Restart()
@@ -118,8 +115,7 @@ func TestWithoutExpireGreaterThan(t *testing.T) {
 	old.AddHook(oldServer)
 	d := w.over(old, nil)
 	a, b := ask("k"), ask("k")
-	w.grant(d, a)
-	w.wait(d, b)
+	w.on(d).grant(a).wait(b)
 	short := a
 	short.TTL = time.Second
 	w.grant(d, short)
@@ -131,18 +127,15 @@ func TestWithoutExpireGreaterThan(t *testing.T) {
 	if left := w.inspect(d, "k").Left; left < 50*time.Minute {
 		t.Errorf("a longer Try left %v", left)
 	}
-	w.release(d, a)
-	w.grant(d, queued(b))
+	w.on(d).release(a).claim(b)
 	if left := w.inspect(d, "k").Left; left < 20*time.Second {
 		t.Errorf("a claim left %v", left)
 	}
-	w.do("CONFIG", "RESETSTAT")
-	w.renewed(d, b)
+	w.on(d).do("CONFIG", "RESETSTAT").renew(b)
 	if n := w.calls()["pttl"]; n != 2 {
 		t.Errorf("PTTL was asked %d times: this tested the other path", n)
 	}
-	w.do("PERSIST", "lock:k")
-	w.renewed(d, b)
+	w.on(d).do("PERSIST", "lock:k").renew(b)
 	if left := w.admin.PTTL(w.ctx, "lock:k").Val(); left >= 0 {
 		t.Errorf("a permanent lock ends after %v", left)
 	}

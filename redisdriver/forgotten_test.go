@@ -29,8 +29,7 @@ func TestForgottenMarkRefusesOnce(t *testing.T) {
 		} {
 			t.Run(lose+", "+name, func(t *testing.T) {
 				old := proposing("old "+lose+name, w.micros())
-				w.grant(d, old)
-				w.release(d, old)
+				w.on(d).grant(old).release(old)
 				if lose == "DEL" {
 					w.do("DEL", proposedKey)
 				} else {
@@ -58,8 +57,7 @@ func TestForgottenMarkRefusesOnce(t *testing.T) {
 					t.Errorf("the floor is %d, granted was %d", floor, old.Fence)
 				}
 				r.Fence = floor + uint64(max(r.Fences, 1))
-				w.grant(d, r)
-				w.grant(d, proposing(fmt.Sprint("beside ", lose, name), r.Fence)) // and so do others make progress
+				w.on(d).grant(r).grant(proposing(fmt.Sprint("beside ", lose, name), r.Fence)) // and so do others make progress
 				w.release(d, r)
 			})
 		}

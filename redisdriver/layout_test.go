@@ -43,8 +43,7 @@ func TestLockIsTheCanonicalString(t *testing.T) {
 	if res := w.refuse(d, ask("orders/42")); !res.Holder.Foreign || res.Holder.Label != "peer" {
 		t.Errorf("the holder is %+v", res.Holder)
 	}
-	w.do("EVAL", compareAndDelete, 1, "lock:orders/42", "peer")
-	w.grant(d, ask("orders/42"))
+	w.on(d).do("EVAL", compareAndDelete, 1, "lock:orders/42", "peer").grant(ask("orders/42"))
 }
 
 func TestPrefix(t *testing.T) {
@@ -138,10 +137,7 @@ func TestOtherTypeIsAnError(t *testing.T) {
 func TestOtherTypeInTheWay(t *testing.T) {
 	w, d := newPlain(t)
 	a, b := ask("k"), ask("k")
-	w.grant(d, a)
-	w.wait(d, b)
-	w.do("DEL", "lock:k")
-	w.do("HSET", "lock:k", "f", "v")
+	w.on(d).grant(a).wait(b).do("DEL", "lock:k").do("HSET", "lock:k", "f", "v")
 	if _, err := contend.Try(w.ctx, d, queued(b)); d.Classify(err) != driver.ClassImpossible {
 		t.Errorf("Try says: %v", err)
 	}
@@ -182,8 +178,7 @@ func TestHostileKeys(t *testing.T) {
 				continue
 			}
 			held[key] = ask(key)
-			w.grant(d, held[key])
-			w.wait(d, ask(key))
+			w.on(d).grant(held[key]).wait(ask(key))
 		}
 		listed := map[string]bool{}
 		for info, err := range d.List(w.ctx, "") {
@@ -229,13 +224,11 @@ func TestSidecarsExpire(t *testing.T) {
 	w.until("the server knows that nobody listens", func() bool {
 		return w.admin.PubSubNumSub(w.ctx, dead.inboxName()).Val()[dead.inboxName()] == 0
 	})
-	w.wait(d, b)
-	w.release(d, a) // strikes
+	w.on(d).wait(b).release(a) // strikes
 	check("a strike")
 	w.grant(d, b)
 	check("a claim")
-	w.refuse(d, queued(lapses))
-	w.release(d, b) // to one that polls
+	w.on(d).join(lapses).release(b) // to one that polls
 	w.until("it lapses", func() bool { return !w.inspect(d, "k").Held })
 	w.grant(d, c)
 	check("a lapse")
@@ -245,8 +238,7 @@ func TestSidecarsExpire(t *testing.T) {
 		}
 	})
 	check("a renewal")
-	w.release(d, lapses)
-	w.release(d, c)
+	w.on(d).release(lapses, c)
 	check("a release")
 	w.do("DEL", "hasp.places:{lock:k}") // what is left of the strikes
 	if w.admin.Exists(w.ctx, "lock:k", "hasp.queue:{lock:k}", "hasp.places:{lock:k}", "hasp.grant:{lock:k}").Val() != 0 {
@@ -260,8 +252,7 @@ func TestExpiriesOnlyMoveLater(t *testing.T) {
 	w, d := newPlain(t)
 	a, b := ask("k"), ask("k")
 	a.TTL, b.Patience = time.Hour, time.Hour
-	w.grant(d, a)
-	w.wait(d, b)
+	w.on(d).grant(a).wait(b)
 	before := map[string]time.Duration{}
 	for _, k := range w.keys() {
 		if before[k] = w.admin.PTTL(w.ctx, k).Val(); before[k] < 0 {
@@ -270,8 +261,7 @@ func TestExpiriesOnlyMoveLater(t *testing.T) {
 	}
 	short, c := a, ask("k")
 	short.TTL, c.Patience = time.Second, time.Second
-	w.grant(d, short)
-	w.refuse(d, queued(c))
+	w.on(d).grant(short).join(c)
 	b.Patience = time.Second
 	contend.Renew(w.ctx, d, []contend.Owner{short, queued(b), queued(c)}, func(i int, r driver.Renewal) {
 		if r.Err != nil {

@@ -23,9 +23,7 @@ func TestReleaseOfAHandoffThatAnotherTook(t *testing.T) {
 	for _, other := range []string{"a lock", "another type"} {
 		w, d := newPlain(t)
 		a, b := ask("k"), ask("k")
-		w.grant(d, a)
-		w.wait(d, b)
-		w.release(d, a)
+		w.on(d).grant(a).wait(b).release(a)
 		lock := d.names("k").lock
 		w.do("DEL", lock) // as the claim time does
 		if other == "a lock" {
@@ -33,8 +31,7 @@ func TestReleaseOfAHandoffThatAnotherTook(t *testing.T) {
 		} else {
 			w.do("LPUSH", lock, "x")
 		}
-		w.release(d, b)
-		w.do("DEL", lock)
+		w.on(d).release(b).do("DEL", lock)
 		if info := w.inspect(d, "k"); info.Held || info.Waiters > 0 {
 			t.Errorf("%s: after Release there is %+v", other, info)
 		}
@@ -58,8 +55,7 @@ func TestReleaseOfAnExpiredLeaseOnAFullServer(t *testing.T) {
 	w.gone(d.names("k").lock)
 	w.do("CONFIG", "SET", "maxmemory", 1)
 	w.releasesNothing(d, a)
-	w.hint(hints)
-	w.grant(d, queued(b))
+	w.on(d).hint(hints).claim(b)
 }
 
 // A grant that is none goes with the lease.
@@ -68,10 +64,7 @@ func TestReleaseTakesABadGrantAway(t *testing.T) {
 	for _, settled := range []bool{false, true} {
 		a := ask("k")
 		a.Settled = settled
-		w.grant(d, a)
-		w.do("SET", d.names("k").grant, "garbage")
-		w.release(d, a)
-		w.release(d, w.granted(d, "k"))
+		w.on(d).grant(a).do("SET", d.names("k").grant, "garbage").release(a).release(w.granted(d, "k"))
 	}
 }
 

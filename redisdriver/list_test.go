@@ -56,10 +56,7 @@ func TestListWalks(t *testing.T) {
 	if _, err := pipe.Exec(w.ctx); err != nil {
 		t.Fatal(err)
 	}
-	w.grant(d, ask("k"))
-	w.wait(d, ask("k"))
-	w.do("DEL", "lock:k")
-	w.do("CONFIG", "RESETSTAT")
+	w.on(d).grant(ask("k")).wait(ask("k")).do("DEL", "lock:k").do("CONFIG", "RESETSTAT")
 	got := w.list(d, "")
 	if len(got) != 2501 || got["k"].Held || got["k"].Waiters != 1 || !got["n0"].Held {
 		t.Errorf("List has %d keys, and of a free one with a queue: %+v", len(got), got["k"])
@@ -133,8 +130,7 @@ func TestByHand(t *testing.T) {
 	for _, key := range hostile {
 		d := w.driver(nil)
 		a, b := ask(key), ask(key)
-		w.grant(d, a)
-		w.wait(d, b)
+		w.on(d).grant(a).wait(b)
 		statements := w.inspect(d, key).ByHand
 		for i, want := range []string{a.Owner, "", a.Owner, b.Owner, b.Owner} {
 			if s := statements[i]; strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' }) {
@@ -191,8 +187,7 @@ func TestFreeByHand(t *testing.T) {
 	}
 	w.admin.Set(w.ctx, "lock:expires", "peer", time.Minute)
 	w.admin.Set(w.ctx, "lock:large", strings.Repeat("x", maxShown), 0)
-	w.grant(d, ask("ours"))
-	w.do("PERSIST", "lock:ours")
+	w.on(d).grant(ask("ours")).do("PERSIST", "lock:ours")
 	w.admin.Set(w.ctx, "lock:never", "peer", 0)
 	if free := w.list(d, "never")["never"].Free; free != nil {
 		t.Errorf("List has %q, which is for Inspect", free)
@@ -207,8 +202,7 @@ func TestFreeByHand(t *testing.T) {
 // A lock that lasts for longer than a time.Duration can say lasts for long.
 func TestListOfALongLease(t *testing.T) {
 	w, d := newPlain(t)
-	w.grant(d, ask("k"))
-	w.do("PEXPIRE", "lock:k", int64(math.MaxInt64/time.Millisecond)+60_000)
+	w.on(d).grant(ask("k")).do("PEXPIRE", "lock:k", int64(math.MaxInt64/time.Millisecond)+60_000)
 	if left := w.list(d, "")["k"].Left; left != w.inspect(d, "k").Left || left < 24*time.Hour {
 		t.Errorf("List says %v, Inspect %v", left, w.inspect(d, "k").Left)
 	}

@@ -245,9 +245,7 @@ func TestNewerLayoutHidesNoKeyFromAList(t *testing.T) {
 			w.overwrite(d.names(key).grant, "v2 anything")
 		}
 	}
-	w.grant(d, ask("waited for"))
-	w.refuse(d, queued(ask("waited for")))
-	w.grant(d, ask("the last holder's"))
+	w.on(d).grant(ask("waited for")).join(ask("waited for")).grant(ask("the last holder's"))
 	w.overwrite(d.names("the last holder's").grant, "v2")
 	listed := map[string]string{}
 	for info, err := range d.List(w.ctx, "") {
@@ -295,8 +293,7 @@ func TestStrangePlaceIsNotOvertaken(t *testing.T) {
 	t.Parallel()
 	w, d := newPlain(t)
 	a, b := ask("k"), ask("k")
-	w.grant(d, a)
-	w.refuse(d, queued(b))
+	w.on(d).grant(a).join(b)
 	strange := func(patience time.Duration) {
 		w.do("HSET", d.names("k").places, b.Owner, fmt.Sprintf("%013d %d 500 cX7 hasp.inbox:x", w.micros()/1000, patience.Milliseconds()))
 	}

@@ -209,9 +209,7 @@ func TestMintedAndProposed(t *testing.T) {
 			continue
 		}
 		c := proposing("k", 1)
-		w.wait(d, c)
-		w.renewed(d, queued(c))
-		w.release(old, b) // to one that proposes
+		w.on(d).wait(c).renew(queued(c)).on(old).release(b) // to one that proposes
 		if info := w.inspect(old, "k"); info.Holder.Owner != c.Owner || info.Fence != 0 {
 			t.Errorf("handed over: %+v", info)
 		}
@@ -219,8 +217,7 @@ func TestMintedAndProposed(t *testing.T) {
 		c.Fence = last + 1
 		rises(w.grant(d, c).Fence)
 		e := ask("k")
-		w.wait(old, e)
-		w.release(d, c) // to one that does not
+		w.on(old).wait(e).on(d).release(c) // to one that does not
 		rises(w.grant(old, e).Fence)
 		w.release(old, e)
 	}
@@ -242,8 +239,7 @@ func TestClaimOfAProposalExpires(t *testing.T) {
 	w.admit(d)
 	a, b := proposing("k", w.micros()+1_000_000), proposing("k", 1)
 	b.TTL = 20 * time.Millisecond // and so is the claim time
-	w.grant(d, a)
-	w.refuse(d, queued(b)) // polls
+	w.on(d).grant(a).join(b)      // polls
 	place := w.admin.HGet(w.ctx, d.names("k").places, b.Owner).Val()
 	w.release(d, a)
 	grant := w.admin.Get(w.ctx, d.names("k").grant).Val()
@@ -360,20 +356,15 @@ func TestNodeRights(t *testing.T) {
 	a, b := proposing("k", w.micros()), proposing("k", 1)
 	w.grant(d, a)
 	hints := w.wait(d, b)
-	w.renewed(d, a, queued(b))
-	w.release(d, a)
-	w.hint(hints)
+	w.on(d).renew(a, queued(b)).release(a).hint(hints)
 	b.Fence = w.micros()
-	w.grant(d, b)
-	w.release(d, b)
+	w.on(d).grant(b).release(b)
 	w.record(d)
 	w.do("DEL", recordKey, proposedKey)
 	w.admit(d)
 	mute := user("-publish")
 	c, e := proposing("k", w.micros()), proposing("k", 1)
-	w.grant(mute, c)
-	w.wait(w.node(), e)
-	w.release(mute, c) // and learns that it may not publish
+	w.on(mute).grant(c).on(w.node()).wait(e).on(mute).release(c) // and learns that it may not publish
 	c = proposing("other", w.micros())
 	w.grant(mute, c)
 	if text := w.admin.Get(w.ctx, d.names("other").grant).Val(); text[58] != 'M' {
@@ -410,9 +401,7 @@ func TestVotesWithoutARecord(t *testing.T) {
 	}
 	a := proposing("own", w.micros())
 	a.Settled, a.UpTo = true, a.Fence
-	w.grant(d, a)
-	w.do("DEL", d.names("own").grant)
-	w.release(d, a)
+	w.on(d).grant(a).do("DEL", d.names("own").grant).release(a)
 	if w.inspect(d, "own").Held {
 		t.Error("the vote stands")
 	}
@@ -461,9 +450,7 @@ func TestRenewalOfAVote(t *testing.T) {
 			w.renewed(d, x)
 			x.Fence++
 			w.renewsNothing(d, x)
-			w.grant(d, a)
-			w.wait(d, b)
-			w.release(d, a)
+			w.on(d).grant(a).wait(b).release(a)
 			b.Fence = a.Fence
 			w.renewsNothing(d, b)
 		})
@@ -474,8 +461,7 @@ func TestRenewalOfAVote(t *testing.T) {
 func TestMintedIsAboveTheProposalsMark(t *testing.T) {
 	w, d := newVoting(t)
 	a := ask("k")
-	w.grant(d, a)
-	w.release(d, a)
+	w.on(d).grant(a).release(a)
 	ahead := w.micros() + 10_000_000
 	w.mark(ahead, ahead, ahead, w.micros())
 	if res := w.grant(d, ask("k")); res.Fence <= ahead {
@@ -519,8 +505,7 @@ func TestFencesInARowBesideAReader(t *testing.T) {
 		if res := w.grant(d, b); res.Fences != want {
 			t.Errorf("%d fences up to %d, want %d", res.Fences, b.Fence, want)
 		}
-		w.release(d, b)
-		w.do("DEL", proposedKey)
+		w.on(d).release(b).do("DEL", proposedKey)
 		a.Fence = max(a.Fence, b.Fence)
 	}
 }
@@ -529,9 +514,7 @@ func TestFencesInARowBesideAReader(t *testing.T) {
 func TestClaimWithAProposal(t *testing.T) {
 	w, d := newVoting(t)
 	a, b := ask("k"), ask("k")
-	w.grant(d, a)
-	w.wait(d, b)
-	w.release(d, a)
+	w.on(d).grant(a).wait(b).release(a)
 	b.Fence = w.micros() + 1_000_000
 	if res := w.grant(d, queued(b)); res.Fence != b.Fence {
 		t.Errorf("claimed with %d, want %d", res.Fence, b.Fence)

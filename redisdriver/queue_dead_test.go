@@ -81,8 +81,7 @@ func TestManyDeadPlacesAhead(t *testing.T) {
 			w.grant(d, a)
 			w.many(dead, "k", 5500, "c", contact(w))
 			hints, later := w.wait(d, b), w.wait(d, c)
-			w.do("CONFIG", "RESETSTAT")
-			w.release(d, a)
+			w.on(d).do("CONFIG", "RESETSTAT").release(a)
 			var wg sync.WaitGroup
 			wg.Go(func() { w.sleeps(d, c, later, false) }) // either may be the next in the queue
 			w.sleeps(d, b, hints, false)
@@ -101,8 +100,7 @@ func TestPassedOverPlaceIsFoundAgain(t *testing.T) {
 	for _, renews := range []bool{false, true} {
 		w, d, dead := newTwo(t)
 		a, b, c, late := ask("k"), ask("k"), ask("k"), ask("k")
-		w.grant(d, a)
-		w.wait(dead, late)
+		w.on(d).grant(a).on(dead).wait(late)
 		w.many(dead, "k", 1500, "c", w.micros()/1000)
 		w.do("ZADD", d.names("k").queue, 700.5, value(late.Claim()))
 		hints := w.wait(d, b)
@@ -140,9 +138,7 @@ func TestDeadPlaceAfterTheClockWasSetBack(t *testing.T) {
 		return r
 	}
 	a, lost, other, b, c := ask("k"), r(), r(), ask("k"), ask("k")
-	w.grant(d, a)
-	w.wait(dead, lost)
-	w.wait(dead, other)
+	w.on(d).grant(a).on(dead).wait(lost, other)
 	hints, later := w.wait(d, b), w.wait(d, c)
 	step("-3600")
 	w.release(d, a)
@@ -153,8 +149,7 @@ func TestDeadPlaceAfterTheClockWasSetBack(t *testing.T) {
 		if got := w.holder(d, "k"); got != c.Owner {
 			t.Fatalf("with the clock set back, the key went to %q; the place that lapsed is %q", got, handed)
 		}
-		w.hint(later)
-		w.grant(d, queued(c))
+		w.on(d).hint(later).claim(c)
 		b, c = c, ask("k")
 		later = w.wait(d, c)
 	}
@@ -223,8 +218,7 @@ func TestWakingAfterDeaths(t *testing.T) {
 				a, next, b := ask("k"), ask("k"), ask("k")
 				next.TTL = 400 * time.Millisecond
 				limit := bound
-				w.grant(d, a)
-				w.wait(stopped, next)
+				w.on(d).grant(a).on(stopped).wait(next)
 				over := max(next.TTL, w.claimTime(d, next)) // as long on a quick server
 				hints := w.wait(d, b)
 				begun := time.Now()
@@ -297,8 +291,7 @@ func TestNobodyIsLeftInTheQueue(t *testing.T) {
 			},
 			"a reader's release beside another": func(w *world, d, dead *Driver) {
 				a := reader("k")
-				w.grant(d, a)
-				w.grant(d, reader("k"))
+				w.on(d).grant(a, reader("k"))
 				w.many(dead, "k", n, "c", 1)
 				w.release(d, a)
 			},
@@ -307,8 +300,7 @@ func TestNobodyIsLeftInTheQueue(t *testing.T) {
 				a := ask("k")
 				w.wait(d, a)
 				w.many(dead, "k", n, "c", 1)
-				w.do("ZADD", d.names("k").queue, 0.5, value(a.Claim()))
-				w.release(d, a)
+				w.on(d).do("ZADD", d.names("k").queue, 0.5, value(a.Claim())).release(a)
 			},
 			"a Try": func(w *world, d, dead *Driver) {
 				w.many(dead, "k", n, "c", 1)
@@ -347,26 +339,21 @@ func TestPassedOverPlacesCostNothing(t *testing.T) {
 func TestStrikeAheadOfTheClock(t *testing.T) {
 	w, d := newPlain(t)
 	a, b := ask("k"), ask("k")
-	w.grant(d, a)
-	w.wait(d, b)
-	w.do("HSET", d.names("k").places, "!", fmt.Sprintf("%s %013d;", d.inboxName(), w.micros()/1000+3600_000))
-	w.release(w.driver(nil), a)
-	w.has(d, b)
+	w.on(d).grant(a).wait(b).
+		do("HSET", d.names("k").places, "!", fmt.Sprintf("%s %013d;", d.inboxName(), w.micros()/1000+3600_000)).
+		on(w.driver(nil)).release(a).on(d).has(b)
 }
 
 // A sign of life from before the clock was set back is none: a strike since then counts.
 func TestContactAheadOfTheClock(t *testing.T) {
 	w, d, dead := newTwo(t)
 	a, gone, b := ask("k"), ask("k"), ask("k")
-	w.grant(d, a)
-	w.wait(dead, gone)
-	w.wait(d, b)
+	w.on(d).grant(a).on(dead).wait(gone).on(d).wait(b)
 	places := d.names("k").places
 	place := strings.SplitN(w.admin.HGet(w.ctx, places, gone.Owner).Val(), " ", 2)
 	w.do("HSET", places, gone.Owner, fmt.Sprintf("%013d %s", w.micros()/1000+3600_000, place[1]))
 	w.strike("k", dead)
-	w.release(d, a)
-	w.has(d, b)
+	w.on(d).release(a).has(b)
 }
 
 // One that asks when the search for the next was cut short asks again soon.
@@ -388,8 +375,7 @@ func TestStrikesAreBounded(t *testing.T) {
 	w, d := newPlain(t)
 	gone := w.driver(nil)
 	a, b := ask("k"), ask("k")
-	w.grant(d, a)
-	w.wait(gone, ask("k"))
+	w.on(d).grant(a).on(gone).wait(ask("k"))
 	w.succeeds(gone.Close())
 	w.until("the subscription is gone", func() bool {
 		return w.admin.PubSubNumSub(w.ctx, gone.inboxName()).Val()[gone.inboxName()] == 0
@@ -399,8 +385,7 @@ func TestStrikesAreBounded(t *testing.T) {
 	for i := range 80 {
 		fmt.Fprintf(&strikes, "%sinbox:%d %013d;", wire.Sidecars, i, w.micros()/1000)
 	}
-	w.do("HSET", d.names("k").places, "!", strikes.String())
-	w.release(d, a)
+	w.on(d).do("HSET", d.names("k").places, "!", strikes.String()).release(a)
 	if got := strings.Split(w.admin.HGet(w.ctx, d.names("k").places, "!").Val(), ";"); len(got) != 52 || !strings.HasPrefix(got[0], gone.inboxName()+" ") {
 		t.Errorf("%d strikes, the first %q", len(got)-1, got[0])
 	}
@@ -410,11 +395,9 @@ func TestStrikesAreBounded(t *testing.T) {
 func TestNextLooksAfterReaders(t *testing.T) {
 	w, d := newPlain(t)
 	first, next := ask("k"), ask("k")
-	w.grant(d, reader("k"))
-	w.wait(d, first)
+	w.on(d).grant(reader("k")).wait(first)
 	hints := w.wait(d, next)
-	w.release(d, first)
-	w.hint(hints)
+	w.on(d).release(first).hint(hints)
 }
 
 // Which places are passed over is known for a second, and not to one of them that asks.
@@ -430,15 +413,11 @@ func TestPassedOverForASecond(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w, d, dead := newTwo(t)
 			a, b := ask("k"), ask("k")
-			w.grant(d, a)
-			w.wait(dead, ask("k"))
-			w.wait(d, b)
-			w.wait(w.driver(nil), ask("k"))
+			w.on(d).grant(a).on(dead).wait(ask("k")).on(d).wait(b).on(w.driver(nil)).wait(ask("k"))
 			w.strike("k", dead)
 			w.do("HSET", d.names("k").places, "?", fmt.Sprintf("2 %013d", w.micros()/1000+uint64(c.at.Milliseconds())))
 			if c.asks {
-				w.do("DEL", "lock:k", d.names("k").grant)
-				w.grant(d, queued(b))
+				w.on(d).do("DEL", "lock:k", d.names("k").grant).claim(b)
 			} else if w.release(d, a); w.holder(d, "k") != b.Owner {
 				t.Errorf("the key went to %q", w.holder(d, "k"))
 			}
@@ -450,12 +429,8 @@ func TestPassedOverForASecond(t *testing.T) {
 func TestFirstWithoutItsPlace(t *testing.T) {
 	w, d := newPlain(t)
 	a, b := ask("k"), ask("k")
-	w.grant(d, a)
-	w.wait(d, b)
-	w.wait(w.driver(nil), ask("k"))
-	w.do("HDEL", d.names("k").places, b.Owner)
-	w.do("DEL", "lock:k", d.names("k").grant)
-	w.grant(d, queued(b))
+	w.on(d).grant(a).wait(b).on(w.driver(nil)).wait(ask("k")).do("HDEL", d.names("k").places, b.Owner).
+		do("DEL", "lock:k", d.names("k").grant).on(d).claim(b)
 }
 
 // Numbers without their places are at the end of a queue that is too long to be searched.

@@ -26,8 +26,7 @@ func TestPlacesAreNumbered(t *testing.T) {
 		rs = append(rs, ask("k"))
 		w.refuse(d, queued(rs[len(rs)-1]))
 	}
-	w.release(d, rs[1])
-	w.refuse(d, queued(rs[0])) // asking again keeps the number
+	w.on(d).release(rs[1]).join(rs[0]) // asking again keeps the number
 	for _, z := range w.admin.ZRangeWithScores(w.ctx, "hasp.queue:{lock:k}", 0, -1).Val() {
 		t.Log(z.Member, z.Score)
 	}
@@ -54,9 +53,7 @@ func TestNobodyListens(t *testing.T) {
 	w.until("the subscription is gone", func() bool {
 		return w.admin.PubSubNumSub(w.ctx, channel).Val()[channel] == 0
 	})
-	w.release(d, a)
-	w.has(d, c)
-	w.hint(hints)
+	w.on(d).release(a).has(c).hint(hints)
 }
 
 // A place that was passed over because nobody listened, for example while the
@@ -64,19 +61,14 @@ func TestNobodyListens(t *testing.T) {
 func TestPassedOverPlaceStays(t *testing.T) {
 	w, d, slow := newTwo(t)
 	a, b, c := ask("k"), ask("k"), ask("k")
-	w.grant(d, a)
-	w.wait(slow, b)
-	w.wait(d, c)
+	w.on(d).grant(a).on(slow).wait(b).on(d).wait(c)
 	w.strike("k", slow)
-	w.release(d, a)
-	w.has(d, c)
+	w.on(d).release(a).has(c)
 	w.tick()
 	if res := w.refuse(slow, queued(b)); res.Ahead != 0 {
 		t.Errorf("it came back at place %d", res.Ahead)
 	}
-	w.grant(d, c)
-	w.release(d, c)
-	w.has(d, b)
+	w.on(d).grant(c).release(c).has(b)
 }
 
 // A claim time that passes strikes the whole inbox: its other places are
@@ -95,9 +87,7 @@ func TestExpiredClaimPassesOverTheInbox(t *testing.T) {
 		lost = append(lost, r)
 		hinted = append(hinted, w.wait(hung, r))
 	}
-	w.wait(d, c)
-	w.release(d, a)
-	w.hint(hinted[0]) // it got the hint, and its claim time may have passed
+	w.on(d).wait(c).release(a).hint(hinted[0]) // it got the hint, and its claim time may have passed
 	w.until("the claim lapses", func() bool { return !w.inspect(d, "k").Held })
 	if res := w.try(d, queued(c)); !res.Granted || res.Abandoned {
 		t.Fatalf("the next live place got %+v", res)
@@ -110,8 +100,7 @@ func TestExpiredClaimPassesOverTheInbox(t *testing.T) {
 	if res := w.refuse(hung, queued(lost[0])); res.Ahead != 0 {
 		t.Errorf("it came back at place %d", res.Ahead)
 	}
-	w.release(d, c)
-	w.hint(hinted[0])
+	w.on(d).release(c).hint(hinted[0])
 }
 
 // Each place has its own claim time: what its TTL allows, but never less than
@@ -146,9 +135,7 @@ func TestPollingPlaceIsNeverSkipped(t *testing.T) {
 	if res := w.refuse(d, queued(b)); res.RetryIn <= 0 || res.RetryIn > pollStep {
 		t.Errorf("a first in the queue that polls got %+v", res)
 	}
-	w.wait(d, c)
-	w.release(d, a)
-	w.has(d, b)
+	w.on(d).wait(c).release(a).has(b)
 	if left := w.inspect(d, "k").Left; left <= pollMax {
 		t.Errorf("a waiter that looks every %v has %v to claim", pollMax, left)
 	}
@@ -164,14 +151,12 @@ func TestUncountedPlaceIsNotSkipped(t *testing.T) {
 	w.grant(d, a)
 	w.watch(far, b)
 	far.boxes.open[-1].Raise(false)
-	w.refuse(far, queued(b))
-	w.wait(d, ask("k"))
+	w.on(far).join(b).on(d).wait(ask("k"))
 	_ = far.Close()
 	w.until("nobody listens", func() bool {
 		return w.admin.PubSubNumSub(w.ctx, far.inboxName()).Val()[far.inboxName()] == 0
 	})
-	w.release(d, a)
-	w.has(d, b)
+	w.on(d).release(a).has(b)
 }
 
 // An owner that gives up after its claim lapsed leaves no place behind that
@@ -181,12 +166,9 @@ func TestReleaseAfterAnExpiredClaim(t *testing.T) {
 	hasty(d)
 	a, b, c := ask("k"), ask("k"), ask("k")
 	b.TTL = 20 * time.Millisecond
-	w.grant(d, a)
-	w.wait(d, b)
-	w.release(d, a)
+	w.on(d).grant(a).wait(b).release(a)
 	w.until("the claim lapses", func() bool { return !w.inspect(d, "k").Held })
-	w.release(d, b)
-	w.grant(d, c)
+	w.on(d).release(b).grant(c)
 	if info := w.inspect(d, "k"); info.Waiters != 0 {
 		t.Errorf("in the queue are %v", info.Queue)
 	}
@@ -207,14 +189,11 @@ func TestHintForNobodyPassesOn(t *testing.T) {
 	hints := w.wait(d, c)
 	leave() // without a Release
 	w.until("it is forgotten", func() bool { mode, _ := d.boxes.mode(b.Claim()); return mode == modePoll })
-	w.release(d, a)
-	w.hint(hints)
-	w.grant(d, queued(c))
+	w.on(d).release(a).hint(hints).claim(c)
 	if res := w.refuse(d, queued(b)); res.Why != driver.Held || res.Holder.Owner != c.Owner {
 		t.Errorf("an owner that was away for a moment got %+v", res)
 	}
-	w.release(d, c)
-	w.grant(d, queued(b))
+	w.on(d).release(c).claim(b)
 }
 
 // A hint that comes late finds an owner that claimed by itself and is at work:
@@ -222,10 +201,7 @@ func TestHintForNobodyPassesOn(t *testing.T) {
 func TestLateHintSparesTheLease(t *testing.T) {
 	w, d := newPlain(t)
 	a, b := ask("k"), ask("k")
-	w.grant(d, a)
-	w.wait(d, b)
-	w.release(d, a)
-	w.grant(d, queued(b))
+	w.on(d).grant(a).wait(b).release(a).claim(b)
 	if err := w.unclaimed(d, b); !errors.Is(err, driver.ErrNotHeld) {
 		t.Errorf("the answer to a late hint: %v", err)
 	}
@@ -235,8 +211,7 @@ func TestLateHintSparesTheLease(t *testing.T) {
 	box := late.boxes.inbox(-1) // where b is unknown
 	box.deliver(text)
 	late.running.Wait()
-	w.has(d, b)
-	w.release(d, b)
+	w.on(d).has(b).release(b)
 }
 
 // Only the first in the queue checks a foreign holder, which gives no hint when
@@ -383,8 +358,7 @@ func TestClaimOfSeveralFences(t *testing.T) {
 	a, b := ask("k"), ask("k")
 	b.Fences = 3
 	before := w.grant(d, a).Fence
-	w.wait(d, b)
-	w.release(d, a)
+	w.on(d).wait(b).release(a)
 	if res := w.grant(d, queued(b)); res.Fences != 3 || res.Fence < before+3 {
 		t.Errorf("claimed with %+v after %d", res, before)
 	}
@@ -415,13 +389,9 @@ func TestNextHearsOfAGrantFromTheQueue(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w, d, other := newTwo(t)
 			next := ask("k")
-			w.grant(d, ask("k"))
-			w.wait(d, c.r)
-			w.wait(other, next)
+			w.on(d).grant(ask("k")).wait(c.r).on(other).wait(next)
 			sub := w.news(other)
-			w.do("DEL", "lock:k")
-			w.grant(d, queued(c.r))
-			w.do("PUBLISH", other.inboxName(), "end")
+			w.on(d).do("DEL", "lock:k").claim(c.r).do("PUBLISH", other.inboxName(), "end")
 			m := w.came(sub)
 			if hint, ok := other.parseHint(m); !ok || hint.Owner != next.Owner || hint.after != c.after {
 				t.Errorf("%q came, want a hint to look after %v", m, c.after)
@@ -453,8 +423,7 @@ func TestHintsOfTheShard(t *testing.T) {
 		b.Key = c.Key
 		w.grant(d, c)
 		w.many(w.driver(nil), c.Key, 1, mode, w.micros()/1000)
-		w.wait(d, b)
-		w.release(d, c)
+		w.on(d).wait(b).release(c)
 		if got := w.holder(d, c.Key); got != b.Owner {
 			t.Errorf("nobody listens where the first waits, and the key went to %q", got)
 		}
@@ -467,10 +436,7 @@ func TestSearchIsNoted(t *testing.T) {
 	a, b := ask("k"), ask("k")
 	w.grant(d, a)
 	w.many(w.driver(nil), "k", 5, "c", w.micros()/1000)
-	w.wait(d, b)
-	w.wait(d, ask("k"))
-	w.release(d, a)
-	w.has(d, b)
+	w.on(d).wait(b, ask("k")).release(a).has(b)
 	if !w.admin.HExists(w.ctx, d.names("k").places, "?").Val() {
 		t.Error("five places are passed over, and none is noted")
 	}
@@ -485,9 +451,7 @@ func TestStrikeOfTheSameMillisecond(t *testing.T) {
 	w.many(other, "k", 1, "c", at)
 	w.do("HSET", d.names("k").places, "!", fmt.Sprintf("%s %013d;", other.inboxName(), at))
 	w.news(other) // somebody listens
-	w.wait(d, b)
-	w.release(d, a)
-	w.has(d, b)
+	w.on(d).wait(b).release(a).has(b)
 }
 
 // Strikes stay when another inbox gets one.
@@ -496,10 +460,8 @@ func TestStrikesStay(t *testing.T) {
 	d, stopped := w.driver(nil), hasty(w.driver(nil))
 	a, b := ask("k"), ask("k")
 	b.TTL = 20 * time.Millisecond // and so is its claim time
-	w.grant(d, a)
-	w.wait(stopped, b)
-	w.do("HSET", d.names("k").places, "!", "hasp.inbox:x 5;")
-	w.release(d, a)
+	w.on(d).grant(a).on(stopped).wait(b).do("HSET", d.names("k").places, "!", "hasp.inbox:x 5;").on(d).
+		release(a)
 	w.until("it lapses", func() bool { return w.admin.Exists(w.ctx, "lock:k").Val() == 0 })
 	w.grant(d, queued(ask("k")))
 	if got := w.admin.HGet(w.ctx, d.names("k").places, "!").Val(); !strings.Contains(got, "hasp.inbox:x 5;") || !strings.Contains(got, stopped.inboxName()) {
@@ -513,10 +475,7 @@ func TestWhoLooksAfterSeveralClaims(t *testing.T) {
 	d, other := hasty(w.driver(nil)), w.driver(nil)
 	a, long, short, writer := ask("k"), reader("k"), reader("k"), ask("k")
 	long.TTL, short.TTL = 5*time.Second, 400*time.Millisecond // and so are their claim times
-	w.grant(d, a)
-	w.wait(d, long)
-	w.wait(d, short)
-	w.wait(other, writer)
+	w.on(d).grant(a).wait(long, short).on(other).wait(writer)
 	claim := strings.Fields(w.admin.HGet(w.ctx, d.names("k").places, long.Owner).Val())[2]
 	sub := w.news(other)
 	w.release(d, a)
@@ -547,13 +506,11 @@ func TestWhoGoesOnWithASearch(t *testing.T) {
 	a, b, c := ask("k"), ask("k"), ask("k")
 	w.grant(d, a)
 	w.many(w.driver(nil), "k", 1500, "c", w.micros()/1000)
-	w.wait(latest, b)
-	w.wait(last, c)
+	w.on(latest).wait(b).on(last).wait(c)
 	w.tick()
 	w.sign(latest, b)
 	hints, others := w.news(latest), w.news(last)
-	w.release(d, a)
-	w.do("PUBLISH", last.inboxName(), "end")
+	w.on(d).release(a).do("PUBLISH", last.inboxName(), "end")
 	if m := w.came(others); m != "end" {
 		t.Errorf("the last got %q", m)
 	}

@@ -177,9 +177,7 @@ func TestNodeComesBackWithItsData(t *testing.T) {
 			released.TTL = nodeMaxTTL
 			a.Fence = w.micros()
 			released.Fence = w.micros()
-			w.grant(d, a)
-			w.grant(d, released)
-			w.wait(d, b)
+			w.on(d).grant(a, released).wait(b)
 			hints := w.wait(d, next)
 			if args == nil {
 				w.do("SAVE")
@@ -197,8 +195,7 @@ func TestNodeComesBackWithItsData(t *testing.T) {
 			case <-hints: // from the lost connection
 			default:
 			}
-			w.do("CONFIG", "RESETSTAT")
-			w.release(d, released)
+			w.on(d).do("CONFIG", "RESETSTAT").release(released)
 			if info := w.inspect(d, "r"); info.Held || info.Waiters != 1 {
 				t.Errorf("a Release handed on: %+v", info)
 			}
@@ -218,9 +215,7 @@ func TestNodeComesBackWithItsData(t *testing.T) {
 			if res := w.grant(d, again); res.Fence != a.Fence {
 				t.Errorf("the holder has the fence %d, was granted %d", res.Fence, a.Fence)
 			}
-			w.grant(d, queued(next))
-			w.release(d, a)
-			w.has(d, b)
+			w.on(d).claim(next).release(a).has(b)
 		})
 	}
 }
@@ -284,8 +279,7 @@ func TestNodeRecordMustBeExact(t *testing.T) {
 			t.Errorf("the record %q became %+v", text, rec)
 		}
 	}
-	w.do("SET", recordKey, good)
-	w.grant(d, ask("k"))
+	w.on(d).do("SET", recordKey, good).grant(ask("k"))
 }
 
 // A replica that is promoted has the record of the master that it copied.
@@ -351,8 +345,7 @@ func TestNodeTTL(t *testing.T) {
 		t.Errorf("refusals left %q", keys)
 	}
 	a := ask("k")
-	w.grant(d, a)
-	w.do("PEXPIRE", "lock:k", "3600000") // as a longer handoff leaves it
+	w.on(d).grant(a).do("PEXPIRE", "lock:k", "3600000") // as a longer handoff leaves it
 	if res := w.grant(d, a); res.TTL > nodeMaxTTL {
 		t.Errorf("a standing lease is said to last %v", res.TTL)
 	}
@@ -364,8 +357,7 @@ func TestNodeIsFull(t *testing.T) {
 	for _, settled := range []bool{true, false} {
 		a, more := ask("k"), ask("more")
 		a.Fence, a.Settled = w.micros(), settled
-		w.grant(d, a)
-		w.do("CONFIG", "SET", "maxmemory", "1")
+		w.on(d).grant(a).do("CONFIG", "SET", "maxmemory", "1")
 		more.Fence = w.micros()
 		if _, err := contend.Try(w.ctx, seen(d), more); d.Classify(err) != driver.ClassFull {
 			t.Errorf("Try says %v", err)
@@ -390,8 +382,7 @@ func TestAdmissionRaisesTheFloor(t *testing.T) {
 	w, d := newVoting(t)
 	now := w.micros()
 	then := now - uint64((10 * time.Minute).Microseconds())
-	w.grant(d, proposing("k", now))
-	w.do("FLUSHALL")
+	w.on(d).grant(proposing("k", now)).do("FLUSHALL")
 	w.mark(then, then, then, then)
 	w.admit(d)
 	behind := proposing("k", now-uint64(time.Minute.Microseconds()))

@@ -18,10 +18,7 @@ import (
 func TestHandoffToNobodyGoesOn(t *testing.T) {
 	w, d := newPlain(t)
 	a, b, c := ask("k"), ask("k"), ask("k")
-	w.grant(d, a)
-	w.wait(d, b)
-	w.wait(d, c)
-	w.release(d, a)
+	w.on(d).grant(a).wait(b, c).release(a)
 	if err := w.unclaimed(d, b); err != nil {
 		t.Errorf("the handoff is not given up: %v", err)
 	}
@@ -50,8 +47,7 @@ func TestReleaseOfAPlaceBehindManyLeases(t *testing.T) {
 	w.succeeds(err)
 	many := w.admin.Dump(w.ctx, n.shares).Val()
 	w.releasesNothing(seen(d), c)
-	w.do("RESTORE", n.shares, 60000, many, "REPLACE")
-	w.release(d, b)
+	w.on(d).do("RESTORE", n.shares, 60000, many, "REPLACE").release(b)
 }
 
 // What a holder did not finish goes with its record, and leaves nothing that never expires.
@@ -59,9 +55,7 @@ func TestUnfinishedWithoutARecord(t *testing.T) {
 	w, d := newPlain(t)
 	a := ask("k")
 	a.End = driver.Unfinished
-	w.grant(d, a)
-	w.do("DEL", d.names("k").grant)
-	w.release(d, a)
+	w.on(d).grant(a).do("DEL", d.names("k").grant).release(a)
 	if keys := permanent(t, w.admin); len(keys) != 0 {
 		t.Errorf("these never expire: %q", keys)
 	}
@@ -72,10 +66,7 @@ func TestReleaseOfAPlaceHintsTheNext(t *testing.T) {
 	w := newWorld(t)
 	d, next, last := w.driver(nil), w.driver(nil), w.driver(nil)
 	a, b, c := ask("k"), ask("k"), ask("k")
-	w.grant(d, ask("k"))
-	w.wait(d, a)
-	w.wait(next, b)
-	w.wait(last, c)
+	w.on(d).grant(ask("k")).wait(a).on(next).wait(b).on(last).wait(c)
 	others := w.news(last)
 	hints := w.news(next)
 	w.release(d, a)
@@ -92,11 +83,8 @@ func TestReleaseOfAPlaceHintsTheNext(t *testing.T) {
 func TestReleaseOfAPlaceBeforeADeadOne(t *testing.T) {
 	w, d := newPlain(t)
 	n, b, dead := d.names("k"), ask("k"), ask("k")
-	w.grant(d, ask("k"))
-	w.wait(d, b)
-	w.do("ZADD", n.queue, 5, value(dead.Claim()))
-	w.do("HSET", n.places, dead.Owner, "0000000000001 10000 500 n hasp.inbox:dead")
-	w.release(d, b)
+	w.on(d).grant(ask("k")).wait(b).do("ZADD", n.queue, 5, value(dead.Claim())).
+		do("HSET", n.places, dead.Owner, "0000000000001 10000 500 n hasp.inbox:dead").release(b)
 	if w.admin.Exists(w.ctx, n.queue).Val() != 0 {
 		t.Errorf("in the queue are still %v", w.admin.ZRange(w.ctx, n.queue, 0, -1).Val())
 	}
@@ -107,9 +95,7 @@ func TestMuteReleaseOfNothing(t *testing.T) {
 	w := newWorld(t)
 	mute, d := w.as("bob", "-publish"), w.driver(nil)
 	a, b := ask("k"), ask("k")
-	w.grant(d, a)
-	w.wait(d, b)
-	w.do("DEL", "lock:k")
+	w.on(d).grant(a).wait(b).do("DEL", "lock:k")
 	w.releasesNothing(mute, ask("k"))
 }
 
@@ -121,12 +107,9 @@ func TestReleaseBesideAnotherSharer(t *testing.T) {
 		w, d, other := newTwo(t)
 		a, b, writer := reader("k"), reader("k"), ask("k")
 		a.TTL, b.TTL = leaves, end
-		w.grant(d, a)
-		w.grant(d, b)
-		w.wait(other, writer)
+		w.on(d).grant(a, b).on(other).wait(writer)
 		sub := w.news(other)
-		w.release(d, a)
-		w.do("PUBLISH", other.inboxName(), "end")
+		w.on(d).release(a).do("PUBLISH", other.inboxName(), "end")
 		m, hint := other.parseHint(w.came(sub))
 		if hint != want || hint && (m.after < end/2 || m.after > end+time.Second) {
 			t.Errorf("a lease of %v was given up: hint %v, %+v", leaves, hint, m)
@@ -139,8 +122,7 @@ func TestReleaseOfAnExpiredReader(t *testing.T) {
 	w, d := newPlain(t)
 	a, b := reader("k"), reader("k")
 	b.TTL, b.Settled = 50*time.Millisecond, true
-	w.grant(d, a)
-	w.grant(d, b)
+	w.on(d).grant(a, b)
 	ends := w.admin.ZScore(w.ctx, d.names("k").shares, value(b.Claim())).Val()
 	w.until("it is over", func() bool { return float64(w.micros()/1000) > ends })
 	w.releasesNothing(seen(d), b)
@@ -151,9 +133,7 @@ func TestReleaseOfHalfALease(t *testing.T) {
 	w, d := newPlain(t)
 	a, b := reader("k"), reader("k")
 	b.Settled = true
-	w.grant(d, a)
-	w.grant(d, b)
-	w.do("ZREM", d.names("k").shares, value(b.Claim()))
+	w.on(d).grant(a, b).do("ZREM", d.names("k").shares, value(b.Claim()))
 	w.releasesNothing(seen(d), b)
 }
 
@@ -176,11 +156,9 @@ func TestGrantThatWasEvicted(t *testing.T) {
 	w, d := newPlain(t)
 	a, b := sharer("k", 3), sharer("k", 3)
 	a.TTL, b.TTL, b.End = 10*time.Minute, 10*time.Minute, driver.Unfinished
-	w.grant(d, a)
-	w.grant(d, b)
+	w.on(d).grant(a, b)
 	grant := d.names("k").grant
-	w.do("DEL", grant)
-	w.release(d, b)
+	w.on(d).do("DEL", grant).release(b)
 	if left := w.admin.PTTL(w.ctx, grant).Val(); left < 9*time.Minute {
 		t.Errorf("it is known for %v", left)
 	}
@@ -193,12 +171,7 @@ func TestNodeReleasesALapsedHandoff(t *testing.T) {
 			w, d := newVoting(t)
 			a, b := proposing("k", w.micros()), ask("k")
 			b.Fence, b.Settled = 1, true
-			w.grant(d, a)
-			w.wait(d, b)
-			w.release(d, a)
-			w.has(d, b)
-			w.do("DEL", "lock:k")
-			w.release(d, b)
+			w.on(d).grant(a).wait(b).release(a).has(b).do("DEL", "lock:k").release(b)
 			if info := w.inspect(d, "k"); info.Waiters > 0 || info.Held {
 				t.Errorf("it left %+v", info)
 			}

@@ -27,8 +27,7 @@ func TestRenewalWritesSomething(t *testing.T) {
 			for _, r := range []*contend.Owner{&a, &b, &other} {
 				r.TTL = time.Minute
 			}
-			w.grant(d, a)
-			w.grant(d, b)
+			w.on(d).grant(a, b)
 			for _, c := range []struct {
 				name         string
 				of           []contend.Owner
@@ -85,8 +84,7 @@ func TestLongestTTLOfANode(t *testing.T) {
 			if propose {
 				r.Fence = w.micros()
 			}
-			w.grant(d, r)
-			w.grant(d, r) // again
+			w.on(d).grant(r, r) // again
 			if errs := w.renew(d, r); errs[0] != nil {
 				t.Errorf("Renew of %+v says %v", r, errs[0])
 			}
@@ -99,8 +97,7 @@ func TestFencesInCompanyOfAKeyAhead(t *testing.T) {
 	w, d := newPlain(t)
 	const ahead = uint64(time.Hour / time.Microsecond)
 	a := reader("ahead")
-	w.grant(d, a)
-	w.do("SET", markKey, w.micros()+ahead, "EX", 60)
+	w.on(d).grant(a).do("SET", markKey, w.micros()+ahead, "EX", 60)
 	last := w.grant(d, reader("ahead")).Fence
 	w.do("DEL", markKey) // as when it was evicted
 	calls := w.together(d, tries(d, ask("x"), sharer("ahead", 5), ask("y"))...)

@@ -90,8 +90,7 @@ func TestReplicasConfirm(t *testing.T) {
 	for _, r := range []contend.Owner{held, brief, reader} {
 		w.until("it catches up", func() bool { return w.renew(d, r)[0] == nil })
 	}
-	w.grant(d, next)
-	w.release(d, next)
+	w.on(d).grant(next).release(next)
 	w.renewsNothing(d, ask("nobody's"))
 }
 

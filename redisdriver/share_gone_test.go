@@ -21,8 +21,7 @@ func TestMarkBehindManySharers(t *testing.T) {
 	}
 	s := sharer("k", 5000)
 	s.TTL = time.Hour
-	w.grant(d, s)
-	w.do("DEL", "lock:k")
+	w.on(d).grant(s).do("DEL", "lock:k")
 	writer := ask("k")
 	w.until("all are over", func() bool {
 		res := w.try(d, writer)
@@ -53,8 +52,7 @@ func TestShareWithoutItsGrant(t *testing.T) {
 	w, d := newVoting(t)
 	a := reader("k")
 	a.Fence = w.micros()
-	w.grant(d, a)
-	w.do("DEL", "hasp.grant:{lock:k}")
+	w.on(d).grant(a).do("DEL", "hasp.grant:{lock:k}")
 	a.Settled, a.UpTo = true, a.Fence
 	w.release(d, a)
 	if w.inspect(d, "k").Held {
@@ -66,12 +64,9 @@ func TestShareWithoutItsGrant(t *testing.T) {
 func TestVoteWithoutItsGrant(t *testing.T) {
 	w, d := newVoting(t)
 	a, b := proposing("k", w.micros()), proposing("k", 1)
-	w.grant(d, a)
-	w.wait(d, b)
-	w.do("DEL", "hasp.grant:{lock:k}")
+	w.on(d).grant(a).wait(b).do("DEL", "hasp.grant:{lock:k}")
 	a.UpTo = a.Fence
-	w.release(d, a)
-	w.has(d, b)
+	w.on(d).release(a).has(b)
 	b.Fence = w.micros()
 	w.grant(d, b)
 }
@@ -81,9 +76,7 @@ func TestVoteWithoutItsGrant(t *testing.T) {
 func TestRenewalOfAVoteWithoutItsGrant(t *testing.T) {
 	w, d := newVoting(t)
 	a := proposing("k", w.micros())
-	w.grant(d, a)
-	w.renewed(d, a)
-	w.do("DEL", "hasp.grant:{lock:k}")
+	w.on(d).grant(a).renew(a).do("DEL", "hasp.grant:{lock:k}")
 	w.renewsNothing(d, a)
 }
 
@@ -102,8 +95,7 @@ func TestLeasesOfAnotherSharing(t *testing.T) {
 				w.admit(d)
 				a.Fence, b.Fence = w.micros(), w.micros()
 			}
-			w.grant(d, a)
-			w.do("HSET", "hasp.held:{lock:k}", "!", w.micros())
+			w.on(d).grant(a).do("HSET", "hasp.held:{lock:k}", "!", w.micros())
 			if info := w.inspect(d, "k"); !info.Held || info.Holds != 1 || len(info.Holders) != 1 || info.Holders[0].Holder.Owner != "" {
 				t.Errorf("Inspect says %+v", info)
 			}
@@ -131,8 +123,7 @@ func TestLateTryAtAPermanentLock(t *testing.T) {
 	late := a
 	w.do("PERSIST", "lock:k")
 	a = w.convert(d, a)
-	w.do("ZADD", "hasp.shares:{lock:k}", 1, value(a.Claim()))
-	w.refuse(d, queued(late))
+	w.on(d).do("ZADD", "hasp.shares:{lock:k}", 1, value(a.Claim())).join(late)
 	if n := w.inspect(d, "k").Waiters; n != 0 {
 		t.Errorf("%d wait", n)
 	}
@@ -148,8 +139,7 @@ func TestForeignLockInPlaceOfASharedOne(t *testing.T) {
 	for _, px := range []time.Duration{0, time.Minute} {
 		w, d := newPlain(t)
 		a := reader("k")
-		w.grant(d, a)
-		w.grant(d, reader("k"))
+		w.on(d).grant(a, reader("k"))
 		w.admin.Set(w.ctx, "lock:k", "somebody", px)
 		if res := w.refuse(d, ask("k")); !res.Holder.Foreign {
 			t.Errorf("refused by %+v", res.Holder)
@@ -168,8 +158,7 @@ func TestSharedLockOutlastsItsLeases(t *testing.T) {
 	w, d := newPlain(t)
 	for range 2 {
 		a := reader("k")
-		w.grant(d, a)
-		w.do("ZADD", "hasp.shares:{lock:k}", 1, value(a.Claim()))
+		w.on(d).grant(a).do("ZADD", "hasp.shares:{lock:k}", 1, value(a.Claim()))
 	}
 	b := ask("k")
 	w.grant(d, b)
@@ -198,18 +187,14 @@ func TestHalfOfASharedLease(t *testing.T) {
 // Without the expiries of all, nobody shares the key with those that nobody knows.
 func TestExpiriesOfAllAreGone(t *testing.T) {
 	w, d := newPlain(t)
-	w.grant(d, reader("k"))
-	w.do("DEL", "hasp.shares:{lock:k}")
-	w.refuse(d, reader("k"))
-	w.refuse(d, ask("k"))
+	w.on(d).grant(reader("k")).do("DEL", "hasp.shares:{lock:k}").refuse(reader("k"), ask("k"))
 }
 
 // A holder whose grant record is gone cannot let others in: nobody knows its fence.
 func TestConvertWithoutItsGrant(t *testing.T) {
 	w, d := newPlain(t)
 	a := ask("k")
-	w.grant(d, a)
-	w.do("DEL", "hasp.grant:{lock:k}")
+	w.on(d).grant(a).do("DEL", "hasp.grant:{lock:k}")
 	a.Mode, a.Convert = driver.Shared, true
 	w.refuse(d, a)
 }
@@ -223,8 +208,7 @@ func TestWhatStandsBesideASharedLockOutlastsIt(t *testing.T) {
 		return r
 	}
 	a, b := sharer("k", 2), sharer("k", 2)
-	w.grant(d, short(a))
-	w.grant(d, a)
+	w.on(d).grant(short(a), a)
 	lasts := func(when string, keys ...string) {
 		t.Helper()
 		lock := w.admin.PTTL(w.ctx, "lock:k").Val()
@@ -235,8 +219,7 @@ func TestWhatStandsBesideASharedLockOutlastsIt(t *testing.T) {
 		}
 	}
 	lasts("after a repeated Try", "shares", "held", "room", "grant")
-	w.do("DEL", "hasp.grant:{lock:k}")
-	w.grant(d, short(b))
+	w.on(d).do("DEL", "hasp.grant:{lock:k}").grant(short(b))
 	lasts("after a Try without the grant", "shares", "held", "room", "grant")
 }
 
@@ -285,10 +268,7 @@ func TestHandoffBesideASharerIsLookedAfter(t *testing.T) {
 	d, other := hasty(w.driver(nil)), w.driver(nil)
 	a, b, c := sharer("k", 2), sharer("k", 2), sharer("k", 2)
 	b.TTL, c.TTL = 20*time.Second, time.Second // and so is its claim time
-	w.grant(d, a)
-	w.grant(d, b)
-	w.wait(d, c)
-	w.wait(other, ask("k"))
+	w.on(d).grant(a, b).wait(c).on(other).wait(ask("k"))
 	sub := w.news(other)
 	w.release(d, a)
 	if m, ok := other.parseHint(w.came(sub)); !ok || m.after <= 0 || m.after > 2*time.Second {

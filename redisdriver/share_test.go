@@ -116,9 +116,7 @@ func TestSidecarsOfSharersExpire(t *testing.T) {
 	}
 	a, b, c, writer, lapses := ask("k"), sharer("k", 3), sharer("k", 3), ask("k"), sharer("k", 3)
 	lapses.TTL, lapses.Patience, writer.Patience = 20*time.Millisecond, time.Hour, time.Hour
-	w.grant(d, a)
-	w.refuse(d, queued(b))
-	w.refuse(d, queued(lapses))
+	w.on(d).grant(a).join(b, lapses)
 	a = w.convert(d, a)
 	check("a conversion that lets in")
 	w.grant(d, b)
@@ -132,15 +130,12 @@ func TestSidecarsOfSharersExpire(t *testing.T) {
 		}
 	}
 	check("a renewal")
-	w.release(d, writer)
-	w.release(d, lapses)
-	w.grant(d, c)
+	w.on(d).release(writer, lapses).grant(c)
 	check("a grant beside others")
 	w.release(d, b)
 	check("a number that came free")
 	c.End = driver.Unfinished
-	w.release(d, c)
-	w.release(d, a)
+	w.on(d).release(c, a)
 	check("a mark on a free key")
 	a = ask("k")
 	if !w.grant(d, a).Abandoned {
@@ -161,15 +156,13 @@ func TestSharesOfAnotherTime(t *testing.T) {
 		"a writer": func() { a := ask("k"); w.grant(d, a); w.release(d, a) },
 		"a writer that shares": func() {
 			a := ask("k")
-			w.grant(d, a)
-			w.release(d, w.convert(d, a))
+			w.on(d).grant(a).release(w.convert(d, a))
 		},
 		"its grant forgotten": func() { w.do("DEL", "hasp.grant:{lock:k}") },
 	} {
 		w.do("FLUSHALL")
 		old, fresh := sharer("k", 3), reader("k")
-		w.grant(d, old)
-		w.do("DEL", "lock:k")
+		w.on(d).grant(old).do("DEL", "lock:k")
 		between()
 		w.grant(d, fresh)
 		if err := w.renew(d, old)[0]; !errors.Is(err, driver.ErrNotHeld) {
@@ -192,8 +185,7 @@ func TestSharersAreForgotten(t *testing.T) {
 	for _, lost := range []string{"hasp.held:{lock:k}", "hasp.shares:{lock:k}", "hasp.grant:{lock:k}", "hasp.room:{lock:k}"} {
 		w, d := newPlain(t)
 		a := sharer("k", 2)
-		w.grant(d, a)
-		w.do("DEL", lost)
+		w.on(d).grant(a).do("DEL", lost)
 		err := w.renew(d, a)[0]
 		switch lost {
 		case "hasp.held:{lock:k}", "hasp.shares:{lock:k}":
@@ -218,9 +210,7 @@ func TestSharersAreForgotten(t *testing.T) {
 			if err != nil {
 				t.Errorf("without %q Renew says %v", lost, err)
 			}
-			w.refuse(d, ask("k"))
-			w.grant(d, reader("k"))
-			w.release(d, a)
+			w.on(d).refuse(ask("k")).grant(reader("k")).release(a)
 		}
 	}
 }
@@ -237,14 +227,12 @@ func TestManyReadersAreLetIn(t *testing.T) {
 		rs[i] = reader("k")
 		hints[i] = w.wait(d, rs[i])
 	}
-	w.wait(d, last)
-	w.release(d, a)
+	w.on(d).wait(last).release(a)
 	if info := w.inspect(d, "k"); info.Holds > 33 || info.Holds < 10 || info.Waiters != n+1-info.Holds {
 		t.Errorf("one release let in %d, and %d wait", info.Holds, info.Waiters)
 	}
 	for i := range rs {
-		w.hint(hints[i])
-		w.grant(d, queued(rs[i]))
+		w.on(d).hint(hints[i]).claim(rs[i])
 	}
 	if info := w.inspect(d, "k"); info.Holds != n || info.Waiters != 1 {
 		t.Errorf("%d hold, %d wait", info.Holds, info.Waiters)
@@ -305,13 +293,10 @@ func TestWriterLeavesBehindAStruckPlace(t *testing.T) {
 	w, d := newPlain(t)
 	hung := w.driver(nil)
 	a, dead, writer, b := reader("k"), ask("k"), ask("k"), reader("k")
-	w.grant(d, a)
-	w.wait(hung, dead)
-	w.wait(d, writer)
+	w.on(d).grant(a).on(hung).wait(dead).on(d).wait(writer)
 	hints := w.wait(d, b)
 	w.strike("k", hung)
-	w.release(d, writer)
-	w.hint(hints)
+	w.on(d).release(writer).hint(hints)
 	if got := w.sharers(d, "k"); !slices.Contains(got, b.Owner) {
 		t.Errorf("the key is shared by %q", got)
 	}

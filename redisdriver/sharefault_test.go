@@ -43,16 +43,12 @@ func TestFullServerAndSharers(t *testing.T) {
 				}
 				a, b, claims, waits := ask(sharer("k", limit)), ask(sharer("k", limit)), ask(sharer("k", limit)), ask(sharer("k", limit))
 				writer, alone, other := ask(writing("k")), ask(writing("alone")), ask(sharer("alone", limit))
-				w.grant(d, a)
-				w.refuse(d, queued(writer))
-				w.refuse(d, queued(claims))
-				w.release(d, writer) // lets claims in
+				w.on(d).grant(a).join(writer, claims).release(writer) // lets claims in
 				w.grant(d, b)
 				writer = ask(writing("k"))
 				w.refuse(d, queued(writer))
 				hints := w.wait(d, waits)
-				w.grant(d, alone)
-				w.wait(d, other)
+				w.on(d).grant(alone).wait(other)
 
 				off := w.full()
 				for _, r := range []contend.Owner{sharer("new", limit), sharer("alone", limit), ask(sharer("new", limit))} {
@@ -63,14 +59,10 @@ func TestFullServerAndSharers(t *testing.T) {
 				if keys := w.keys(); slices.Contains(keys, "lock:new") {
 					t.Errorf("there is %q", keys)
 				}
-				w.grant(d, queued(claims))
-				w.grant(d, a)
-				w.renewed(d, a, b, claims)
+				w.on(d).claim(claims).grant(a).renew(a, b, claims)
 				w.convert(d, alone)
 				w.grant(d, other) // granted, and claimed
-				w.release(d, writer)
-				w.hint(hints)
-				w.grant(d, waits)
+				w.on(d).release(writer).hint(hints).grant(waits)
 				for _, r := range []contend.Owner{a, claims, waits} {
 					w.release(d, r)
 				}
@@ -104,9 +96,7 @@ func TestPermanentLocks(t *testing.T) {
 		}
 	}
 	a, b, writer := ask("k"), reader("k"), ask("k")
-	w.grant(d, a)
-	w.do("PERSIST", "lock:k")
-	w.refuse(d, queued(b))
+	w.on(d).grant(a).do("PERSIST", "lock:k").join(b)
 	a = w.convert(d, a)
 	permanent("converted")
 	w.grant(d, queued(b)) // its holder let it in
@@ -123,20 +113,16 @@ func TestPermanentLocks(t *testing.T) {
 	if info := w.inspect(d, "k"); info.Holds != 2 || info.Left != wire.Forever || info.Holders[1].Left != wire.Forever {
 		t.Errorf("Inspect says %+v", info)
 	}
-	w.renewed(d, a, b)
-	w.grant(d, a)
+	w.on(d).renew(a, b).grant(a)
 	permanent("renewed")
 	w.release(d, b)
 	permanent("one released")
-	w.release(d, a)
-	w.grant(d, queued(writer))
+	w.on(d).release(a).claim(writer)
 
 	// Even if its holders are unknown.
 	c := reader("k")
-	w.release(d, writer)
-	w.grant(d, c)
-	w.do("PERSIST", "lock:k")
-	w.do("DEL", "hasp.shares:{lock:k}", "hasp.held:{lock:k}", "hasp.grant:{lock:k}")
+	w.on(d).release(writer).grant(c).do("PERSIST", "lock:k").
+		do("DEL", "hasp.shares:{lock:k}", "hasp.held:{lock:k}", "hasp.grant:{lock:k}")
 	for _, r := range []contend.Owner{ask("k"), reader("k"), c} {
 		w.refuse(d, r)
 		w.releasesNothing(seen(d), r)
@@ -149,15 +135,9 @@ func TestPermanentAndUnclaimed(t *testing.T) {
 	w, d := newPlain(t)
 	a, b := ask("k"), reader("k")
 	b.TTL = 20 * time.Millisecond
-	w.grant(d, a)
-	w.wait(d, b)
-	w.release(d, a)
-	w.do("PERSIST", "lock:k")
+	w.on(d).grant(a).wait(b).release(a).do("PERSIST", "lock:k")
 	w.admin.ZAdd(w.ctx, "hasp.shares:{lock:k}", redis.Z{Score: 1, Member: value(b.Claim())})
-	w.refuse(d, ask("k"))
-	w.grant(d, b)
-	w.release(d, b)
-	w.grant(d, ask("k"))
+	w.on(d).refuse(ask("k")).grant(b).release(b).grant(ask("k"))
 }
 
 // The documented rights are enough for all that sharers do.
@@ -168,11 +148,7 @@ func TestDocumentedRightsAreEnoughToShare(t *testing.T) {
 	w.grant(d, a)
 	hints, late := w.wait(d, b), w.wait(d, c)
 	a = w.convert(d, a)
-	w.hint(hints)
-	w.hint(late)
-	w.grant(d, queued(b))
-	w.refuse(d, queued(writer))
-	w.renewed(d, a, b, queued(writer))
+	w.on(d).hint(hints).hint(late).claim(b).join(writer).renew(a, b, queued(writer))
 	w.inspect(d, "k")
 	for _, err := range d.List(w.ctx, "") {
 		if err != nil {
@@ -183,8 +159,7 @@ func TestDocumentedRightsAreEnoughToShare(t *testing.T) {
 	for _, r := range []contend.Owner{a, b, c} {
 		w.release(d, r)
 	}
-	w.do("DEL", "lock:k")
-	w.grant(d, queued(writer))
+	w.on(d).do("DEL", "lock:k").claim(writer)
 	if denied := w.do("ACL", "LOG"); len(denied.([]any)) != 0 {
 		t.Errorf("the server refused: %v", denied)
 	}
@@ -198,10 +173,7 @@ func TestNoRightToPublishToSharers(t *testing.T) {
 			w := newWorld(t)
 			mute, d := w.as("bob", change), w.driver(nil)
 			a, b, c := ask("k"), reader("k"), reader("k")
-			w.grant(mute, a)
-			w.wait(d, b)
-			w.wait(d, c)
-			w.release(mute, a)
+			w.on(mute).grant(a).on(d).wait(b, c).on(mute).release(a)
 			if info := w.inspect(d, "k"); info.Held || info.Waiters != 2 {
 				t.Fatalf("after Release there is %+v", info)
 			}
@@ -211,8 +183,7 @@ func TestNoRightToPublishToSharers(t *testing.T) {
 			} else if res := w.try(d, queued(c)); !res.Granted {
 				t.Errorf("the next reader got %+v, beside %+v", res, info)
 			}
-			w.release(d, c)
-			w.release(d, b)
+			w.on(d).release(c, b)
 
 			again, writer := reader("k"), ask("k")
 			w.grant(mute, again)
@@ -226,8 +197,7 @@ func TestNoRightToPublishToSharers(t *testing.T) {
 				}
 			})
 			convert := ask("other")
-			w.grant(mute, convert)
-			w.wait(d, reader("other"))
+			w.on(mute).grant(convert).on(d).wait(reader("other"))
 			w.convert(mute, convert)
 			if info := w.inspect(d, "other"); info.Holds != 1 || info.Waiters != 1 {
 				t.Errorf("after a conversion there is %+v", info)
@@ -242,9 +212,7 @@ func TestMuteSharerIsRemembered(t *testing.T) {
 	mute, d := w.as("bob", "-publish"), w.driver(nil)
 	queue := ask("k")
 	first := ask("k")
-	w.grant(mute, first)
-	w.wait(d, queue)
-	w.release(mute, first) // and learns that it may not publish
+	w.on(mute).grant(first).on(d).wait(queue).on(mute).release(first) // and learns that it may not publish
 	w.release(d, queue)
 	for key, by := range map[string]*Driver{"quiet": mute, "loud": d} {
 		want := map[*Driver]byte{mute: 'S', d: 's'}[by]
@@ -264,13 +232,10 @@ func TestSharersWithoutExpireGreaterThan(t *testing.T) {
 	old.AddHook(oldServer)
 	d := w.over(old, nil)
 	a, b, writer := reader("k"), sharer("k", 2), ask("k")
-	w.grant(d, a)
-	w.grant(d, b)
-	w.wait(d, writer)
+	w.on(d).grant(a, b).wait(writer)
 	short := a
 	short.TTL = time.Second
-	w.grant(d, short)
-	w.renewed(d, short, b)
+	w.on(d).grant(short).renew(short, b)
 	if left := w.inspect(d, "k").Left; left < 20*time.Second {
 		t.Errorf("a shorter Try left %v", left)
 	}
@@ -281,9 +246,7 @@ func TestSharersWithoutExpireGreaterThan(t *testing.T) {
 			t.Errorf("%q expires in %v", k, left)
 		}
 	}
-	w.release(d, a)
-	w.release(d, b)
-	w.grant(d, queued(writer))
+	w.on(d).release(a, b).claim(writer)
 }
 
 // A node that does not vote grants nobody a shared key, prolongs nothing, and
@@ -292,22 +255,16 @@ func TestNodeHoldsSharersBack(t *testing.T) {
 	w, d := newVoting(t)
 	a, b, writer, next := reader("k"), reader("k"), ask("k"), reader("k")
 	a.Fence = w.micros()
-	w.grant(d, a)
-	w.grant(d, b)
-	w.wait(d, writer)
-	w.wait(d, next)
+	w.on(d).grant(a, b).wait(writer, next)
 	record := w.admin.Get(w.ctx, recordKey).Val()
 	w.do("SET", recordKey, "ok 0000000000000000000000000000000000000000 60000")
 	w.heldBack(d, a, b, next, sharer("new", 2))
 	if res := w.refuse(d, func() contend.Owner { r := a; r.Convert = true; return r }()); res.Why != voting.NotVoting {
 		t.Errorf("a conversion says %+v", res)
 	}
-	w.release(d, writer)
-	w.release(d, a)
-	w.release(d, b)
+	w.on(d).release(writer, a, b)
 	if info := w.inspect(d, "k"); info.Held || info.Waiters != 1 {
 		t.Errorf("a Release handed on: %+v", info)
 	}
-	w.do("SET", recordKey, record)
-	w.grant(d, queued(next))
+	w.on(d).do("SET", recordKey, record).claim(next)
 }

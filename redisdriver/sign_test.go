@@ -71,9 +71,7 @@ func TestSignOfLifeSaysWhenToLook(t *testing.T) {
 func TestSignOfLifeBehindOneThatDoesNotCome(t *testing.T) {
 	w, d, other := newTwo(t)
 	a, first, second := ask("k"), ask("k"), ask("k")
-	w.grant(d, a)
-	w.wait(other, first)
-	w.wait(d, second)
+	w.on(d).grant(a).on(other).wait(first).on(d).wait(second)
 	if in := w.sign(d, second); in != 0 {
 		t.Errorf("the key is held, and the second should look after %v", in)
 	}
@@ -101,9 +99,7 @@ func TestSignOfLifeBehindManyPassedOver(t *testing.T) {
 func TestSignOfLifeOfSeveralPlaces(t *testing.T) {
 	w, d := newPlain(t)
 	first, second := ask("k"), ask("k")
-	w.grant(d, ask("k"))
-	w.wait(d, first)
-	w.wait(d, second)
+	w.on(d).grant(ask("k")).wait(first, second)
 	in := map[int]time.Duration{}
 	contend.Renew(w.ctx, d, []contend.Owner{queued(second), queued(first)}, func(i int, a driver.Renewal) { in[i] = a.RetryIn })
 	if in[0] != 0 || in[1] <= 0 {
@@ -156,9 +152,7 @@ func TestQueueLastsForTheMostPatient(t *testing.T) {
 func TestSignOfLifeOfAReaderThatMayHaveTheKey(t *testing.T) {
 	w, d := newPlain(t)
 	a, writer, b := reader("k"), ask("k"), reader("k")
-	w.grant(d, a)
-	w.wait(d, writer)
-	w.wait(d, b)
+	w.on(d).grant(a).wait(writer, b)
 	n := d.names("k")
 	w.do("ZREM", n.queue, value(writer.Claim()))
 	w.do("HDEL", n.places, writer.Owner)
@@ -172,9 +166,7 @@ func TestReaderBehindAWriterIsToldWhoHolds(t *testing.T) {
 	w, d := newPlain(t)
 	a, b, writer := reader("k"), reader("k"), ask("k")
 	a.TTL = 10 * time.Second
-	w.grant(d, a)
-	w.grant(d, b)
-	w.wait(d, writer)
+	w.on(d).grant(a, b).wait(writer)
 	if res := w.refuse(d, queued(reader("k"))); res.Holder.Owner != b.Owner || res.Left < 20*time.Second {
 		t.Errorf("refused with %+v, want the lease of %q", res, b.Owner)
 	}
@@ -185,11 +177,7 @@ func TestReaderBehindAWriterIsToldWhoHolds(t *testing.T) {
 func TestSignOfLifeOfAPlaceThatIsGone(t *testing.T) {
 	w, d := newPlain(t)
 	a, b := ask("k"), ask("k")
-	w.grant(d, ask("k"))
-	w.wait(d, a)
-	w.wait(d, b)
-	w.do("ZREM", d.names("k").queue, value(a.Claim()))
-	w.do("DEL", "lock:k")
+	w.on(d).grant(ask("k")).wait(a, b).do("ZREM", d.names("k").queue, value(a.Claim())).do("DEL", "lock:k")
 	w.renewsNothing(d, queued(a))
 	w.do("RPUSH", "lock:k", "a list")
 	w.do("PEXPIRE", "lock:k", 60)
@@ -228,8 +216,7 @@ func TestWriterBehindSharers(t *testing.T) {
 		w, d := newPlain(t)
 		a, b, writer := sharer("k", limit), sharer("k", limit), ask("k")
 		a.TTL = 10 * time.Second
-		w.grant(d, a)
-		w.grant(d, b)
+		w.on(d).grant(a, b)
 		w.watch(d, writer)
 		if res := w.refuse(d, queued(writer)); res.RetryIn < 20*time.Second {
 			t.Errorf("limit %d: refused with %+v", limit, res)

@@ -27,8 +27,7 @@ func TestGrantSaysWhoRenews(t *testing.T) {
 				}
 				a.Fence = w.micros()
 			}
-			w.grant(d, a)
-			w.do("PERSIST", "lock:k")
+			w.on(d).grant(a).do("PERSIST", "lock:k")
 			grant := d.names("k").grant
 			is := func(when, want string) {
 				t.Helper()
@@ -69,8 +68,7 @@ func TestGrantSaysWhoRenews(t *testing.T) {
 func TestSharedLeftoverWithoutItsLeases(t *testing.T) {
 	for _, spoil := range []string{"no shares", "other shares", "other sharing"} {
 		w, d := newPlain(t)
-		w.grant(d, reader("k"))
-		w.do("PERSIST", "lock:k")
+		w.on(d).grant(reader("k")).do("PERSIST", "lock:k")
 		n := d.names("k")
 		switch spoil {
 		case "no shares":

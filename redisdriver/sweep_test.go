@@ -157,9 +157,7 @@ func TestLeftoverWithoutAGrant(t *testing.T) {
 	for name, spoil := range map[string]string{"gone": "DEL", "permanent": "PERSIST"} {
 		a := ask("k")
 		a.TTL = time.Hour
-		w.grant(d, a)
-		w.do("PERSIST", "lock:k")
-		w.do(spoil, d.names("k").grant)
+		w.on(d).grant(a).do("PERSIST", "lock:k").do(spoil, d.names("k").grant)
 		l := w.leftovers(d, "")["lock:k"]
 		if l.Live || l.Foreign() || l.Holder.Owner != a.Owner {
 			t.Fatalf("%s: listed as %+v", name, l)
@@ -186,9 +184,7 @@ func TestSharedLeftover(t *testing.T) {
 	w, d := newPlain(t)
 	a, b := ask("k"), ask("k")
 	a.Mode, b.Mode = driver.Shared, driver.Shared
-	w.grant(d, a)
-	w.grant(d, b)
-	w.do("PERSIST", "lock:k")
+	w.on(d).grant(a, b).do("PERSIST", "lock:k")
 	n := d.names("k")
 	over := func(o contend.Owner) { w.do("ZADD", n.shares, "XX", 1, value(o.Claim())) }
 	over(a)
@@ -210,9 +206,7 @@ func TestSharedLeftover(t *testing.T) {
 
 	c := ask("torn")
 	c.Mode = driver.Shared
-	w.grant(d, c)
-	w.do("PERSIST", "lock:torn")
-	w.do("DEL", d.names("torn").held) // nobody knows who shares it
+	w.on(d).grant(c).do("PERSIST", "lock:torn").do("DEL", d.names("torn").held) // nobody knows who shares it
 	w.removes(d, w.only(d), keep)
 }
 
@@ -222,8 +216,7 @@ func TestSidecarsLeftOver(t *testing.T) {
 	n := d.names("k")
 	a, b := ask("k"), ask("k")
 	a.Mode, a.Limit, b.Patience = driver.Shared, 2, time.Hour
-	w.grant(d, a)
-	w.wait(d, b)
+	w.on(d).grant(a).wait(b)
 	gone := n.gone(ask("k").Owner)
 	w.do("SET", gone, "")
 	all := []string{n.grant, n.queue, n.places, n.shares, n.held, n.room}
@@ -297,9 +290,7 @@ func TestSidecarsOfOtherTypes(t *testing.T) {
 func TestPlacesLeftOver(t *testing.T) {
 	w, d := newPlain(t)
 	holder, dead, live := ask("k"), ask("k"), ask("k")
-	w.grant(d, holder)
-	w.wait(d, dead)
-	w.wait(d, live)
+	w.on(d).grant(holder).wait(dead, live)
 	places := d.names("k").places
 	if all := w.leftovers(d, ""); len(all) != 0 {
 		t.Fatalf("of waiters there is left over %+v", all)
@@ -325,8 +316,7 @@ func TestPlacesLeftOver(t *testing.T) {
 	if info := w.inspect(d, "k"); info.Waiters != 1 || info.Queue[0].Owner != live.Owner {
 		t.Errorf("the queue is %+v", info.Queue)
 	}
-	w.release(d, holder)
-	w.grant(d, queued(live))
+	w.on(d).release(holder).claim(live)
 }
 
 // What was listed may be renewed, released, and another's at any moment: a removal takes nothing from whoever is

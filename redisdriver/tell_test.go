@@ -113,15 +113,13 @@ func TestTell(t *testing.T) {
 				_ = contend.Release(ended, d, again) // not sent
 				_ = contend.Release(w.ctx, d, again)
 				others := ask("others")
-				w.grant(other, others)
-				w.release(d, broken(others))
+				w.on(other).grant(others).on(d).release(broken(others))
 
 				want := w.hold(d, r)
 				if r.Mode == driver.Shared { // one beside it that is another's
 					beside := r
 					beside.Owner = ask("").Owner
-					w.grant(other, beside)
-					w.release(other, beside)
+					w.on(other).grant(beside).release(beside)
 				}
 				w.release(other, broken(r))
 				w.comes(losses, want)
@@ -137,9 +135,7 @@ func TestOwnReleasesAreNotPublished(t *testing.T) {
 	t.Parallel()
 	w, d, other := newTwo(t)
 	a, b, c := ask("k"), ask("k"), ask("k")
-	w.grant(d, a)
-	w.refuse(other, queued(b))
-	w.refuse(other, queued(c))
+	w.on(d).grant(a).on(other).join(b, c)
 	quiet := func(what string, f func()) {
 		t.Helper()
 		w.do("CONFIG", "RESETSTAT")
@@ -159,9 +155,7 @@ func TestOwnReleasesAreNotPublished(t *testing.T) {
 	w.grant(d, e)
 	quiet("one's own, unfinished", func() { w.release(d, broken(e)) })
 	f := reader("f")
-	w.grant(d, f)
-	w.do("CONFIG", "RESETSTAT")
-	w.release(other, broken(f))
+	w.on(d).grant(f).do("CONFIG", "RESETSTAT").on(other).release(broken(f))
 	if n := w.calls()["publish"]; n != 1 {
 		t.Errorf("one that is broken: %d messages", n)
 	}
@@ -197,8 +191,7 @@ func TestBriefLocksDoNotListen(t *testing.T) {
 	if n := w.listeners(); n != 1 {
 		t.Errorf("after a Renew %d listen", n)
 	}
-	w.do("CONFIG", "RESETSTAT")
-	w.renewed(d, r)
+	w.on(d).do("CONFIG", "RESETSTAT").renew(r)
 	if n := w.calls()["subscribe"]; n != 0 {
 		t.Errorf("the second Renew subscribed %d times more", n)
 	}
@@ -274,9 +267,8 @@ func TestForgedLosses(t *testing.T) {
 	} {
 		w.do("PUBLISH", brokenChannel, text)
 	}
-	w.do("PUBLISH", d.inboxName(), message(fence, v, "lock:k"))
-	w.renewed(d, r)
-	w.release(w.driver(nil), broken(r))
+	w.on(d).do("PUBLISH", d.inboxName(), message(fence, v, "lock:k")).renew(r).on(w.driver(nil)).
+		release(broken(r))
 	w.comes(losses, want)
 
 	r = ask("k")
@@ -309,15 +301,13 @@ func TestLateLossSparesTheNextLease(t *testing.T) {
 	if second.fence <= first.fence {
 		t.Fatalf("the fence is %d after %d", second.fence, first.fence)
 	}
-	w.do("PUBLISH", brokenChannel, late)
-	w.release(other, broken(r))
+	w.on(other).do("PUBLISH", brokenChannel, late).release(broken(r))
 	w.comes(losses, second)
 
 	// One that was adopted may not know its fence: the core compares it.
 	adopted := ask("adopted")
 	fence := w.grant(other, adopted).Fence
-	w.renewed(d, adopted)
-	w.release(w.driver(nil), broken(adopted))
+	w.on(d).renew(adopted).on(w.driver(nil)).release(broken(adopted))
 	w.comes(losses, loss{adopted.Claim().ID(), fence})
 }
 
@@ -328,8 +318,7 @@ func TestBreakWithoutGrant(t *testing.T) {
 	losses := told(d)
 	r := ask("k")
 	w.hold(d, r)
-	w.do("DEL", d.names("k").grant)
-	w.release(other, broken(r))
+	w.on(other).do("DEL", d.names("k").grant).release(broken(r))
 	w.renewsNothing(d, r)
 	next := ask("k")
 	want := w.hold(d, next)
@@ -371,9 +360,7 @@ func TestNobodyWantsToKnow(t *testing.T) {
 	w.grant(other, a)
 	hints := w.wait(d, b)
 	w.hold(d, r)
-	w.release(other, broken(r))
-	w.release(other, a)
-	w.hint(hints) // comes behind it
+	w.on(other).release(broken(r), a).hint(hints) // comes behind it
 	w.grant(d, queued(b))
 }
 

@@ -116,8 +116,7 @@ func TestAskingChangesNothingElse(t *testing.T) {
 	t.Parallel()
 	w, d, other := newTwo(t)
 	a, b := ask("k"), ask("k")
-	w.grant(d, a)
-	w.release(other, broken(a))
+	w.on(d).grant(a).on(other).release(broken(a))
 	if res := w.grant(d, b); !res.Abandoned {
 		t.Fatalf("granted with %+v", res)
 	}
@@ -146,8 +145,7 @@ func TestAskingChangesNothingElse(t *testing.T) {
 	told = w.asks(d, s1)
 	w.refuse(other, queued(s2))
 	w.heard(told)
-	w.release(d, s1)
-	w.grant(other, queued(s2))
+	w.on(d).release(s1).on(other).claim(s2)
 	if n := w.published(func() { w.refuse(d, queued(sharer("s", 1))) }); n != 0 {
 		t.Errorf("the next holder of the slot did not ask, and %d messages were sent", n)
 	}
@@ -322,8 +320,7 @@ func TestJoinsBeforeTheSubscription(t *testing.T) {
 		t.Errorf("the renewal answers %+v, told %d times", answer, len(told))
 	}
 	r.Wanted = nil
-	w.renewed(d, r)
-	w.release(other, waiter)
+	w.on(d).renew(r).on(other).release(waiter)
 
 	// The answer says that nobody waits, and then somebody does, before the subscription stands.
 	w.until("the subscription comes back while the renewal is under way", func() bool {
