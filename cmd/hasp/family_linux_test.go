@@ -45,9 +45,10 @@ func TestSignalReachesWhatLeftTheGroup(t *testing.T) {
 func TestWhatIsLeftRunningIsNamed(t *testing.T) {
 	t.Parallel()
 	onlyLinux(t)
+	const leave = `setsid sleep 1000 >/dev/null 2>&1 & until read x </proc/$!/comm && test "$x" = sleep; do sleep 0.01; done; echo >ready;`
 	for _, c := range []struct{ work, says string }{
-		{`trap "" TERM; setsid sleep 1000 >/dev/null 2>&1 & echo >ready; read x <gate; trap - TERM; kill $$`, `^hasp: the command was ended by signal 15 \(terminated\), and left these processes running, 0.2s after they were asked to end: sleep \(pid (\d+)\)\. "k" is released`},
-		{`setsid sleep 1000 >/dev/null 2>&1 & echo >ready; read x <gate`, `^hasp: the command exited with status 0, and left these processes running: sleep \(pid (\d+)\)\. "k" is released`},
+		{`trap "" TERM; ` + leave + ` read x <gate; trap - TERM; kill $$`, `^hasp: the command was ended by signal 15 \(terminated\), and left these processes running, 0.2s after they were asked to end: sleep \(pid (\d+)\)\. "k" is released`},
+		{leave + ` read x <gate`, `^hasp: the command exited with status 0, and left these processes running: sleep \(pid (\d+)\)\. "k" is released`},
 	} {
 		s := onSQLite(t)
 		s.fifo("gate")
