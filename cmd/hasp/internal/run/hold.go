@@ -50,6 +50,7 @@ func (j *job) hold(leases *hasp.Leases) (*child.Status, error) {
 		_ = j.finish(func() error { return j.unused(leases) }) // the leases expire when this fails
 		return nil, startError(j.argv[0], err)
 	}
+	j.worked = time.Since(j.acquired)
 	over := leases.Err()
 	j.silent = over != nil // most often because the store is gone
 	if st.Ordered {

@@ -49,9 +49,11 @@ type job struct {
 
 	candidate *candidate // of hasp elect, else nil
 	acquired  time.Time
-	leave     bool      // go without releasing
-	silent    bool      // the store did not answer: do not wait long for it
-	received  os.Signal // the latest that came while nothing of the command ran
+	worked    time.Duration // how long the command ran
+	metrics   *jobMetrics   // nil: without --metrics-file
+	leave     bool          // go without releasing
+	silent    bool          // the store did not answer: do not wait long for it
+	received  os.Signal     // the latest that came while nothing of the command ran
 
 	mu      sync.Mutex
 	failing map[string]bool // keys that cannot be renewed, of which that was said
@@ -75,7 +77,11 @@ func newJob(o *options, keys, argv []string) (j *job, stop func()) {
 func run(cmd *cobra.Command, o *options, keys, argv []string) error {
 	j, stop := newJob(o, keys, argv)
 	defer stop()
+	if o.metrics != "" {
+		j.metrics = &jobMetrics{path: o.metrics, label: jobLabel(keys), figures: noFigures()}
+	}
 	status, err := j.all(cmd, j.once)
+	j.measureEnd(status, err)
 	return j.rep.verdict(status, err)
 }
 
@@ -163,6 +169,7 @@ func (j *job) once() (*child.Status, error) {
 	if err != nil {
 		return nil, err
 	}
+	j.measureStart()
 	return j.hold(leases)
 }
 

@@ -100,18 +100,22 @@ func (r *report) line(e event) []byte {
 	return line
 }
 
+// endOf is the end that an error says; success for nil.
+func endOf(err error) *base.Exit {
+	var end *base.Exit
+	switch {
+	case err == nil:
+		return &base.Exit{Verdict: "exited"}
+	case errors.As(err, &end):
+		return end
+	}
+	return &base.Exit{Verdict: "failed", Code: base.ExitFailed, Message: err.Error()}
+}
+
 // verdict writes how it ended, as the last line, and returns what is left for Main to
 // do. A reader that reads nothing for flushLimit misses it.
 func (r *report) verdict(status *child.Status, err error) error {
-	var end *base.Exit
-	if !errors.As(err, &end) {
-		end = &base.Exit{Verdict: "failed", Code: base.ExitFailed}
-		if err == nil {
-			end = &base.Exit{Verdict: "exited"}
-		} else {
-			end.Message = err.Error()
-		}
-	}
+	end := endOf(err)
 	l := problem
 	switch end.Verdict {
 	case "exited", "signaled", "busy", "interrupted":

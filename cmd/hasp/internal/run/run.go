@@ -43,6 +43,7 @@ type options struct {
 	verbose    bool
 	output     base.Choice
 	audit      base.AuditFlag
+	metrics    string // the file
 	ttlFromURL bool
 }
 
@@ -86,6 +87,7 @@ func newRun(args []string) *cobra.Command {
 	o.askFlags(cmd)
 	f.Var(&o.atLeast, "hold-at-least", "keep the key for at least so long, even when the command was quicker")
 	o.holdFlags(cmd, "when the lock is lost: TERM and then KILL the command, only KILL it, or let it go on")
+	f.StringVar(&o.metrics, "metrics-file", "", "write how the job went to `FILE`, for the textfile collector of node_exporter")
 	return cmd
 }
 

@@ -1,0 +1,241 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package run
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/hasplock/hasp/cmd/hasp/internal/base"
+	"github.com/hasplock/hasp/cmd/hasp/internal/child"
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/people"
+)
+
+const (
+	// metricsLimit is how long hasp waits at its end for --metrics-file, on a disk that hangs. Its keys are released by then.
+	metricsLimit = 30 * time.Second
+	// lockLimit is how long a run waits for others that write there. Anybody who may read the folder can lock it.
+	lockLimit = time.Second
+	// mostMetrics bounds what is read of the file: a key has 512 bytes, and several KEYs are one label.
+	mostMetrics = 1 << 20
+)
+
+// The gauges of a job, as docs/command.md has them. Times are seconds since 1970.
+const (
+	lastStart = iota
+	lastSuccess
+	lastDuration
+	lastExit
+	lastWait
+	lastLost
+	lastBusy
+	running
+	gauges
+)
+
+var gaugeNames = [gauges]struct{ name, help string }{
+	{"hasp_job_last_start_timestamp_seconds", "When the command last began, with the key held."},
+	{"hasp_job_last_success_timestamp_seconds", "When the command last ended with status 0, and the lock was not lost."},
+	{"hasp_job_last_duration_seconds", "How long the command ran, when it last did."},
+	{"hasp_job_last_exit_status", "What hasp run last exited with."},
+	{"hasp_job_last_wait_seconds", "How long hasp run last waited for the key."},
+	{"hasp_job_last_lost", "1 when the lock was lost in the last run."},
+	{"hasp_job_last_busy", "1 when the last run gave up because the key was held."},
+	{"hasp_job_running", "1 from the start of the command to its end: it stays when hasp is killed with -9."},
+}
+
+// jobFigures are the gauges of a job; NaN: not known yet.
+type jobFigures [gauges]float64
+
+func noFigures() (f jobFigures) {
+	for i := range f {
+		f[i] = math.NaN()
+	}
+	return f
+}
+
+// after returns what the file says after a run, of which f is what is known by now. Another run of the same job may have
+// written old meanwhile: times never go back, and what a later run says of its command stays.
+func (f jobFigures) after(old jobFigures) jobFigures {
+	later := old[lastStart] > f[lastStart]
+	for i := range f {
+		if math.IsNaN(f[i]) || later && (i == lastStart || i == lastDuration || i == running) || i == lastSuccess && old[i] > f[i] {
+			f[i] = old[i]
+		}
+	}
+	return f
+}
+
+// jobLabel is the label of a job's gauges, escaped as Prometheus' text format wants it.
+func jobLabel(keys []string) string {
+	key := strings.Join(keys, ",")
+	if !utf8.ValidString(key) { // which Prometheus refuses, together with the rest of the file
+		key = driver.Printable(key)
+	}
+	return `{key="` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(key) + `"} `
+}
+
+// text is the file of a job with such a label.
+func (f jobFigures) text(label string) []byte {
+	var b bytes.Buffer
+	for i, g := range gaugeNames {
+		if !math.IsNaN(f[i]) {
+			fmt.Fprintf(&b, "# HELP %s %s\n# TYPE %s gauge\n%s%s%s\n", g.name, g.help, g.name, g.name, label, strconv.FormatFloat(f[i], 'f', -1, 64))
+		}
+	}
+	return b.Bytes()
+}
+
+var errNotOurs = errors.New("the file is not of this job: name another file for each job, or remove it")
+
+// parseFigures reads the file of a job with such a label. It refuses all else, which must not be overwritten.
+func parseFigures(text, label string) (jobFigures, error) {
+	f := noFigures()
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, "# HELP hasp_job_") || strings.HasPrefix(line, "# TYPE hasp_job_") {
+			continue
+		}
+		name, value, ok := strings.Cut(strings.TrimSuffix(line, "\n"), label)
+		v, err := strconv.ParseFloat(value, 64)
+		if !ok || err != nil || !strings.HasPrefix(name, "hasp_job_") {
+			return f, errNotOurs
+		}
+		for i, g := range gaugeNames {
+			if g.name == name {
+				f[i] = v
+			}
+		}
+	}
+	return f, nil
+}
+
+// jobMetrics is the --metrics-file of a job. It is not safe for concurrent use, and writes in the background.
+type jobMetrics struct {
+	path, label string
+	figures     jobFigures
+	done        chan error // of the latest write
+}
+
+// put has the figures written, after those before them.
+func (m *jobMetrics) put() {
+	before, done, f := m.done, make(chan error, 1), m.figures
+	m.done = done
+	go func() {
+		if before != nil {
+			<-before
+		}
+		done <- m.write(f)
+	}()
+}
+
+// write replaces the file as a whole.
+func (m *jobMetrics) write(f jobFigures) error {
+	dir := filepath.Dir(m.path)
+	if d, err := os.Open(dir); err == nil { // else the write says what is wrong
+		defer d.Close()
+		for end := time.Now().Add(lockLimit); !lockFolder(d) && time.Now().Before(end); {
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+	old := noFigures()
+	switch info, err := os.Lstat(m.path); {
+	case errors.Is(err, os.ErrNotExist):
+	case err != nil:
+		return err
+	case !info.Mode().IsRegular(): // opening it might hang, and a rename would replace a device
+		return errNotOurs
+	default:
+		file, err := os.Open(m.path)
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		text, err := io.ReadAll(io.LimitReader(file, mostMetrics))
+		if err != nil {
+			return err
+		}
+		if old, err = parseFigures(string(text), m.label); err != nil {
+			return err
+		}
+	}
+	// The collector reads *.prom only.
+	tmp, err := os.CreateTemp(dir, "."+filepath.Base(m.path)+".*.tmp")
+	if err != nil {
+		return err
+	}
+	_, err = tmp.Write(f.after(old).text(m.label))
+	if err == nil {
+		err = tmp.Chmod(0o644)
+	}
+	if err = errors.Join(err, tmp.Close()); err == nil {
+		err = os.Rename(tmp.Name(), m.path)
+	}
+	if err != nil {
+		_ = os.Remove(tmp.Name()) // what failed is reported
+	}
+	return err
+}
+
+// stamp is a time as a gauge, in milliseconds' precision.
+func stamp(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
+
+func flag(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
+}
+
+// measureStart writes that the command begins.
+func (j *job) measureStart() {
+	if m := j.metrics; m != nil {
+		m.figures[lastStart], m.figures[running] = stamp(j.acquired), 1
+		m.figures[lastWait] = j.acquired.Sub(j.wait.began).Seconds()
+		m.put()
+	}
+}
+
+// measureEnd writes how the run ended, and warns when that fails: what counts is the command.
+func (j *job) measureEnd(status *child.Status, end error) {
+	m := j.metrics
+	if m == nil {
+		return
+	}
+	exit := endOf(end)
+	lost := strings.HasPrefix(exit.Verdict, "lost")
+	f := &m.figures
+	f[lastExit], f[lastLost], f[lastBusy] = float64(exit.Code), flag(lost), flag(exit.Verdict == "busy")
+	if began := j.wait.began; j.acquired.IsZero() && !began.IsZero() {
+		f[lastWait] = time.Since(began).Seconds()
+	}
+	if !j.acquired.IsZero() {
+		f[running] = 0
+	}
+	if status != nil {
+		f[lastDuration] = j.worked.Seconds()
+		if status.Exit() == 0 && !lost {
+			f[lastSuccess] = stamp(j.acquired.Add(j.worked))
+		}
+	}
+	m.put()
+	var err error
+	select {
+	case err = <-m.done:
+	case <-time.After(metricsLimit):
+		err = fmt.Errorf("the disk did not answer within %s", people.Short(metricsLimit))
+	}
+	if err != nil {
+		j.rep.say(problem, event{Event: "metrics-failed", Error: err.Error(), Message: fmt.Sprintf("the metrics are not written to %s: %v", base.Quote(m.path), err)})
+	}
+}
