@@ -22,6 +22,9 @@ type Operator struct{ c *core }
 // Operator returns what an operator of the store may do, and no lock needs.
 func (c *Client) Operator() *Operator { return &Operator{c.made()} }
 
+// Operations returns what the engine does for an operator besides: nil is what it cannot do. They may not be called after Close.
+func (o *Operator) Operations() operator.Operations { return operator.Of(o.c.drv) }
+
 // Inspect returns the holders and the waiters of a key. A free key is no error:
 // Info.Held is false.
 func (o *Operator) Inspect(ctx context.Context, key string) (Info, error) {

@@ -51,10 +51,10 @@ type Options struct {
 	// held, waited for, foreign and without an end, in the text format of Prometheus.
 	Metrics http.Handler
 	// Doctor examines the store for the page of that name, at most once in half a minute,
-	// and never twice at once. nil: there is no such page.
+	// and never twice at once. nil: what the engine itself examines, and a lock that it acquires below Prefix.
 	Doctor func(context.Context) ([]Finding, error)
 	// Leaks finds what was left in the store, for the page of that name, as rarely as
-	// Doctor. nil: there is no such page.
+	// Doctor. nil: what the engine itself finds, and what was held by processes of this host that have ended.
 	Leaks func(context.Context) ([]Leak, error)
 	// Every is the least time between two looks at the store while there is a viewer; the
 	// whole list is asked for more rarely where that takes long. 0 means a second.
@@ -120,12 +120,13 @@ func newServer(c *hasp.Client, o *Options) *server {
 	}
 	s.slots = make(chan struct{}, s.Streams)
 	s.poller = newPoller(c, s.Prefix, s.Every)
-	if s.Doctor != nil {
-		s.doctor = &report[Finding]{ask: s.Doctor}
+	if s.Doctor == nil {
+		s.Doctor = s.examine
 	}
-	if s.Leaks != nil {
-		s.leaks = &report[Leak]{ask: s.Leaks}
+	if s.Leaks == nil {
+		s.Leaks = s.leftovers
 	}
+	s.doctor, s.leaks = &report[Finding]{ask: s.Doctor}, &report[Leak]{ask: s.Leaks}
 	return s
 }
 
@@ -163,12 +164,8 @@ func (s *server) routes() http.Handler {
 	mux.HandleFunc("/api/", func(w http.ResponseWriter, r *http.Request) {
 		refuse(w, r, http.StatusNotFound, errors.New("there is no such thing"))
 	})
-	if s.doctor != nil {
-		mux.HandleFunc("GET /doctor", s.doctorPage)
-	}
-	if s.leaks != nil {
-		mux.HandleFunc("GET /leaks", s.leaksPage)
-	}
+	mux.HandleFunc("GET /doctor", s.doctorPage)
+	mux.HandleFunc("GET /leaks", s.leaksPage)
 	if s.Metrics == nil {
 		s.Metrics = http.HandlerFunc(s.inventory)
 	}

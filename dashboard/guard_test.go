@@ -104,7 +104,7 @@ func TestGuard(t *testing.T) {
 		{"a reader signs in anew", "GET", "/signin", []string{"Authorization", reader}, 401},
 		{"a breaker has signed in", "GET", "/signin", []string{"Authorization", breaker}, 303},
 		{"no such file", "GET", "/static/..%2fdashboard.go", []string{"Authorization", reader}, 404},
-		{"no such page", "GET", "/doctor", []string{"Authorization", reader}, 404},
+		{"no such page", "GET", "/nosuch", []string{"Authorization", reader}, 404},
 	} {
 		headers := c.headers
 		if c.method == "POST" {

@@ -13,10 +13,12 @@ import (
 	"net/http"
 	"net/url"
 	"path"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/operator"
 	"github.com/hasplock/hasp/internal/people"
 )
 
@@ -45,7 +47,7 @@ var pages = sync.OnceValue(func() *template.Template {
 			return people.Short(time.UnixMilli(ms).Sub(now))
 		},
 		"clock": func(ms int64) string { return time.UnixMilli(ms).UTC().Format("15:04:05") },
-		"shown": shown,
+		"shown": shown, "commands": commands,
 		// What a part of a page needs, under names.
 		"pair": func(r row, now time.Time) any {
 			return struct {
@@ -82,15 +84,13 @@ type frame struct {
 	Prefix string
 	Page   string // which of the pages it is
 	Who    Identity
-	Doctor bool
-	Leaks  bool
 	Now    time.Time
 	NowMS  int64
 }
 
 func (s *server) frame(r *http.Request, page string) frame {
 	now := time.Now()
-	return frame{Title: shown(s.Title), Prefix: shown(s.Prefix), Page: page, Who: sender(r), Doctor: s.doctor != nil, Leaks: s.leaks != nil, Now: now, NowMS: now.UnixMilli()}
+	return frame{Title: shown(s.Title), Prefix: shown(s.Prefix), Page: page, Who: sender(r), Now: now, NowMS: now.UnixMilli()}
 }
 
 func (s *server) render(w http.ResponseWriter, r *http.Request, code int, name string, data any) {
@@ -257,12 +257,16 @@ type reportPage[T any] struct {
 	Found   []T
 	At      int64
 	Trouble string
+	Level   operator.Level // of Doctor's verdict
+	Verdict string
 }
 
 func (s *server) doctorPage(w http.ResponseWriter, r *http.Request) {
 	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(2 * reportLimit))
 	found, at, err := s.doctor.get(r.Context())
-	s.render(w, r, http.StatusOK, "doctor.html", reportPage[Finding]{s.frame(r, "doctor"), found, at.UnixMilli(), trouble(err)})
+	p := reportPage[Finding]{frame: s.frame(r, "doctor"), Found: slices.Clone(found), At: at.UnixMilli(), Trouble: trouble(err)}
+	p.Level, p.Verdict = verdict(p.Found, p.Trouble)
+	s.render(w, r, http.StatusOK, "doctor.html", p)
 }
 
 // leak is a Leak with the id of its key.

@@ -11,7 +11,29 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/hasplock/hasp/driver/operator"
 )
+
+// A program has both pages without writing them; the verdict and what is grave stand first, with the commands to run.
+func TestReportsOfTheEngine(t *testing.T) {
+	w, o := newWorld(t), local()
+	for path, want := range map[string]string{"/doctor": "nothing endangers them</strong>", "/leaks": "Nothing was found"} {
+		if page := w.get(nil, path); !strings.Contains(page, want) {
+			t.Errorf("%s:\n%s", path, page)
+		}
+	}
+	o.Doctor = func(context.Context) ([]Finding, error) {
+		return []Finding{{operator.LevelOK, "", "fine", ""}, {operator.LevelFail, "", "bad", "so. Run: a b and: c, d <e>, and keep it (ACL SAVE). Or run: f."}}, nil
+	}
+	page := w.get(o, "/doctor")
+	for _, want := range []string{">Locks are not granted, or not safe: mend 1 check<", ">bad<", `>a b</code>`, `>c</code>`, `>f</code>`, ">fine<"} {
+		_, rest, ok := strings.Cut(page, want)
+		if page = rest; !ok {
+			t.Fatalf("%q is missing, or too early; after the last:\n%s", want, page)
+		}
+	}
+}
 
 // Leaks are looked for only when somebody opens their page, and once for all who do.
 func TestLeaksAreLookedForOnce(t *testing.T) {

@@ -243,7 +243,7 @@ func TestServeLeaks(t *testing.T) {
 		must(t, rdb.Set(t.Context(), key, "peer", 0).Err())
 	}
 	text := page()
-	for _, want := range []string{">orders/&lt;1&gt;</a>", "foreign: held by a foreign client (value &#34;peer&#34;); it has no expiry", "<code>hasp leaks &#39;orders/&lt;1&gt;&#39; --fix</code>"} {
+	for _, want := range []string{">orders/&lt;1&gt;</a>", "foreign: held by a foreign client (value &#34;peer&#34;); it has no expiry", `<code class="copy">hasp leaks &#39;orders/&lt;1&gt;&#39; --fix</code>`} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is missing in:\n%s", want, text)
 		}

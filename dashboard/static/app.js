@@ -29,6 +29,21 @@
   };
   setInterval(() => { if (!document.hidden && !paused) tick(); }, 1000);
 
+  // A command has a button that copies it, where the browser lets a page do that.
+  const copyable = (code) => {
+    if (!navigator.clipboard) return code;
+    const button = document.createElement("button");
+    button.type = "button";
+    button.textContent = "Copy";
+    button.addEventListener("click", async () => {
+      await navigator.clipboard.writeText(code.textContent);
+      button.textContent = "Copied";
+      setTimeout(() => { button.textContent = "Copy"; }, 2000);
+    });
+    code.after(" ", button);
+    return code;
+  };
+
   // What happens is said to a screen reader, but not all the time.
   let unsaid = [], silent = false;
   const say = (s) => {
@@ -262,6 +277,7 @@
     });
   };
 
+  for (const code of document.querySelectorAll("code.copy")) copyable(code);
   if (document.body.dataset.page === "locks") list();
   if (document.body.dataset.page === "lock") lock();
 })();

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/operator"
 	"github.com/hasplock/hasp/internal/process"
 )
 
@@ -72,6 +73,28 @@ func Ended(h hasp.Holder) bool {
 	}
 	l := h.Describe()
 	return l.Host == host && process.Ended(l.Process, l.PID)
+}
+
+// Leftover says what is wrong with what was left over.
+func Leftover(l operator.Leftover, now time.Time) string {
+	who, since := Name(l.Holder), ""
+	if at := l.Holder.Describe().Since; !at.IsZero() {
+		since = " " + For(at, now)
+	}
+	if l.Kind == operator.LeftLease && Ended(l.Holder) {
+		who += ", a process of this host that has ended"
+	}
+	switch {
+	case l.Kind == operator.LeftPlace:
+		return who + " waits in its queue, and has given no sign of life for a minute longer than it may"
+	case l.Kind == operator.LeftSidecar:
+		return fmt.Sprintf("%q has no expiry, and its lock is gone", l.Name)
+	case l.Foreign():
+		return fmt.Sprintf("held by %s; it has no expiry", who)
+	case l.Live:
+		return fmt.Sprintf("held%s by %s; it has no expiry, and was renewed within its TTL: it ends when its holder releases it", since, who)
+	}
+	return fmt.Sprintf("held%s by %s; it has no expiry, and nobody renews it", since, who)
 }
 
 // longWait is after how long a wait needs a person: by then the lease of a holder that died would have expired.

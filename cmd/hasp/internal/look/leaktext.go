@@ -6,6 +6,7 @@ package look
 import (
 	"fmt"
 	"io"
+	"time"
 	"unicode/utf8"
 
 	"github.com/hasplock/hasp/cmd/hasp/internal/base"
@@ -36,25 +37,13 @@ func (f *leak) String() string {
 }
 
 func (f *leak) wrong() string {
-	since := ""
+	if f.leftover != nil {
+		return people.Leftover(*f.leftover, time.Now())
+	}
+	since, usual := "", ""
 	if f.held > 0 {
 		since = " for " + people.Short(f.held)
 	}
-	switch f.what {
-	case whatLease:
-		return fmt.Sprintf("held%s by %s%s; it has no expiry, and nobody renews it", since, people.Name(f.holder), f.dead())
-	case whatLive:
-		return fmt.Sprintf("held%s by %s%s; it has no expiry, and was renewed within its TTL: it ends when its holder releases it", since, people.Name(f.holder), f.dead())
-	case whatForeign:
-		return fmt.Sprintf("held by %s; it has no expiry", people.Name(f.holder))
-	case whatPlace:
-		return fmt.Sprintf("%s waits in its queue, and has given no sign of life for a minute longer than it may", people.Name(f.holder))
-	case whatSidecar:
-		return fmt.Sprintf("%s has no expiry, and its lock is gone", base.Quote(f.name))
-	case whatEnded:
-		return fmt.Sprintf("held%s by %s%s%s", since, people.Name(f.holder), f.dead(), f.kept())
-	}
-	usual := ""
 	if f.usual > 0 {
 		usual = fmt.Sprintf(", and the keys of %q usually for %s", telemetry.Class(f.key), people.Short(f.usual))
 	}
