@@ -5,7 +5,7 @@
 MODULES ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help ci build test test-all fuzz check size show verify verify-quick overlap interop browser simulate equal bench bench-quick bench-check mutants lint api fmt release
+.PHONY: help ci build dist test test-all fuzz check size show verify verify-quick overlap interop browser simulate equal bench bench-quick bench-check mutants lint api fmt publish release
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -107,6 +107,12 @@ api: ## write what the public packages export into the listings of the folder ap
 
 fmt: ## format every Go file
 	@find . \( -name .bin -o -name testdata \) -prune -o -name '*.go' -print0 | xargs -0 gofmt -w
+
+dist: ## build VERSION=vX.Y.Z twice for six targets from the last commit, compare, and pack: .bin/dist; narrow it with TARGETS=linux/amd64
+	@go run ./tools/dist $(if $(TARGETS),-targets $(TARGETS)) '$(VERSION)'
+
+publish: ## a draft of a release on GitHub with what make dist made of VERSION=vX.Y.Z; needs gh
+	@gh release create --draft --verify-tag '$(VERSION)' .bin/dist/*
 
 release: ## make the commit and the tags of VERSION=vX.Y.Z; shows them only, unless TAG=yes
 	@scripts/release $(if $(filter yes,$(TAG)),--tag) '$(VERSION)'

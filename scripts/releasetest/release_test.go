@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -33,34 +34,12 @@ func run(t *testing.T, dir string, env []string, args ...string) string {
 	return string(out)
 }
 
-// tree is a repository of its own with the files as they are here, and a section
-// for the release in its changelog.
+// tree is a repository of its own with the files as they are here.
 func tree(t *testing.T) string {
 	t.Helper()
-	top := strings.TrimSpace(run(t, ".", nil, "git", "rev-parse", "--show-toplevel"))
 	dir := t.TempDir()
-	for name := range strings.SplitSeq(run(t, top, nil, "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"), "\x00") {
-		info, err := os.Lstat(filepath.Join(top, name))
-		if name == "" || os.IsNotExist(err) { // deleted, and not yet committed
-			continue
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, err := os.ReadFile(filepath.Join(top, name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if name == "CHANGELOG.md" {
-			text = append(text, fmt.Sprintf("\n## [%s]\n", version[1:])...)
-		}
-		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, name), text, info.Mode().Perm()); err != nil {
-			t.Fatal(err)
-		}
-	}
+	run(t, "../..", []string{"TO=" + dir}, "bash", "-euc", `git ls-files -z --cached --others --exclude-standard |
+		while IFS= read -r -d '' f; do [ ! -e "$f" ] || printf '%s\0' "$f"; done | tar --null -T - -cf - | tar -xf - -C "$TO"`) // a deleted file may not be committed yet
 	run(t, dir, nil, "git", "init", "-q")
 	run(t, dir, nil, "git", "config", "user.name", "test")
 	run(t, dir, nil, "git", "config", "user.email", "test@example.com")
@@ -69,8 +48,8 @@ func tree(t *testing.T) string {
 	return dir
 }
 
-// A release can be made, its tags are those of the modules that users get, and the command
-// can be installed from a proxy.
+// A release can be made, its tags are those of the modules that users get, the command
+// can be installed from a proxy, and from each file of make dist.
 func TestReleaseCanBeInstalled(t *testing.T) {
 	dir := tree(t)
 	head := run(t, dir, nil, "git", "rev-parse", "HEAD")
@@ -85,6 +64,9 @@ func TestReleaseCanBeInstalled(t *testing.T) {
 	}
 	if run(t, dir, nil, "git", "rev-parse", "HEAD") != head || run(t, dir, nil, "git", "status", "--porcelain") != "" {
 		t.Error("the tree has changed")
+	}
+	if log := run(t, dir, nil, "git", "show", version+":CHANGELOG.md"); strings.Contains(log, "unreleased") {
+		t.Errorf("the changelog of the release says:\n%.500s", log)
 	}
 
 	// Third-party modules, from this machine's cache.
@@ -118,5 +100,34 @@ func TestReleaseCanBeInstalled(t *testing.T) {
 	store := []string{"HASP_STORE=sqlite:" + filepath.Join(outside, "locks.db")}
 	if said := run(t, outside, store, filepath.Join(bin, "hasp"), "run", "k", "--", "echo", "held"); said != "held\n" {
 		t.Errorf("hasp run says %q", said)
+	}
+
+	run(t, dir, nil, "git", "checkout", "-q", version)
+	runsAlone(t, dir)
+}
+
+// runsAlone makes the files of the release in dir, and tries what is packed for Linux, each from an empty folder.
+func runsAlone(t *testing.T, dir string) {
+	t.Helper()
+	run(t, dir, nil, "make", "dist", "VERSION="+version, "TARGETS=linux/"+runtime.GOARCH)
+	out := filepath.Join(dir, ".bin", "dist")
+	run(t, out, nil, "sha256sum", "--check", "--strict", "SHA256SUMS")
+	for _, c := range []struct{ kind, tool, unpack, program string }{
+		{"tar.gz", "tar", `tar -xzf "$FILE" --strip-components=1`, "hasp"},
+		{"deb", "dpkg-deb", `dpkg-deb -x "$FILE" .`, "usr/bin/hasp"},
+		{"rpm", "bsdtar", `bsdtar -xf "$FILE"`, "usr/bin/hasp"},
+	} {
+		t.Run(c.kind, func(t *testing.T) {
+			if _, err := exec.LookPath(c.tool); err != nil {
+				t.Skip(err)
+			}
+			root := t.TempDir()
+			run(t, root, []string{"FILE=" + filepath.Join(out, "hasp_0.1.0_linux_"+runtime.GOARCH+"."+c.kind)}, "sh", "-ec", c.unpack)
+			alone := []string{"env", "-i", "HASP_STORE=sqlite:" + filepath.Join(root, "locks.db"), filepath.Join(root, c.program)}
+			if said := run(t, root, nil, append(alone, "version")...); !strings.HasPrefix(said, "hasp "+version+" ") {
+				t.Errorf("it says %q", said)
+			}
+			run(t, root, nil, append(alone, "doctor")...)
+		})
 	}
 }
