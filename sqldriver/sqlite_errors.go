@@ -40,7 +40,8 @@ var sqliteTrouble = []struct {
 		"FILE holds something else: name another file, or move this one away"},
 	{[]string{"malformed", "database corruption"}, driver.ClassMisconfigured,
 		"FILE is damaged: end the programs that use it, move it away together with its -journal, and a new one is made"},
-	{[]string{"unable to open database file", "no such file or directory"}, driver.ClassMisconfigured,
+	{[]string{"no such file or directory"}, driver.ClassMisconfigured, "the folder of FILE does not exist: make it"},
+	{[]string{"unable to open database file"}, driver.ClassMisconfigured,
 		"FILE, or the -journal beside it, cannot be opened: it must be a file, in a directory that exists and is writable for this user " +
 			"(ls -l; for several users with one group: chgrp, chmod g+rw, and g+rwxs for the directory)"},
 	{[]string{"database is locked", "database table is locked", "database schema is locked", "stayed locked", "locking protocol"}, driver.ClassUnreachable,

@@ -191,7 +191,7 @@ func TestTwoScripts(t *testing.T) {
 		first := s.script("sh", text, "1")
 		s.read("held-1")
 		second := s.script("sh", text, "2")
-		second.says(`waiting for "k": held .*reason "sh"`)
+		second.says(`waiting for "k", which has been held .*reason "sh"`)
 		s.open("gate")
 		first.ends(0)
 		s.read("held-2")

@@ -172,7 +172,7 @@ func seenCases() map[string]seen {
 			}
 			return "redis+sentinel://" + testserver.MasterName + "@" + strings.Join(group.Addrs(), ",")
 		}},
-		"sentinel password alone": {77, `refused the login: (NOAUTH|ERR Protocol error: unauthenticated).*[^.]\. It is that of Redis, not of the Sentinels: check NAME:PASSWORD@ and user=`, func(t *testing.T, s *sandbox) string {
+		"sentinel password alone": {77, `refused the login: (NOAUTH|the server wants a password: ERR Protocol error: unauthenticated).*[^.]\. It is that of Redis, not of the Sentinels: check NAME:PASSWORD@ and user=`, func(t *testing.T, s *sandbox) string {
 			group := testserver.NewRedisSentinel(t, testserver.RedisGroup{Timeout: 5 * time.Second})
 			for _, one := range group.Sentinels {
 				admin(t, one, redis.Options{}, []any{"ACL", "SETUSER", "default", "resetpass", ">hunter2"})

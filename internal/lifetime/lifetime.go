@@ -219,7 +219,7 @@ func (l *Lifetime) WhyLost(now clock.Instant, answer error) error {
 	case answer != nil:
 		return fmt.Errorf("%w: the store says that this owner no longer holds the key (%w)", driver.ErrLost, answer)
 	case l.tooLong(now):
-		return fmt.Errorf("%w: held for its MaxHold of %v", driver.ErrLost, l.terms.MaxHold)
+		return fmt.Errorf("%w: reached its MaxHold of %v", driver.ErrLost, l.terms.MaxHold)
 	case l.forgotten:
 		return fmt.Errorf("%w: dropped without Release, and not renewed after that", driver.ErrLost)
 	case l.terms.NoRenew:

@@ -474,7 +474,7 @@ func TestWhyLost(t *testing.T) {
 		want   string
 	}{
 		{"the store says so", driver.ErrNotHeld, func(*Lifetime) {}, "the store says that this owner no longer holds the key"},
-		{"MaxHold", nil, func(l *Lifetime) { l.terms.MaxHold = 1; l.Give(at(0)) }, "held for its MaxHold of 1ns"},
+		{"MaxHold", nil, func(l *Lifetime) { l.terms.MaxHold = 1; l.Give(at(0)) }, "reached its MaxHold of 1ns"},
 		{"dropped", nil, (*Lifetime).Forget, "dropped without Release"},
 		{"NoRenew", nil, func(l *Lifetime) { l.terms.NoRenew = true; l.Extended(40 * time.Second) }, "its TTL of 40s is over"},
 		{"an error", nil, func(l *Lifetime) { l.trouble = errTrouble }, "last error: trouble"},

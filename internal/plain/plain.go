@@ -76,7 +76,7 @@ func Error(err error) string {
 		text = strings.TrimSuffix(text, "EOF") + "it closed the connection"
 	}
 	text = strings.NewReplacer(context.DeadlineExceeded.Error(), late, os.ErrDeadlineExceeded.Error(), late,
-		"its MaxHold of", "its --max-hold of", "use a redis.ClusterClient", "the store's URL begins with redis+cluster:").Replace(text)
+		"its MaxHold of", "--max-hold of", "use a redis.ClusterClient", "the store's URL begins with redis+cluster:").Replace(text)
 	text = strings.NewReplacer(late+": "+late, late, "timeout: "+late, late).Replace(text)
 	return strings.TrimRight(Line(joined(text)), ".")
 }

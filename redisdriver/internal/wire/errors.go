@@ -97,7 +97,7 @@ func explain(err error) error {
 	case redis.HasErrorPrefix(err, "TRYAGAIN"), err != nil && strings.Contains(err.Error(), nonLocal):
 		return fmt.Errorf("%w (the key's hash slot moves to another master; once it has moved, this works again)", err)
 	case unauthenticated(err):
-		return fmt.Errorf("%w (the server wants a password)", err)
+		return fmt.Errorf("the server wants a password: %w", err)
 	case errors.Is(err, redis.ErrClosed):
 		return fmt.Errorf("%w (the program closed its Redis client: close hasp's client first)", err)
 	}

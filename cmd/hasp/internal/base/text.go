@@ -49,21 +49,23 @@ func Share(h hasp.Holder, held bool) string {
 	return fmt.Sprintf("one of %d slots", h.Limit)
 }
 
-// Obstacle describes what keeps us from a key: the holder, since when, why, for how long.
+// Obstacle describes what keeps us from a key, after its name: the holder, since when, why, for how long.
 func Obstacle(h hasp.Holder, left time.Duration, ahead int) string {
 	if people.Unnamed(h) && ahead == 0 {
-		return "nobody holds it, but the store does not give it to us yet"
+		return "has no holder, but the store does not give it to us yet"
 	}
 	if people.Unnamed(h) {
-		return fmt.Sprintf("nobody holds it, but %s ahead of us", people.Count(ahead, "waiter is", "waiters are"))
+		return fmt.Sprintf("has no holder, but %s ahead of us", people.Count(ahead, "waiter is", "waiters are"))
 	}
 	l := h.Describe()
 	s := "held"
 	if h.Mode == hasp.Shared {
 		s = "shared" // perhaps by more than the one we know of
 	}
-	if !l.Since.IsZero() {
-		s += " " + people.For(l.Since, time.Now())
+	if l.Since.IsZero() {
+		s = "is " + s
+	} else {
+		s = "has been " + s + " " + people.For(l.Since, time.Now())
 	}
 	s += " by " + people.Name(h)
 	if people.Ended(h) {
@@ -77,7 +79,7 @@ func Obstacle(h hasp.Holder, left time.Duration, ahead int) string {
 	}
 	switch {
 	case left > 0:
-		s += fmt.Sprintf("; the store keeps it for %s more unless it is renewed", people.Short(left))
+		s += fmt.Sprintf("; if its holder dies, it is free in %s", people.Short(left))
 	case h.Foreign:
 		s += "; it may have no expiry"
 	}

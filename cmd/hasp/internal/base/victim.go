@@ -64,7 +64,7 @@ func NotThatOwner(i hasp.Info, key, owner string) *Exit {
 	e := &Exit{Code: ExitBusy, Verdict: "busy"}
 	switch {
 	case i.Held:
-		e.Message = fmt.Sprintf("nothing was done: %s no longer has %s, which is %s", owner, Quote(key), Obstacle(i.Holder, i.Left, 0))
+		e.Message = fmt.Sprintf("nothing was done: %s no longer has %s, which %s", owner, Quote(key), Obstacle(i.Holder, i.Left, 0))
 		if i.Holder.Foreign {
 			e.Message += ". hasp never breaks the lease of another program; hasp show says how to look at it, and to free it, by hand"
 		}

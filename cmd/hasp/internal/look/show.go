@@ -95,6 +95,12 @@ func describe(w io.Writer, l *base.Locks, store *base.StoreFlag, i hasp.Info) {
 			fact("", "wants it %s", s)
 		}
 	}
+	if i.Held && !i.Holder.Foreign {
+		fact("to break", "%s", store.Again("break", i.Key, "--owner", i.Holder.Owner))
+	}
+	if i.Holds+len(i.Queue) > 1 {
+		fact("", "(or another owner, to take it from that one)")
+	}
 	byHand := func(name string, statements []string) {
 		for _, s := range statements {
 			fact(name, "%s", l.URL.ByHand(0, s))
@@ -110,12 +116,6 @@ func describe(w io.Writer, l *base.Locks, store *base.StoreFlag, i hasp.Info) {
 		if len(i.ByHand) > 0 {
 			fact("", "(%s)", remark)
 		}
-	}
-	if i.Held && !i.Holder.Foreign {
-		fact("to break", "%s", store.Again("break", i.Key, "--owner", i.Holder.Owner))
-	}
-	if i.Holds+len(i.Queue) > 1 {
-		fact("", "(or another owner, to take it from that one)")
 	}
 }
 

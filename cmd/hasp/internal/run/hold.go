@@ -162,6 +162,9 @@ func (j *job) ending(leases *hasp.Leases, pid int) child.Order {
 // ended is the end of a command that was ended.
 func (j *job) ended(st child.Status, over error) *base.Exit {
 	message := fmt.Sprintf("the lock on %s was lost, and the command was ended: it %s", base.Quote(j.lost(over)), outcome(st))
+	if st.Signal == 0 {
+		message += fmt.Sprintf(", and hasp exits with %d instead", base.ExitLost)
+	}
 	if len(st.Remaining) > 0 {
 		what := "the command " + outcome(st)
 		if st.Alive {

@@ -366,7 +366,7 @@ func (j *job) refused(err error) error {
 	if slices.Contains(j.around, held.Holder.Owner) {
 		return j.own(key, held.Holder)
 	}
-	return &base.Exit{Code: j.o.busyCode.Code, Verdict: "busy", Message: fmt.Sprintf("busy%s: %s is %s. Look: %s", for_,
+	return &base.Exit{Code: j.o.busyCode.Code, Verdict: "busy", Message: fmt.Sprintf("busy%s: %s %s. Look: %s", for_,
 		base.Quote(key), base.Obstacle(held.Holder, held.Left, held.Ahead), j.o.store.Again("show", key))}
 }
 

@@ -72,7 +72,7 @@ func (w *watcher) refused(e *hasp.Event) {
 	}
 	w.report(about, event{
 		Event: "waiting", Key: e.Key, Holder: people.Holding(e.Holder), Ahead: e.Ahead, Left: people.Seconds(e.Left), Waited: people.Seconds(e.Waited),
-		Message: fmt.Sprintf("waiting for %s: %s", base.Quote(e.Key), base.Obstacle(e.Holder, e.Left, e.Ahead)),
+		Message: fmt.Sprintf("waiting for %s, which %s", base.Quote(e.Key), base.Obstacle(e.Holder, e.Left, e.Ahead)),
 	})
 }
 

@@ -32,7 +32,7 @@ func TestShortWaitsAreSilent(t *testing.T) {
 		if text := waitFor(silence - 1); text != "" {
 			t.Errorf("of a short wait: %q", text)
 		}
-		if text := waitFor(silence + 1); strings.Count(text, `hasp: waiting for "k": held`) != 1 {
+		if text := waitFor(silence + 1); strings.Count(text, `hasp: waiting for "k", which is held`) != 1 {
 			t.Errorf("of a longer wait: %q", text)
 		}
 	})
