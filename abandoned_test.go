@@ -139,34 +139,34 @@ func TestAbandonedIsNotSwallowed(t *testing.T) {
 			}
 			d.onTry(nil)
 		},
-		"a TryLockAll that failed": func(t *testing.T, _ *hooked, c *hasp.Client) {
+		"a Locks.TryLock that failed": func(t *testing.T, _ *hooked, c *hasp.Client) {
 			other := lock(t, c, "z", nil)
-			_, err := c.TryLockKeys(t.Context(), "k", "z")
+			_, err := mutexes(c, "k", "z").TryLock(t.Context())
 			wantIs(t, err, hasp.ErrHeld)
 			release(t, other)
 		},
-		"a LockAll that gave up": func(t *testing.T, _ *hooked, c *hasp.Client) {
+		"a Locks that gave up": func(t *testing.T, _ *hooked, c *hasp.Client) {
 			other := lock(t, c, "z", nil)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
-			_, err := c.LockKeys(ctx, "k", "z")
+			_, err := mutexes(c, "k", "z").Lock(ctx)
 			wantIs(t, err, context.DeadlineExceeded)
 			release(t, other)
 		},
-		"a LockAll whose client was closed": func(t *testing.T, d *hooked, _ *hasp.Client) {
+		"a Locks whose client was closed": func(t *testing.T, d *hooked, _ *hasp.Client) {
 			c := newClient(t, d, nil)
 			other := lock(t, c, "z", nil)
-			all := begin(t.Context(), func(ctx context.Context) (*hasp.Leases, error) { return c.LockKeys(ctx, "k", "z") })
+			all := begin(t.Context(), func(ctx context.Context) (*hasp.Leases, error) { return mutexes(c, "k", "z").Lock(ctx) })
 			synctest.Wait()
 			check(t, c.Close())
 			wantIs(t, (<-all).err, hasp.ErrClosed)
 			wantIs(t, other.Err(), hasp.ErrClosed)
 		},
-		"a LockAll in a cohort that gave up": func(t *testing.T, _ *hooked, c *hasp.Client) {
+		"a Locks in a cohort that gave up": func(t *testing.T, _ *hooked, c *hasp.Client) {
 			other := lock(t, c, "z", nil)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
-			_, err := hasp.LockAll(ctx, c.Mutex("k", inCohort), c.Mutex("z", nil))
+			_, err := hasp.Locks{c.Mutex("k", inCohort), c.Mutex("z", nil)}.Lock(ctx)
 			wantIs(t, err, context.DeadlineExceeded)
 			release(t, other)
 		},
@@ -216,7 +216,7 @@ func TestAbandonedInACohort(t *testing.T) {
 		// The one that leads the cohort wants another key, too.
 		ctx, cancel := context.WithCancel(t.Context())
 		all := begin(ctx, func(ctx context.Context) (*hasp.Leases, error) {
-			return hasp.LockAll(ctx, c.Mutex("k", inCohort), c.Mutex("z", nil))
+			return hasp.Locks{c.Mutex("k", inCohort), c.Mutex("z", nil)}.Lock(ctx)
 		})
 		synctest.Wait()
 		got := queueUp(t, c, 3, inCohort)

@@ -47,7 +47,7 @@ type subject struct {
 // lockCall is one call of Lock or TryLock.
 type lockCall struct {
 	subject                 // a copy: the handle may be overwritten meanwhile
-	ctx     context.Context // bounds the wait: the caller's; Close ends it only in LockAll, so each wait looks at calls.Open, too
+	ctx     context.Context // bounds the wait: the caller's; Close ends it only in Locks, so each wait looks at calls.Open, too
 	op      string
 	waits   bool // it is a Lock
 	partly  bool // its lease is not the caller's until others are held, too

@@ -311,7 +311,7 @@ func TestMaxHoldEndsATurn(t *testing.T) {
 	})
 }
 
-// A turn that is part of a LockAll is used only once the other keys are held, too.
+// A turn that is part of a Locks is used only once the other keys are held, too.
 func TestMaxHoldOfATurnWithinLockAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, c := newMem(t)
@@ -321,7 +321,7 @@ func TestMaxHoldOfATurnWithinLockAll(t *testing.T) {
 		second := begin(t.Context(), c.Mutex("k", o).Lock)
 		synctest.Wait()
 		all := begin(t.Context(), func(ctx context.Context) (*hasp.Leases, error) {
-			return hasp.LockAll(ctx, c.Mutex("k", o), c.Mutex("kb", nil))
+			return hasp.Locks{c.Mutex("k", o), c.Mutex("kb", nil)}.Lock(ctx)
 		})
 		synctest.Wait()
 		release(t, first)

@@ -38,7 +38,7 @@
 // # Lock types
 //
 // A Mutex has one holder, an RWMutex one writer or many readers, a Semaphore n
-// holders with a slot each, an Election a leader. LockAll holds several of them,
+// holders with a slot each, an Election a leader. Locks hold several of them,
 // or none. A write lease can be downgraded; each lease says whether the previous
 // holder failed to release it (Abandoned), and whether a waiter is queued (Wanted).
 //

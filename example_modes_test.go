@@ -78,13 +78,13 @@ func ExampleSemaphore() {
 	// the slot that came free: 0
 }
 
-func ExampleClient_LockKeys() {
+func ExampleLocks() {
 	locks, _ := hasp.New(memdriver.New(), nil)
 	defer locks.Close()
 	ctx := context.Background()
 
 	// Another who names them the other way round waits, and never for ever.
-	accounts, err := locks.LockKeys(ctx, "account/7", "account/3")
+	accounts, err := hasp.Locks{locks.Mutex("account/7", nil), locks.Mutex("account/3", nil)}.Lock(ctx)
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -99,16 +99,16 @@ func ExampleClient_LockKeys() {
 	// account/3 <nil>
 }
 
-func ExampleLockAll() {
+func ExampleLocks_Lock() {
 	near, _ := hasp.New(memdriver.New(), nil)
 	defer near.Close()
 	far, _ := hasp.New(memdriver.New(), nil) // another store
 	defer far.Close()
 
-	all, err := hasp.LockAll(context.Background(),
+	all, err := hasp.Locks{
 		near.Mutex("orders/42", nil),
 		far.RWMutex("catalog", nil).RLocker(),
-	)
+	}.Lock(context.Background())
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -221,11 +221,12 @@ func ExampleLeases() {
 	defer locks.Close()
 	ctx := context.Background()
 	held, _ := locks.Mutex("account/7", nil).Lock(ctx)
-	_, err := locks.TryLockKeys(ctx, "account/3", "account/7")
+	both := hasp.Locks{locks.Mutex("account/3", nil), locks.Mutex("account/7", nil)}
+	_, err := both.TryLock(ctx)
 	fmt.Println("all or none:", errors.Is(err, hasp.ErrHeld))
 	_ = held.Release()
 
-	accounts, _ := locks.TryLockKeys(ctx, "account/3", "account/7")
+	accounts, _ := both.TryLock(ctx)
 	fmt.Println(len(accounts.All()), accounts.Err(), accounts.Release())
 	// Output:
 	// all or none: true

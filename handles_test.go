@@ -68,18 +68,18 @@ var forgets = []struct {
 		must(c.Election("k", nil).Lock(t.Context()))
 		return nil
 	}},
-	{"the leases of LockAll", false, func(t *testing.T, c *hasp.Client) any {
-		return must(c.LockKeys(t.Context(), "k", "other"))
+	{"the leases of Locks", false, func(t *testing.T, c *hasp.Client) any {
+		return must(mutexes(c, "k", "other").Lock(t.Context()))
 	}},
 	{"their end", false, func(t *testing.T, c *hasp.Client) any {
-		return must(c.LockKeys(t.Context(), "k", "other")).Done()
+		return must(mutexes(c, "k", "other").Lock(t.Context())).Done()
 	}},
-	{"nothing of LockAll", true, func(t *testing.T, c *hasp.Client) any {
-		must(c.LockKeys(t.Context(), "k"))
+	{"nothing of Locks", true, func(t *testing.T, c *hasp.Client) any {
+		must(mutexes(c, "k").Lock(t.Context()))
 		return nil
 	}},
-	{"nothing of LockAll of two", true, func(t *testing.T, c *hasp.Client) any {
-		must(c.LockKeys(t.Context(), "k", "other"))
+	{"nothing of Locks of two", true, func(t *testing.T, c *hasp.Client) any {
+		must(mutexes(c, "k", "other").Lock(t.Context()))
 		return nil
 	}},
 	{"the inner one of two", false, func(t *testing.T, c *hasp.Client) any {

@@ -88,7 +88,7 @@ func (h *hold) lease(mode Mode) *Lease {
 }
 
 // begin gives the hold to a caller that waited while it stood: for its turn, or
-// for the other keys of a LockAll.
+// for the other keys of Locks.
 func (h *hold) begin(now clock.Instant) {
 	h.mu.Lock()
 	h.life.Give(now)

@@ -87,7 +87,7 @@ func TestNestedTTLsDoNotAddUp(t *testing.T) {
 		},
 		"all in all": func(c *hasp.Client) func(context.Context) (*hasp.Lease, error) {
 			return func(ctx context.Context) (*hasp.Lease, error) {
-				s, err := hasp.LockAll(ctx, c.Mutex("k", &hasp.LockOptions{Reentrant: true, NoRenew: true}))
+				s, err := hasp.Locks{c.Mutex("k", &hasp.LockOptions{Reentrant: true, NoRenew: true})}.Lock(ctx)
 				if err != nil {
 					return nil, err
 				}
@@ -146,7 +146,7 @@ func TestNestedRules(t *testing.T) {
 					want = "set Reentrant"
 				}
 				all := func(ctx context.Context) (*hasp.Lease, error) {
-					s, err := hasp.LockAll(ctx, inner, c.Mutex("another", nil))
+					s, err := hasp.Locks{inner, c.Mutex("another", nil)}.Lock(ctx)
 					if err != nil {
 						return nil, err
 					}
@@ -171,7 +171,7 @@ func TestNestedRules(t *testing.T) {
 			}
 			want := int64(1)
 			if rule.refusal == "" {
-				want = 2 // the other key of the LockAll that was not refused
+				want = 2 // the other key of the Locks that was not refused
 			}
 			if got := d.tries.Load(); got != want {
 				t.Errorf("%s in %s: the store was asked %d times, want %d", rule.inner, rule.outer, got, want)

@@ -338,3 +338,12 @@ func (d *mortal) Release(ctx context.Context, r driver.ReleaseRequest) error {
 
 // reentrant is the option alone.
 var reentrant = &hasp.LockOptions{Reentrant: true}
+
+// mutexes are the Mutexes of the keys, with default options.
+func mutexes(c *hasp.Client, keys ...string) hasp.Locks {
+	items := make(hasp.Locks, len(keys))
+	for i, key := range keys {
+		items[i] = c.Mutex(key, nil)
+	}
+	return items
+}

@@ -265,7 +265,7 @@ func TestKeepAndOtherLocksOfTheClient(t *testing.T) {
 				}
 				release(t, lease)
 			}
-			all := must(hasp.LockAll(t.Context(), c.Mutex("j", kept), try(c)))
+			all := must(hasp.Locks{c.Mutex("j", kept), try(c)}.Lock(t.Context()))
 			check(t, all.Release())
 		})
 	}

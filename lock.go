@@ -14,8 +14,8 @@ import (
 	"github.com/hasplock/hasp/internal/wait"
 )
 
-// Locker is what LockAll takes: a *Mutex, an *RWMutex (its write side), what its
-// RLocker returns, a *Semaphore, or an *Election.
+// Locker is sealed: in tests, use a Client on a memdriver.Store (docs/testing.md).
+// It is a *Mutex, an *RWMutex (its write side), what its RLocker returns, a *Semaphore, or an *Election.
 type Locker interface {
 	Lock(ctx context.Context) (*Lease, error)
 	TryLock(ctx context.Context) (*Lease, error)
@@ -238,7 +238,7 @@ func (m *RWMutex) RDo(ctx context.Context, f func(ctx context.Context, lease *Le
 	return err
 }
 
-// RLocker returns the read side, for LockAll.
+// RLocker returns the read side, for Locks.
 func (m *RWMutex) RLocker() Locker { return &reader{m.r} }
 
 func (m *RWMutex) handle() *lock { return &m.w }

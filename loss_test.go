@@ -237,14 +237,14 @@ func TestMaxHoldShorterThanARoundTrip(t *testing.T) {
 	}
 }
 
-// MaxHold is about work, which begins when LockAll has all keys.
+// MaxHold is about work, which begins when Locks has all keys.
 func TestMaxHoldDoesNotCountTheWaitForOtherKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newClient(t, newStore(), nil)
 		other := lock(t, c, "b", nil)
 		time.AfterFunc(time.Hour, func() { _ = other.Release() })
 		o := &hasp.LockOptions{MaxHold: 10 * time.Minute}
-		leases, err := hasp.LockAll(t.Context(), c.Mutex("a", o), c.Mutex("b", o))
+		leases, err := hasp.Locks{c.Mutex("a", o), c.Mutex("b", o)}.Lock(t.Context())
 		need(t, err)
 		start := time.Now()
 		<-leases.Done()

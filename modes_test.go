@@ -27,10 +27,13 @@ func TestReadersTogether(t *testing.T) {
 		b := must(two.RWMutex("k", nil).TryRLock(t.Context()))
 		failIf(t, a.Mode() != hasp.Shared || b.Mode() != hasp.Shared, "the modes are %v and %v", a.Mode(), b.Mode())
 		for name, try := range map[string]func(context.Context) (*hasp.Lease, error){
-			"a writer":  two.RWMutex("k", nil).TryLock,
-			"a mutex":   two.Mutex("k", nil).TryLock,
-			"a leader":  two.Election("k", nil).TryLock,
-			"write all": func(ctx context.Context) (*hasp.Lease, error) { _, err := two.TryLockKeys(ctx, "k"); return nil, err },
+			"a writer": two.RWMutex("k", nil).TryLock,
+			"a mutex":  two.Mutex("k", nil).TryLock,
+			"a leader": two.Election("k", nil).TryLock,
+			"write all": func(ctx context.Context) (*hasp.Lease, error) {
+				_, err := mutexes(two, "k").TryLock(ctx)
+				return nil, err
+			},
 		} {
 			_, err := try(t.Context())
 			if wantIs(t, err, hasp.ErrHeld); !errors.As(err, new(*hasp.HeldError)) {

@@ -30,26 +30,11 @@ type Leases struct {
 	unwish []func() bool // forgets the callers of Wanted, since a hold may outlive its parts
 }
 
-// LockKeys is [LockAll] of one Mutex for each key, with default options.
-func (c *Client) LockKeys(ctx context.Context, keys ...string) (*Leases, error) {
-	return lockAll(ctx, "lock all", true, c.mutexes(keys))
-}
+// Locks are locks to hold together, of whatever kinds and clients.
+type Locks []Locker
 
-// TryLockKeys is [TryLockAll] of one Mutex for each key, with default options.
-func (c *Client) TryLockKeys(ctx context.Context, keys ...string) (*Leases, error) {
-	return lockAll(ctx, "try lock all", false, c.mutexes(keys))
-}
-
-func (c *Client) mutexes(keys []string) []Locker {
-	items := make([]Locker, len(keys))
-	for i, key := range keys {
-		items[i] = c.Mutex(key, nil)
-	}
-	return items
-}
-
-// LockAll waits until it holds all items, of whatever kinds and clients, or holds
-// none of them. ctx bounds the wait as in Mutex.Lock.
+// Lock waits until it holds all of them, or holds none. ctx bounds the wait as in
+// Mutex.Lock.
 //
 // It acquires one after the other, in the order of their keys, so that callers that
 // name the same keys in different orders do not deadlock. Equal keys in different
@@ -57,34 +42,44 @@ func (c *Client) mutexes(keys []string) []Locker {
 // them in one order everywhere. Two clients of one store exclude each other here,
 // too. The order does not cover keys that the caller holds already.
 //
-// An item that is given twice is held once, with the options of the first. To ask
-// for one key of a client in two modes is an error, as is an invalid item; both are
+// A lock that is given twice is held once, with the options of the first. To ask
+// for one key of a client in two modes is an error, as is an invalid lock; both are
 // reported before any key is taken. A key that ctx holds already follows the rules
 // of Reentrant.
 //
-// Each lease keeps its item's options: while LockAll waits for the rest, those it
+// Each lease keeps its lock's options: while Lock waits for the rest, those it
 // has are renewed, unless NoRenew; MaxHold counts once it has all. If one of them
 // is lost, the wait ends with ErrLost.
-func LockAll(ctx context.Context, items ...Locker) (*Leases, error) {
-	return lockAll(ctx, "lock all", true, items)
+func (ls Locks) Lock(ctx context.Context) (*Leases, error) {
+	return ls.acquire(ctx, "lock all", true, nil)
 }
 
-// TryLockAll asks once for each item, in the order of LockAll, and holds all or
-// none of them. The error is that of the first one it could not have: ErrHeld (as
-// *HeldError) when another owner holds the key or waits for it.
-func TryLockAll(ctx context.Context, items ...Locker) (*Leases, error) {
-	return lockAll(ctx, "try lock all", false, items)
+// TryLock asks once for each, in the order of Lock, and holds all or none of them.
+// The error is that of the first one it could not have: ErrHeld (as *HeldError) when
+// another owner holds the key or waits for it.
+func (ls Locks) TryLock(ctx context.Context) (*Leases, error) {
+	return ls.acquire(ctx, "try lock all", false, nil)
 }
 
-// part is one of the keys of a LockAll.
+// Do holds all of them while f runs, as Mutex.Do does.
+func (ls Locks) Do(ctx context.Context, f func(ctx context.Context, leases *Leases) error) error {
+	if f == nil {
+		panic("hasp: the function to run is nil")
+	}
+	_, err := ls.acquire(ctx, "lock all", true, f)
+	return err
+}
+
+// part is one of the keys of Locks.
 type part struct {
 	*lock
 	lease *Lease
 }
 
-func lockAll(ctx context.Context, op string, wait bool, items []Locker) (s *Leases, err error) {
+// acquire returns the leases; f, unless nil, runs with them first, and Close waits for it.
+func (ls Locks) acquire(ctx context.Context, op string, wait bool, f func(context.Context, *Leases) error) (s *Leases, err error) {
 	mustHave(ctx)
-	given, parts, err := plan(op, items)
+	given, parts, err := plan(op, ls)
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +105,10 @@ func lockAll(ctx context.Context, op string, wait bool, items []Locker) (s *Leas
 	for _, p := range given {
 		s.all = append(s.all, p.lease)
 	}
-	return s, nil
+	if f != nil {
+		err = s.do(ctx, f)
+	}
+	return s, err
 }
 
 // plan returns the part of each item, and the parts in the order in which to
@@ -195,7 +193,7 @@ func lostOf(op string, parts []*part, waited *part) error {
 	return nil
 }
 
-// giveUpAll gives back what a LockAll has. Once ctx has ended it waits for no
+// giveUpAll gives back what an acquire has. Once ctx has ended it waits for no
 // more than a moment.
 func giveUpAll(ctx context.Context, parts []*part) {
 	var given sync.WaitGroup
@@ -276,11 +274,6 @@ func (s *Leases) Done() <-chan struct{} {
 	return s.done.Done()
 }
 
-// Abandoned says that Lease.Abandoned is true of one of the leases.
-func (s *Leases) Abandoned() bool {
-	return slices.ContainsFunc(s.parts, (*Lease).Abandoned)
-}
-
 // Wanted is closed once another owner waits for one of the keys; see Lease.Wanted.
 func (s *Leases) Wanted() <-chan struct{} {
 	s.mu.Lock()
@@ -294,9 +287,33 @@ func (s *Leases) Wanted() <-chan struct{} {
 	return s.wanted.Done()
 }
 
+// do runs f with the leases, and releases them.
+func (s *Leases) do(ctx context.Context, f func(context.Context, *Leases) error) (err error) {
+	ran := map[*Lease]bool{}
+	end := driver.Unused
+	defer func() {
+		released := s.release(func(l *Lease) error { return l.release(ran[l], end) })
+		if end != driver.Unused { // else it says the same
+			err = errors.Join(err, released)
+		}
+	}()
+	for _, l := range s.parts {
+		if err := l.h.run(); err != nil {
+			return err
+		}
+		ran[l] = true
+	}
+	end = driver.Unfinished // if f panics
+	err = f(s.Context(ctx), s)
+	end = driver.Finished
+	return err
+}
+
 // Release gives all keys back at once, each as Lease.Release does, and joins
 // the errors. Releasing twice is harmless.
-func (s *Leases) Release() error {
+func (s *Leases) Release() error { return s.release((*Lease).Release) }
+
+func (s *Leases) release(one func(*Lease) error) error {
 	s.mu.Lock()
 	for _, stop := range s.unwish {
 		stop()
@@ -306,7 +323,7 @@ func (s *Leases) Release() error {
 	errs := make([]error, len(s.parts))
 	var given sync.WaitGroup
 	for i, l := range s.parts {
-		given.Go(func() { errs[i] = l.Release() })
+		given.Go(func() { errs[i] = one(l) })
 	}
 	given.Wait()
 	return errors.Join(errs...)

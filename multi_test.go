@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -27,9 +28,9 @@ func TestLockAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one, two := newStore(), newStore()
 		c, far := newClient(t, one, nil), newClient(t, two, nil)
-		s := must(hasp.LockAll(t.Context(),
+		s := must(hasp.Locks{
 			c.Mutex("m", nil), far.RWMutex("b", nil).RLocker(), c.Semaphore("s", 4, nil),
-			c.Mutex("a", &hasp.LockOptions{TTL: 10 * time.Second}), c.RWMutex("m", nil), far.Election("a", nil)))
+			c.Mutex("a", &hasp.LockOptions{TTL: 10 * time.Second}), c.RWMutex("m", nil), far.Election("a", nil)}.Lock(t.Context()))
 		all := s.All()
 		var got []string
 		for _, l := range all {
@@ -42,8 +43,8 @@ func TestLockAll(t *testing.T) {
 		failIf(t, left > 10*time.Second || left < 9*time.Second, "the deadline is in %v", left)
 		ctx, done := s.Context(t.Context()), s.Done()
 		time.Sleep(10 * ttl)
-		failIf(t, s.Err() != nil || ctx.Err() != nil || s.Abandoned(), "%v, %v, %v", s.Err(), ctx.Err(), s.Abandoned())
-		_, err := c.TryLockKeys(t.Context(), "free", "m")
+		failIf(t, s.Err() != nil || ctx.Err() != nil || slices.ContainsFunc(all, (*hasp.Lease).Abandoned), "%v, %v", s.Err(), ctx.Err())
+		_, err := mutexes(c, "free", "m").TryLock(t.Context())
 		wantIs(t, err, hasp.ErrHeld)
 		mustBeFree(t, one, "free")
 		waiter := begin(t.Context(), c.Mutex("s", nil).Lock)
@@ -73,8 +74,8 @@ func TestLockAllRefusesBeforeItAsks(t *testing.T) {
 			"empty":          {ok, c.Mutex("", nil)},
 			"0 slots":        {ok, c.Semaphore("k", 0, nil)},
 		} {
-			for _, all := range []func(context.Context, ...hasp.Locker) (*hasp.Leases, error){hasp.LockAll, hasp.TryLockAll} {
-				_, err := all(t.Context(), items...)
+			for _, all := range []func(hasp.Locks, context.Context) (*hasp.Leases, error){hasp.Locks.Lock, hasp.Locks.TryLock} {
+				_, err := all(items, t.Context())
 				if err == nil || !strings.Contains(err.Error(), want) || !errors.As(err, new(*hasp.Error)) {
 					t.Errorf("the error is %v, want %q", err, want)
 				}
@@ -82,11 +83,11 @@ func TestLockAllRefusesBeforeItAsks(t *testing.T) {
 		}
 		dead, cancel := context.WithCancel(t.Context())
 		cancel()
-		_, err := c.LockKeys(dead, "a", "b")
+		_, err := mutexes(c, "a", "b").Lock(dead)
 		wantIs(t, err, context.Canceled)
 		closed := newClient(t, newStore(), nil)
 		_ = closed.Close()
-		_, err = hasp.LockAll(t.Context(), ok, closed.Mutex("z", nil))
+		_, err = hasp.Locks{ok, closed.Mutex("z", nil)}.Lock(t.Context())
 		wantIs(t, err, hasp.ErrClosed)
 		failIf(t, d.tries.Load() != 0, "the store was asked %d times", d.tries.Load())
 	})
@@ -96,7 +97,7 @@ func TestLockAllRefusesBeforeItAsks(t *testing.T) {
 func TestLossOfOneKeyEndsAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, c := newMem(t)
-		s := must(c.LockKeys(t.Context(), "a", "b", "c"))
+		s := must(mutexes(c, "a", "b", "c").Lock(t.Context()))
 		ctx, done := s.Context(t.Context()), s.Done()
 		store.Lose("b")
 		<-ctx.Done()
@@ -111,7 +112,7 @@ func TestLossOfOneKeyEndsAll(t *testing.T) {
 		mustBeFree(t, store, "a", "b", "c")
 
 		near, far := newClient(t, store, nil), newClient(t, newStore(), nil)
-		s = must(hasp.LockAll(t.Context(), near.Mutex("a", nil), far.Mutex("b", nil)))
+		s = must(hasp.Locks{near.Mutex("a", nil), far.Mutex("b", nil)}.Lock(t.Context()))
 		ctx = s.Context(t.Context())
 		check(t, far.Close())
 		<-ctx.Done()
@@ -121,17 +122,17 @@ func TestLossOfOneKeyEndsAll(t *testing.T) {
 	})
 }
 
-// While LockAll waits for a key, it keeps those it has, and its wait ends when
+// While Locks waits for a key, it keeps those it has, and its wait ends when
 // one of them is lost.
 func TestLockAllWatchesWhatItHas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore()
 		c, other := newClient(t, store, nil), newClient(t, store, nil)
 		in := lock(t, other, "b", nil)
-		all := func(ctx context.Context) (*hasp.Leases, error) { return c.LockKeys(ctx, "b", "a") }
+		all := func(ctx context.Context) (*hasp.Leases, error) { return mutexes(c, "b", "a").Lock(ctx) }
 		waiting := begin(t.Context(), all)
 		time.Sleep(10 * ttl) // "a" is renewed
-		waits(t, "LockAll", waiting)
+		waits(t, "Locks", waiting)
 		store.Lose("a")
 		err := (<-waiting).err
 		wantIs(t, err, hasp.ErrLost)
@@ -167,7 +168,7 @@ func TestLockAllIsNotHalfLost(t *testing.T) {
 			}
 			return res, err
 		}
-		_, err := newClient(t, d, nil).LockKeys(t.Context(), "a", "b")
+		_, err := mutexes(newClient(t, d, nil), "a", "b").Lock(t.Context())
 		wantIs(t, err, hasp.ErrLost)
 		synctest.Wait()
 		mustBeFree(t, store, "a", "b")
@@ -183,7 +184,7 @@ func TestLeasesCostNoGoroutines(t *testing.T) {
 		before := runtime.NumGoroutine() // with the renewer
 		var all []*hasp.Leases
 		for i := range 100 {
-			s := must(c.LockKeys(t.Context(), fmt.Sprint("a", i), fmt.Sprint("b", i)))
+			s := must(mutexes(c, fmt.Sprint("a", i), fmt.Sprint("b", i)).Lock(t.Context()))
 			_, _, _ = s.Done(), s.Wanted(), s.Context(t.Context())
 			all = append(all, s)
 		}
@@ -200,7 +201,7 @@ func TestLeasesCostNoGoroutines(t *testing.T) {
 	})
 }
 
-// A LockAll that ends early, at each of its steps and in each way, leaves
+// A Locks that ends early, at each of its steps and in each way, leaves
 // nothing, at once where the store answers.
 func TestLockAllLeavesNothing(t *testing.T) {
 	keys := []string{"a", "b", "c"}
@@ -239,10 +240,10 @@ func TestLockAllLeavesNothing(t *testing.T) {
 					in := lock(t, newClient(t, store, nil), at, nil)
 					defer release(t, in)
 				}
-				for _, all := range []func(context.Context, ...string) (*hasp.Leases, error){c.LockKeys, c.TryLockKeys} {
+				for _, all := range []func(hasp.Locks, context.Context) (*hasp.Leases, error){hasp.Locks.Lock, hasp.Locks.TryLock} {
 					ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 					start := time.Now()
-					if _, err := all(ctx, keys...); err == nil {
+					if _, err := all(mutexes(c, keys...), ctx); err == nil {
 						t.Fatal("it has all")
 					}
 					failIf(t, time.Since(start) > ttl, "it took %v", time.Since(start))
@@ -267,7 +268,7 @@ func TestLockAllEndsWithEachClient(t *testing.T) {
 		near, far := newClient(t, store, nil), newClient(t, newStore(), nil)
 		in := lock(t, newClient(t, store, nil), "b", nil)
 		all := begin(t.Context(), func(ctx context.Context) (*hasp.Leases, error) {
-			return hasp.LockAll(ctx, near.Mutex("a", nil), near.Mutex("b", nil), far.Mutex("c", nil))
+			return hasp.Locks{near.Mutex("a", nil), near.Mutex("b", nil), far.Mutex("c", nil)}.Lock(ctx)
 		})
 		synctest.Wait()
 		start := time.Now()
@@ -282,7 +283,7 @@ func TestLockAllEndsWithEachClient(t *testing.T) {
 	})
 }
 
-// When the store does not answer, a LockAll whose context has ended returns after
+// When the store does not answer, a Locks whose context has ended returns after
 // a moment and releases in the background.
 func TestLockAllGivesBackInTheBackground(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -290,7 +291,7 @@ func TestLockAllGivesBackInTheBackground(t *testing.T) {
 		c := newClient(t, d, nil)
 		in := lock(t, newClient(t, store, nil), "c", nil)
 		ctx, cancel := context.WithCancel(t.Context())
-		waiting := begin(ctx, func(ctx context.Context) (*hasp.Leases, error) { return c.LockKeys(ctx, "a", "b", "c") })
+		waiting := begin(ctx, func(ctx context.Context) (*hasp.Leases, error) { return mutexes(c, "a", "b", "c").Lock(ctx) })
 		synctest.Wait()
 		back := time.Now().Add(12 * time.Second)
 		d.onRelease(func(ctx context.Context, r driver.ReleaseRequest, next releaseFunc) error {
@@ -325,8 +326,8 @@ func (n nosy) Value(key any) any {
 func TestDoneIsClosedAfterErr(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newClient(t, newStore(), nil)
-		s := must(hasp.LockAll(t.Context(),
-			c.Mutex("a", nil), c.Mutex("b", &hasp.LockOptions{TTL: ttl, NoRenew: true})))
+		s := must(hasp.Locks{
+			c.Mutex("a", nil), c.Mutex("b", &hasp.LockOptions{TTL: ttl, NoRenew: true})}.Lock(t.Context()))
 		done := s.Done()
 		var made, looked atomic.Bool
 		parent, cancel := context.WithCancel(t.Context())
@@ -362,7 +363,7 @@ func TestLockAllEndsWithItsContext(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		got := make(chan error, 1)
 		go func() {
-			_, err := c.LockKeys(ctx, "a", "b")
+			_, err := mutexes(c, "a", "b").Lock(ctx)
 			got <- err
 		}()
 		synctest.Wait()
@@ -389,7 +390,7 @@ func TestLockAllInBothOrders(t *testing.T) {
 			}
 			wg.Go(func() {
 				for range 50 {
-					s, err := c.LockKeys(ctx, keys...)
+					s, err := mutexes(c, keys...).Lock(ctx)
 					if err != nil {
 						t.Error(err)
 						return
@@ -454,7 +455,7 @@ func TestLockAllOfManyProcesses(t *testing.T) {
 func hold(t *testing.T, hist *history.Log, d *mortal, items []hasp.Locker, limits []int, nap time.Duration) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
-	s, err := hasp.LockAll(ctx, items...)
+	s, err := hasp.Locks(items).Lock(ctx)
 	if err != nil {
 		if !d.dead.Load() {
 			t.Error(err)
@@ -473,4 +474,43 @@ func hold(t *testing.T, hist *history.Log, d *mortal, items []hasp.Locker, limit
 	if err := s.Release(); err != nil && !d.dead.Load() {
 		t.Error(err)
 	}
+}
+
+// Do of several keys holds all while its function runs, releases them after it, and waits
+// with Close for it; a panic abandons them.
+func TestDoOfLocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore()
+		c, mine := newClient(t, store, nil), errors.New("mine")
+		var closed chan outcome[any]
+		err := mutexes(c, "b", "a").Do(t.Context(), func(ctx context.Context, all *hasp.Leases) error {
+			for i, key := range []string{"b", "a"} {
+				failIf(t, all.All()[i].Key() != key, "lease %d is of %s", i, all.All()[i].Key())
+				_, err := newClient(t, store, nil).Mutex(key, nil).TryLock(t.Context())
+				wantIs(t, err, hasp.ErrHeld)
+			}
+			return mine
+		})
+		failIf(t, err == nil || errors.Is(err, hasp.ErrLost), "%v", err)
+		wantIs(t, err, mine)
+		mustBeFree(t, store, "a", "b")
+		func() {
+			defer func() { failIf(t, recover() == nil, "the panic is gone") }()
+			_ = mutexes(c, "a", "b").Do(t.Context(), func(context.Context, *hasp.Leases) error { panic("a bug") })
+		}()
+		for _, l := range must(mutexes(c, "a", "b").Lock(t.Context())).All() {
+			failIf(t, !l.Abandoned(), "%s is not Abandoned after a panic", l.Key())
+			release(t, l)
+		}
+		err = mutexes(c, "a", "b").Do(t.Context(), func(ctx context.Context, _ *hasp.Leases) error {
+			closed = begin(t.Context(), func(context.Context) (any, error) { return nil, c.Close() })
+			<-ctx.Done()
+			synctest.Wait()
+			waits(t, "Close", closed)
+			return nil
+		})
+		wantIs(t, err, hasp.ErrClosed)
+		need(t, (<-closed).err)
+		mustBeFree(t, store, "a", "b")
+	})
 }

@@ -37,8 +37,8 @@ func TestObserverPanics(t *testing.T) {
 		{"Lock", []hasp.EventKind{hasp.EventWaiting, hasp.EventAcquired, hasp.EventReleased}, use(nil)},
 		{"cohort", []hasp.EventKind{hasp.EventWaiting, hasp.EventAcquired, hasp.EventReleased}, use(inCohort)},
 		{"cohort without turns", []hasp.EventKind{hasp.EventReleased}, use(&hasp.LockOptions{Cohort: time.Nanosecond})},
-		{"LockAll", []hasp.EventKind{hasp.EventWaiting, hasp.EventAcquired}, func(ctx context.Context, c *hasp.Client) error {
-			all, err := c.LockKeys(ctx, "a", "k")
+		{"Locks", []hasp.EventKind{hasp.EventWaiting, hasp.EventAcquired}, func(ctx context.Context, c *hasp.Client) error {
+			all, err := mutexes(c, "a", "k").Lock(ctx)
 			if err == nil {
 				err = all.Release()
 			}
@@ -259,15 +259,15 @@ func TestEventsCount(t *testing.T) {
 			n.want(t, "released", 0, 0)
 		})
 	}
-	each("LockAll", func(t *testing.T, n *counts, d *hooked, c *hasp.Client) {
+	each("Locks", func(t *testing.T, n *counts, d *hooked, c *hasp.Client) {
 		other := lock(t, newClient(t, d.Driver, nil), "b", nil)
-		if _, err := c.TryLockKeys(t.Context(), "a", "b", "c"); !errors.Is(err, hasp.ErrHeld) {
+		if _, err := mutexes(c, "a", "b", "c").TryLock(t.Context()); !errors.Is(err, hasp.ErrHeld) {
 			t.Error(err)
 		}
 		n.want(t, "not all", 0, 0)
 		got := make(chan *hasp.Leases)
 		go func() {
-			all, err := c.LockKeys(t.Context(), "a", "b", "c", "c")
+			all, err := mutexes(c, "a", "b", "c", "c").Lock(t.Context())
 			check(t, err)
 			got <- all
 		}()

@@ -280,7 +280,7 @@ func TestMistakesPanicInWords(t *testing.T) {
 	for name, mistake := range map[string]func(){
 		"Lock(nil)":        func() { _, _ = c.Mutex("k", nil).Lock(none) },
 		"TryLock(nil)":     func() { _, _ = c.Mutex("k", nil).TryLock(none) },
-		"LockKeys(nil)":    func() { _, _ = c.LockKeys(none, "k") },
+		"Locks.Lock(nil)":  func() { _, _ = mutexes(c, "k").Lock(none) },
 		"Do(nil)":          func() { _ = c.Mutex("k", nil).Do(none, run) },
 		"Do without f":     func() { _ = c.Mutex("k", nil).Do(ctx, nil) },
 		"Lead without f":   func() { _ = c.Election("k", nil).Lead(ctx, nil) },
@@ -293,7 +293,7 @@ func TestMistakesPanicInWords(t *testing.T) {
 		"zero Mutex's Do":  func() { _ = new(hasp.Mutex).Do(ctx, run) },
 		"zero RWMutex":     func() { _, _ = new(hasp.RWMutex).RLock(ctx) },
 		"zero Election":    func() { _, _ = new(hasp.Election).Leader(ctx) },
-		"LockAll of zeros": func() { _, _ = hasp.LockAll(ctx, new(hasp.Mutex)) },
+		"Locks of zeros":   func() { _, _ = hasp.Locks{new(hasp.Mutex)}.Lock(ctx) },
 		"zero Client":      func() { new(hasp.Client).Mutex("k", nil) },
 		"nil Client":       func() { (*hasp.Client)(nil).Mutex("k", nil) },
 		"zero Lease":       func() { _ = new(hasp.Lease).Release() },

@@ -247,11 +247,11 @@ func (s *stressed) once(key string) {
 // both holds both keys.
 func (s *stressed) both(ctx context.Context, key string, o *hasp.LockOptions, lock hasp.Locker, limit int) {
 	other, otherLimit := s.face(string('a'+'b'-rune(key[0])), o)
-	ask := hasp.LockAll
+	ask := hasp.Locks.Lock
 	if s.rnd.IntN(4) == 0 {
-		ask = hasp.TryLockAll
+		ask = hasp.Locks.TryLock
 	}
-	all, err := ask(ctx, lock, other)
+	all, err := ask(hasp.Locks{lock, other}, ctx)
 	if err != nil {
 		time.Sleep(s.ms(100))
 		return

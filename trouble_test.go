@@ -83,9 +83,9 @@ var classes = []struct {
 
 // waitings are all that waits for a key.
 var waitings = map[string]func(context.Context, *hasp.Client) error{
-	"Lock":     func(ctx context.Context, c *hasp.Client) error { _, err := c.Mutex("k", nil).Lock(ctx); return err },
-	"LockKeys": func(ctx context.Context, c *hasp.Client) error { _, err := c.LockKeys(ctx, "k", "l"); return err },
-	"RLock":    func(ctx context.Context, c *hasp.Client) error { _, err := c.RWMutex("k", nil).RLock(ctx); return err },
+	"Lock":  func(ctx context.Context, c *hasp.Client) error { _, err := c.Mutex("k", nil).Lock(ctx); return err },
+	"Locks": func(ctx context.Context, c *hasp.Client) error { _, err := mutexes(c, "k", "l").Lock(ctx); return err },
+	"RLock": func(ctx context.Context, c *hasp.Client) error { _, err := c.RWMutex("k", nil).RLock(ctx); return err },
 	"Semaphore": func(ctx context.Context, c *hasp.Client) error {
 		_, err := c.Semaphore("k", 3, nil).Lock(ctx)
 		return err

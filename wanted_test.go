@@ -38,7 +38,7 @@ func TestWantedComesAtOnce(t *testing.T) {
 			c, other := newClient(t, d, nil), newClient(t, d.Driver, nil)
 			var held []*hasp.Lease
 			for range map[bool]int{true: 1, false: 2}[name == "Exclusive"] {
-				l, err := hasp.LockAll(t.Context(), hold(c))
+				l, err := hasp.Locks{hold(c)}.Lock(t.Context())
 				need(t, err)
 				held = append(held, l.All()...)
 			}
@@ -221,7 +221,7 @@ func TestWantedAfterTheEnd(t *testing.T) {
 func TestWantedOfLeases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore()
-		all, err := newClient(t, store, nil).LockKeys(t.Context(), "a", "b")
+		all, err := mutexes(newClient(t, store, nil), "a", "b").Lock(t.Context())
 		need(t, err)
 		wanted, began := all.Wanted(), time.Now()
 		isWanted(t, "before", wanted, false)

@@ -110,11 +110,11 @@ var coreCases = []Case{
 			begin s4/3 on=s1/3; unlock s1/3; comes s4/3 slot=1; begin s5/3 on=s0/3; unlock s0/3; comes s5/3 slot=0;
 			begin s6/3 on=s0/3; unlock s2/3; comes s6/3 slot=2; begin s7/3 on=s1/3; unlock s4/3; comes s7/3 slot=1;
 			unlock s5..s7/3; free`},
-	{Name: "LockAllInAnyOrder",
-		Rule: "Clients that lock several keys at once, in whatever order they name them, all have their turn, each alone; TryLockAll acquires all or none.",
+	{Name: "Locks.LockInAnyOrder",
+		Rule: "Clients that lock several keys at once, in whatever order they name them, all have their turn, each alone; Locks.TryLock acquires all or none.",
 		run:  lockAllInAnyOrder},
 	{Name: "LostPartEndsAll",
-		Rule:   "When one of the keys of a LockAll is lost all its contexts end, and Release releases the others.",
+		Rule:   "When one of the keys of Locks is lost all its contexts end, and Release releases the others.",
 		timely: true, run: lostPartEndsAll},
 	{Name: "VanishedHolderAbandons", Needs: marks, // VMS's invalid value block
 		Rule: "The lease after a vanished holder says that the key was abandoned, and the one after that does not.",
@@ -269,9 +269,9 @@ func lockAllInAnyOrder(e *env) {
 		}
 		wg.Go(func() {
 			for range rounds {
-				all, err := hasp.LockAll(ctx, items...)
+				all, err := hasp.Locks(items).Lock(ctx)
 				if err != nil {
-					e.Errorf("LockAll of %q: %v", keys, err)
+					e.Errorf("Locks.Lock of %q: %v", keys, err)
 					return
 				}
 				if n := holders.Add(1); n != 1 || len(all.All()) != len(keys) {
@@ -288,10 +288,11 @@ func lockAllInAnyOrder(e *env) {
 	e.over(&wg, "they wait for each other: not all had their turns")
 	b := e.ask("b")
 	e.grant(e.d, b)
-	if all, err := e.client(nil).TryLockKeys(e.ctx, "c", "b", "a"); !errors.Is(err, hasp.ErrHeld) {
-		e.Errorf("TryLockAll while one key is held: %v, %v, want ErrHeld", all, err)
+	two := e.client(nil)
+	if all, err := (hasp.Locks{two.Mutex("c", nil), two.Mutex("b", nil), two.Mutex("a", nil)}).TryLock(e.ctx); !errors.Is(err, hasp.ErrHeld) {
+		e.Errorf("Locks.TryLock while one key is held: %v, %v, want ErrHeld", all, err)
 	}
-	e.eventually(0, "a TryLockAll that was refused left nothing", func() bool {
+	e.eventually(0, "a Locks.TryLock that was refused left nothing", func() bool {
 		return !e.inspect("a").Held && !e.inspect("c").Held && e.inspect("b").Waiters == 0
 	})
 	e.release(e.d, b)
@@ -299,9 +300,9 @@ func lockAllInAnyOrder(e *env) {
 
 func lostPartEndsAll(e *env) {
 	c := e.client(nil)
-	all, err := hasp.LockAll(e.ctx, c.Mutex("b", e.short()), c.Mutex("a", e.short()))
+	all, err := hasp.Locks{c.Mutex("b", e.short()), c.Mutex("a", e.short())}.Lock(e.ctx)
 	if err != nil {
-		e.Fatalf("LockAll: %v", err)
+		e.Fatalf("Locks.Lock: %v", err)
 	}
 	ctx := all.Context(e.ctx)
 	lost := all.All()[0] // of "b"

@@ -219,9 +219,9 @@ func TestRueidislockOfThreeKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer locker.Close()
-	keys := []string{"rueidislock:0:k", "rueidislock:1:k", "rueidislock:2:k"}
+	all := hasp.Locks{locks.Mutex("rueidislock:0:k", nil), locks.Mutex("rueidislock:1:k", nil), locks.Mutex("rueidislock:2:k", nil)}
 
-	ours, err := locks.LockKeys(t.Context(), keys...)
+	ours, err := all.Lock(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -241,11 +241,11 @@ func TestRueidislockOfThreeKeys(t *testing.T) {
 		t.Error(err)
 	}
 	unlock := await(t, "lock of rueidislock", got)
-	if _, err := locks.TryLockKeys(t.Context(), keys...); !errors.Is(err, hasp.ErrHeld) {
+	if _, err := all.TryLock(t.Context()); !errors.Is(err, hasp.ErrHeld) {
 		t.Errorf("we beside rueidislock: %v", err)
 	}
 	unlock()
-	if ours, err = locks.LockKeys(t.Context(), keys...); err != nil {
+	if ours, err = all.Lock(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if err := ours.Release(); err != nil {

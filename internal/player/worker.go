@@ -198,7 +198,7 @@ func Acquire(ctx context.Context, locks Locks, o *Order, ttl time.Duration) (*Ho
 				items = append(items, m)
 			}
 		}
-		all, err := hasp.LockAll(ctx, items...)
+		all, err := hasp.Locks(items).Lock(ctx)
 		if err != nil {
 			return nil, err
 		}

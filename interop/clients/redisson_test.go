@@ -167,7 +167,7 @@ func (c *crowd) readers() {
 	}
 }
 
-// Rule: a RedissonRedLock and hasp's LockAll over the same servers exclude each other.
+// Rule: a RedissonRedLock and hasp's Locks over the same servers exclude each other.
 func TestRedLockOfRedisson(t *testing.T) {
 	var servers []*testserver.Server
 	var addrs []string

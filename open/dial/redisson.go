@@ -73,4 +73,4 @@ func (r *redisKeys) longest() time.Duration {
 // errRedlockLayout refuses Redisson's layout for a quorum.
 var errRedlockLayout = errors.New("the store's URL has layout=, and several servers of which a majority grants a lock (redlock:). Such a majority proposes " +
 	"the fence to each server, which Redisson's layout cannot take. To take turns with its RedissonRedLock, lock the key on every one of its servers " +
-	"(in Go: LockAll)")
+	"(in Go: hasp.Locks)")

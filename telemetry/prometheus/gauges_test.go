@@ -89,7 +89,7 @@ func use(ctx context.Context, locks *hasp.Client, way int) error {
 	case 2:
 		err = take(ctx, locks.Semaphore("slot:1", 2, nil))
 	case 3:
-		all, failed := locks.LockKeys(ctx, "pair:1", "pair:2", "pair:3")
+		all, failed := (hasp.Locks{locks.Mutex("pair:1", nil), locks.Mutex("pair:2", nil), locks.Mutex("pair:3", nil)}).Lock(ctx)
 		if err = failed; err == nil {
 			err = all.Release()
 		}

@@ -129,9 +129,9 @@ func (p *program) items(r lines.Request, o *hasp.LockOptions) (items []hasp.Lock
 func take(ctx context.Context, items []hasp.Locker, once bool) (h holds, fence uint64, err error) {
 	if len(items) > 1 {
 		if once {
-			h, err = hasp.TryLockAll(ctx, items...)
+			h, err = hasp.Locks(items).TryLock(ctx)
 		} else {
-			h, err = hasp.LockAll(ctx, items...)
+			h, err = hasp.Locks(items).Lock(ctx)
 		}
 		return h, 0, err
 	}

@@ -33,7 +33,7 @@ type job struct {
 	path    string   // of the command
 	argv    []string // of the command
 	locks   *base.Locks
-	lockers []hasp.Locker // of the keys
+	lockers hasp.Locks // of the keys
 	wait    *watcher
 
 	inherited string          // the variable that names the store to the command
@@ -275,7 +275,7 @@ func (j *job) asking() (*hasp.Leases, error) {
 // ask asks for the keys as the flags say.
 func (j *job) ask(ctx context.Context) (*hasp.Leases, error) {
 	if j.o.now || j.o.wait.Given && j.o.wait.D == 0 {
-		return hasp.TryLockAll(ctx, j.lockers...)
+		return j.lockers.TryLock(ctx)
 	}
 	if j.o.wait.Given {
 		var cancel context.CancelFunc
@@ -283,7 +283,7 @@ func (j *job) ask(ctx context.Context) (*hasp.Leases, error) {
 		defer cancel()
 	}
 	for {
-		leases, err := hasp.LockAll(ctx, j.lockers...)
+		leases, err := j.lockers.Lock(ctx)
 		if !errors.Is(err, hasp.ErrLost) || ctx.Err() != nil {
 			return leases, err
 		}
