@@ -125,9 +125,7 @@ func TestNoRightToPublish(t *testing.T) {
 				t.Errorf("behind a holder that cannot tell: %+v", res)
 			}
 			contend.Renew(w.ctx, d, []contend.Owner{queued(e)}, func(_ int, r driver.Renewal) {
-				if r.RetryIn != lookAfter {
-					t.Errorf("and its sign of life: %+v", r)
-				}
+				failIf(t, r.RetryIn != lookAfter, "and its sign of life: %+v", r)
 			})
 		})
 	}
@@ -183,9 +181,7 @@ func TestNoRightToSubscribe(t *testing.T) {
 		}
 	}
 	contend.Renew(w.ctx, d, []contend.Owner{queued(last)}, func(_ int, r driver.Renewal) {
-		if r.RetryIn != pollMax {
-			t.Errorf("its sign of life: %+v", r)
-		}
+		failIf(t, r.RetryIn != pollMax, "its sign of life: %+v", r)
 	})
 }
 
@@ -201,9 +197,7 @@ func TestDenied(t *testing.T) {
 		}
 		before := len(w.keys())
 		_, err := contend.Try(w.ctx, d, queued(ask("k")))
-		if d.Classify(err) != driver.ClassDenied {
-			t.Errorf("%s: Try says %v (%v)", change, err, d.Classify(err))
-		}
+		failIf(t, d.Classify(err) != driver.ClassDenied, "%s: Try says %v (%v)", change, err, d.Classify(err))
 		if after := w.keys(); len(after) != before {
 			t.Errorf("%s: it left %q", change, after)
 		}

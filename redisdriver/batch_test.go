@@ -71,9 +71,7 @@ func TestBatch(t *testing.T) {
 		}
 	}
 	want := "[granted granted refused granted refused refused refused 1 1 0 granted refused]"
-	if fmt.Sprint(got) != want {
-		t.Errorf("answered %v\nwant     %v", got, want)
-	}
+	failIf(t, fmt.Sprint(got) != want, "answered %v\nwant     %v", got, want)
 	if len(fences) != 4 || fences[0] != fences[1] || fences[2] <= fences[0] || fences[3] <= fences[2] {
 		t.Errorf("fences %d", fences)
 	}
@@ -127,9 +125,7 @@ func TestBatchOnAReplica(t *testing.T) {
 	calls := append(tries(d, ask("a"), ask("b")), d.releaseCall(held.Withdrawal()))
 	w.together(d, calls...)
 	for i, c := range calls {
-		if d.Classify(c.Err) != driver.ClassReadOnly {
-			t.Errorf("request %d: %v, %v", i, c.Reply, c.Err)
-		}
+		failIf(t, d.Classify(c.Err) != driver.ClassReadOnly, "request %d: %v, %v", i, c.Reply, c.Err)
 	}
 	w.on(d).do("REPLICAOF", "NO", "ONE").release(held)
 }

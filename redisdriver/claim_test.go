@@ -47,19 +47,13 @@ func TestReaderThatClaimsHearsOfASharer(t *testing.T) {
 	}
 	w.release(d, a)
 	for _, r := range []contend.Owner{b, early} {
-		if w.grant(d, queued(r)).Abandoned {
-			t.Error("the writer finished")
-		}
+		failIf(t, w.grant(d, queued(r)).Abandoned, "the writer finished")
 	}
 	b.End = driver.Unfinished
 	w.release(d, b)
-	if !w.grant(d, queued(late)).Abandoned {
-		t.Error("the sharer did not finish")
-	}
+	failIf(t, !w.grant(d, queued(late)).Abandoned, "the sharer did not finish")
 	for _, r := range []contend.Owner{early, slot} {
-		if w.grant(d, queued(r)).Abandoned {
-			t.Error("told of a sharer that had the key beside it")
-		}
+		failIf(t, w.grant(d, queued(r)).Abandoned, "told of a sharer that had the key beside it")
 	}
 }
 

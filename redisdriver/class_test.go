@@ -90,9 +90,7 @@ func TestFullServer(t *testing.T) {
 		}
 	}
 	contend.Renew(w.ctx, d, []contend.Owner{a, alone}, func(i int, r driver.Renewal) {
-		if r.Err != nil {
-			t.Errorf("Renew %d: %v", i, r.Err)
-		}
+		failIf(t, r.Err != nil, "Renew %d: %v", i, r.Err)
 	})
 	w.release(d, alone)
 	if info := w.inspect(d, "alone"); info.Held {
@@ -135,9 +133,7 @@ func TestServerIsGone(t *testing.T) {
 		t.Errorf("Watch says %v (%v)", err, d.Classify(err))
 	}
 	contend.Renew(w.ctx, d, []contend.Owner{ask("k")}, func(_ int, r driver.Renewal) {
-		if d.Classify(r.Err) != driver.ClassUnreachable {
-			t.Errorf("Renew says %v", r.Err)
-		}
+		failIf(t, d.Classify(r.Err) != driver.ClassUnreachable, "Renew says %v", r.Err)
 	})
 }
 
@@ -160,9 +156,7 @@ func TestConfigurationsThatCannotWork(t *testing.T) {
 			t.Errorf("%s: Try says %v", name, err)
 		}
 		for _, err := range d.List(ctx, "") {
-			if !errors.Is(err, d.Check()) {
-				t.Errorf("%s: List says %v", name, err)
-			}
+			failIf(t, !errors.Is(err, d.Check()), "%s: List says %v", name, err)
 		}
 		if err := d.Close(); err != nil {
 			t.Errorf("%s: Close says %v", name, err)

@@ -84,9 +84,7 @@ func TestNodeClockIsStepped(t *testing.T) {
 	w.release(d, b) // it would not end for an hour
 	ahead := proposing("new", b.Fence+3_000_000)
 	floor := w.tooLow(d, ahead) // the clients' clocks go on: too far ahead here
-	if floor >= ahead.Fence {
-		t.Errorf("refused %d with %d", ahead.Fence, floor)
-	}
+	failIf(t, floor >= ahead.Fence, "refused %d with %d", ahead.Fence, floor)
 	w.tooLow(d, proposing("k", b.Fence))
 	w.on(d).grant(proposing("k", b.Fence+1)).grant(proposing("new", floor+1))
 	step("-3500") // the mark is turned, and floor reaches all of it

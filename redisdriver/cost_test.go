@@ -74,9 +74,7 @@ func TestShortWays(t *testing.T) {
 			if c.release {
 				got = w.cost(func() { w.release(d, r) })
 			}
-			if got != c.want {
-				t.Errorf("it costs %d commands, want %d", got, c.want)
-			}
+			failIf(t, got != c.want, "it costs %d commands, want %d", got, c.want)
 		})
 	}
 }

@@ -143,9 +143,7 @@ func TestFencesAfterAClockFarAhead(t *testing.T) {
 	step("+0")
 	for _, key := range []string{"c", "d", "e"} {
 		next := w.grant(d, ask(key)).Fence
-		if next <= fence || fence <= before {
-			t.Errorf("the fence %d after %d after %d", next, fence, before)
-		}
+		failIf(t, next <= fence || fence <= before, "the fence %d after %d after %d", next, fence, before)
 		fence = next
 	}
 }
@@ -183,18 +181,14 @@ func TestAlienQueue(t *testing.T) {
 	}
 	w.admin.HSet(w.ctx, names.places, b.Owner, "abc def") // a place without a valid value is ignored
 	contend.Renew(w.ctx, d, []contend.Owner{queued(b)}, func(_ int, r driver.Renewal) {
-		if !errors.Is(r.Err, driver.ErrNotHeld) {
-			t.Errorf("a sign of life from a place that is gone: %v", r.Err)
-		}
+		failIf(t, !errors.Is(r.Err, driver.ErrNotHeld), "a sign of life from a place that is gone: %v", r.Err)
 	})
 	w.on(d).join(b).release(a).claim(b)
 	c := ask("k")
 	w.wait(d, c)
 	w.admin.HSet(w.ctx, names.places, c.Owner, "abc def")
 	w.release(d, b)
-	if w.holder(d, "k") != "" {
-		t.Error("the key was handed to it")
-	}
+	failIf(t, w.holder(d, "k") != "", "the key was handed to it")
 	w.grant(d, queued(c))
 }
 

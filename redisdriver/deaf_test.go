@@ -57,9 +57,7 @@ func TestProxyWithoutSubscribe(t *testing.T) {
 	}()
 	for end := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
 		info, err := holder.Operator().Inspect(w.ctx, "k")
-		if err != nil || time.Now().After(end) {
-			t.Fatalf("after 20s %d wait in the queue, %v", info.Waiters, err)
-		}
+		stopIf(t, err != nil || time.Now().After(end), "after 20s %d wait in the queue, %v", info.Waiters, err)
 		if info.Waiters == 1 {
 			break
 		}

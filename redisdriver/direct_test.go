@@ -47,9 +47,7 @@ func TestLoneRequestIsSentAgain(t *testing.T) {
 	w.warm(d)
 	w.stall()
 	res, err := d.Try(w.ctx, driver.TryRequest{Claim: r.Claim(), TTL: r.TTL})
-	if err != nil || !res.Granted || !res.Unsettled {
-		t.Errorf("a Try: %+v, %v", res, err)
-	}
+	failIf(t, err != nil || !res.Granted || !res.Unsettled, "a Try: %+v, %v", res, err)
 	w.warm(d)
 	if res, err := d.Try(w.ctx, driver.TryRequest{Claim: ask("k").Claim(), TTL: r.TTL}); err != nil || res.Granted || res.Unsettled {
 		t.Errorf("a Try that was sent once: %+v, %v", res, err)

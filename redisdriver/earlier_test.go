@@ -38,9 +38,7 @@ func (e earlier) change(cmd redis.Cmder) {
 // builds runs f for each earlier build that shares the layout: with a client of it, or one of both, by chance.
 func builds(t *testing.T, f func(t *testing.T, client func(w *world, mixed bool) *redis.Client)) {
 	dirs, err := filepath.Glob("testdata/layout*")
-	if err != nil || len(dirs) == 0 {
-		t.Fatalf("there are no earlier builds: %v", err)
-	}
+	stopIf(t, err != nil || len(dirs) == 0, "there are no earlier builds: %v", err)
 	for _, dir := range dirs {
 		instead := map[string]string{}
 		for name, script := range allScripts {
@@ -131,9 +129,7 @@ func TestEarlierBuildsShareFairly(t *testing.T) {
 				w.renewed(next.d, entered)
 			}
 			res := w.grant(next.d, queued(next.Owner))
-			if res.Fence <= last {
-				t.Fatalf("fence %d after %d", res.Fence, last)
-			}
+			stopIf(t, res.Fence <= last, "fence %d after %d", res.Fence, last)
 			last = res.Fence
 			for _, d := range ds[:2] {
 				if res := w.refuse(d, ask("k")); res.Holder.Owner != next.Owner.Owner {
@@ -145,17 +141,13 @@ func TestEarlierBuildsShareFairly(t *testing.T) {
 			}
 			next.turns++
 			contend.Renew(w.ctx, next.d, []contend.Owner{next.Owner, queued(queue[0].Owner)}, func(i int, r driver.Renewal) {
-				if r.Err != nil {
-					t.Fatalf("renewal %d: %v", i, r.Err)
-				}
+				stopIf(t, r.Err != nil, "renewal %d: %v", i, r.Err)
 			})
 			holder = next
 			queue = append(queue, join(next.d, next.turns))
 		}
 		for _, x := range queue {
-			if x.turns != rounds {
-				t.Errorf("a waiter had %d turns, not %d", x.turns, rounds)
-			}
+			failIf(t, x.turns != rounds, "a waiter had %d turns, not %d", x.turns, rounds)
 		}
 	})
 }

@@ -28,9 +28,7 @@ func (w *world) handed(d *Driver, a, b contend.Owner) driver.Handover {
 	hints := w.wait(d, b)
 	w.release(d, a)
 	to := w.hint(hints)
-	if to.Fence == 0 {
-		w.Fatal("the hint did not say what was handed over")
-	}
+	stopIf(w, to.Fence == 0, "the hint did not say what was handed over")
 	return to
 }
 
@@ -276,22 +274,14 @@ func TestKeeperInTheGrant(t *testing.T) {
 	a := ask("k")
 	w.grant(d, a)
 	w.listens(d)
-	if w.refuse(other, ask("k")).Keeps {
-		t.Error("a holder that did not ask keeps")
-	}
+	failIf(t, w.refuse(other, ask("k")).Keeps, "a holder that did not ask keeps")
 	told := make(chan struct{}, 10)
 	a.Wanted, a.Keeps = func() { told <- struct{}{} }, true
 	w.renewed(d, a)
 	grant := w.admin.Get(w.ctx, d.names("k").grant).Val()
-	if !strings.HasSuffix(grant, " ~"+d.inboxName()) {
-		t.Errorf("the grant is %q, and has no keeper", grant)
-	}
-	if !w.refuse(other, ask("k")).Keeps {
-		t.Error("no keeper is named")
-	}
-	if w.refuse(other, queued(ask("k"))).Keeps {
-		t.Error("one who joins is told whom to ask")
-	}
+	failIf(t, !strings.HasSuffix(grant, " ~"+d.inboxName()), "the grant is %q, and has no keeper", grant)
+	failIf(t, !w.refuse(other, ask("k")).Keeps, "no keeper is named")
+	failIf(t, w.refuse(other, queued(ask("k"))).Keeps, "one who joins is told whom to ask")
 	w.heard(told)
 }
 
@@ -354,9 +344,7 @@ func TestKeeperAsksAnew(t *testing.T) {
 		}
 	}
 	w.convert(d, a)
-	if w.refuse(other, ask("k")).Keeps {
-		t.Error("what is shared is kept")
-	}
+	failIf(t, w.refuse(other, ask("k")).Keeps, "what is shared is kept")
 }
 
 // A refusal is read also where the key has no fence that is known.
@@ -402,9 +390,7 @@ func TestForgedHandover(t *testing.T) {
 	}
 	w.release(d, a)
 	said := w.hint(hints)
-	if said.Fence == 0 {
-		t.Error("the store's own message does not have it enter")
-	}
+	failIf(t, said.Fence == 0, "the store's own message does not have it enter")
 	for _, later := range []string{"", fmt.Sprintf("=%016d %016d 500  ", said.Fence+1, w.micros())} { // none is expected any more
 		d.boxes.open[-1].deliver(later + about)
 		if again := w.hint(hints); again.Fence != 0 {

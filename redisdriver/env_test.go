@@ -141,27 +141,21 @@ func queued(r contend.Owner) contend.Owner {
 func (w *world) try(d *Driver, r contend.Owner) driver.Result {
 	w.Helper()
 	res, err := contend.Try(w.ctx, seen(d), r)
-	if err != nil {
-		w.Fatalf("Try: %v", err)
-	}
+	stopIf(w, err != nil, "Try: %v", err)
 	return res
 }
 
 func (w *world) grant(d *Driver, r contend.Owner) driver.Result {
 	w.Helper()
 	res := w.try(d, r)
-	if !res.Granted {
-		w.Fatalf("Try of %q was refused: %+v", r.Key, res)
-	}
+	stopIf(w, !res.Granted, "Try of %q was refused: %+v", r.Key, res)
 	return res
 }
 
 func (w *world) refuse(d *Driver, r contend.Owner) driver.Result {
 	w.Helper()
 	res := w.try(d, r)
-	if res.Granted {
-		w.Fatalf("Try of %q was granted", r.Key)
-	}
+	stopIf(w, res.Granted, "Try of %q was granted", r.Key)
 	return res
 }
 
@@ -212,9 +206,7 @@ func (w *world) watch(d *Driver, r contend.Owner) {
 func (w *world) inspect(d *Driver, key string) driver.Info {
 	w.Helper()
 	info, err := d.Inspect(w.ctx, key)
-	if err != nil {
-		w.Fatalf("Inspect of %q: %v", key, err)
-	}
+	stopIf(w, err != nil, "Inspect of %q: %v", key, err)
 	return info
 }
 
@@ -222,9 +214,7 @@ func (w *world) inspect(d *Driver, key string) driver.Info {
 func (w *world) wait(d *Driver, r contend.Owner) <-chan driver.Hint {
 	w.Helper()
 	hints, err := contend.Watch(w.ctx, d, r)
-	if err != nil {
-		w.Fatalf("Watch: %v", err)
-	}
+	stopIf(w, err != nil, "Watch: %v", err)
 	w.refuse(d, queued(r))
 	return hints
 }
@@ -293,9 +283,7 @@ func (w *world) holder(d *Driver, key string) string {
 func (w *world) do(args ...any) any {
 	w.Helper()
 	v, err := w.admin.Do(w.ctx, args...).Result()
-	if err != nil && !errors.Is(err, redis.Nil) {
-		w.Fatalf("%v: %v", args, err)
-	}
+	stopIf(w, err != nil && !errors.Is(err, redis.Nil), "%v: %v", args, err)
 	return v
 }
 
@@ -379,3 +367,19 @@ func (w *world) calls() map[string]int {
 }
 
 var commandStat = regexp.MustCompile(`cmdstat_([^:]+):calls=(\d+)`)
+
+// failIf fails a test, which goes on, when what it saw is wrong.
+func failIf(t testing.TB, wrong bool, format string, args ...any) {
+	t.Helper()
+	if wrong {
+		t.Errorf(format, args...)
+	}
+}
+
+// stopIf ends a test when what it saw is wrong.
+func stopIf(t testing.TB, wrong bool, format string, args ...any) {
+	t.Helper()
+	if wrong {
+		t.Fatalf(format, args...)
+	}
+}

@@ -85,9 +85,7 @@ func TestEqualityFindsBrokenScripts(t *testing.T) {
 			text := strings.ReplaceAll(all.batch.Text(), b.good, b.bad) // some stand there for one that comes alone, too
 			broken := wire.NewScript(func() string { return text })
 			broken.Batch, broken.Keys = true, all.batch.Keys
-			if text == all.batch.Text() {
-				t.Fatalf("no script has %q", b.good)
-			}
+			stopIf(t, text == all.batch.Text(), "no script has %q", b.good)
 			all.batch = broken
 			for _, d := range e.drivers {
 				d.scripts = &all
@@ -95,9 +93,7 @@ func TestEqualityFindsBrokenScripts(t *testing.T) {
 			for n := 1; n <= 3; n++ {
 				e.compare(t, []string{b.cast}, n)
 			}
-			if len(e.differences) == 0 {
-				t.Error("nothing differs")
-			}
+			failIf(t, len(e.differences) == 0, "nothing differs")
 		})
 	}
 }
@@ -300,9 +296,7 @@ func (c *frozenClock) pass(t *testing.T, d time.Duration) {
 	c.mu.Unlock()
 	c.step(at.Format(time.DateTime))
 	for c.look() != uint64(at.UnixMicro()) {
-		if t.Context().Err() != nil {
-			t.Fatal("the server's clock does not move")
-		}
+		stopIf(t, t.Context().Err() != nil, "the server's clock does not move")
 		time.Sleep(time.Millisecond) // the server reads the file now and then
 	}
 }

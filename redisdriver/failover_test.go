@@ -111,9 +111,7 @@ func TestFailoverLosesALease(t *testing.T) {
 		}
 		g.pause()
 	}
-	if lease.Err() == nil {
-		t.Error("the first holder is not told at its next renewal")
-	}
+	failIf(t, lease.Err() == nil, "the first holder is not told at its next renewal")
 }
 
 // wait has a client ask for a key, also while its store is gone. The channel gets the lease, or is closed when there is none.

@@ -85,9 +85,7 @@ func TestScriptFlush(t *testing.T) {
 	w.inspect(d, "k")
 	w.do("SCRIPT", "FLUSH")
 	contend.Renew(w.ctx, d, []contend.Owner{a, queued(b)}, func(i int, r driver.Renewal) {
-		if r.Err != nil {
-			t.Errorf("Renew %d: %v", i, r.Err)
-		}
+		failIf(t, r.Err != nil, "Renew %d: %v", i, r.Err)
 	})
 	w.on(d).do("SCRIPT", "FLUSH").release(a).do("SCRIPT", "FLUSH").grant(b).do("SCRIPT", "FLUSH")
 	errs := make(chan error)
@@ -137,9 +135,7 @@ func TestHungServer(t *testing.T) {
 		go func() { returned <- call(ctx) }()
 		select {
 		case err := <-returned:
-			if err == nil {
-				t.Errorf("%s succeeded on a server that hangs", name)
-			}
+			failIf(t, err == nil, "%s succeeded on a server that hangs", name)
 		case <-w.ctx.Done(): // long before the client gives up by itself
 			t.Errorf("%s has not returned, and its context has ended", name)
 		}
@@ -174,9 +170,7 @@ func TestClientDoesNotSendAgain(t *testing.T) {
 	w.do("CONFIG", "RESETSTAT")
 	stuck.hangNext()
 	contend.Renew(w.ctx, d, both, func(_ int, r driver.Renewal) {
-		if d.Classify(r.Err) != driver.ClassUnreachable {
-			t.Errorf("Renew without a reply says %v", r.Err)
-		}
+		failIf(t, d.Classify(r.Err) != driver.ClassUnreachable, "Renew without a reply says %v", r.Err)
 	})
 	if n := w.calls()["evalsha"]; n != 2 {
 		t.Errorf("two scripts of a Renew were sent %d times", n)

@@ -53,9 +53,7 @@ func TestForgottenMarkRefusesOnce(t *testing.T) {
 				} else {
 					floor = w.tooLow(d, r)
 				}
-				if floor < old.Fence {
-					t.Errorf("the floor is %d, granted was %d", floor, old.Fence)
-				}
+				failIf(t, floor < old.Fence, "the floor is %d, granted was %d", floor, old.Fence)
 				r.Fence = floor + uint64(max(r.Fences, 1))
 				w.on(d).grant(r).grant(proposing(fmt.Sprint("beside ", lose, name), r.Fence)) // and so do others make progress
 				w.release(d, r)

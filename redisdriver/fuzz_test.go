@@ -30,9 +30,7 @@ func FuzzNames(f *testing.F) {
 		if lock, ok := wire.LockOf(side); !ok || lock != a {
 			t.Errorf("%q of %q is read as %q, %v", side, a, lock, ok)
 		}
-		if a != b && side == wire.Beside(b) {
-			t.Errorf("%q and %q share %q", a, b, side)
-		}
+		failIf(t, a != b && side == wire.Beside(b), "%q and %q share %q", a, b, side)
 		if lock, ok := wire.LockOf(a); ok && wire.Beside(lock) != a {
 			t.Errorf("%q is read as the side of %q", a, lock)
 		}

@@ -105,9 +105,7 @@ func TestOneMark(t *testing.T) {
 			marks++
 		}
 	}
-	if marks != 1 {
-		t.Errorf("there are %d marks", marks)
-	}
+	failIf(t, marks != 1, "there are %d marks", marks)
 }
 
 // A client that does not know that it talks to a cluster gets an error that says so.
@@ -116,12 +114,8 @@ func TestPlainClientOnACluster(t *testing.T) {
 	w := newCluster(t)
 	d := w.driver(nil)
 	_, err := contend.Try(w.ctx, d, ask("k"))
-	if d.Classify(err) != driver.ClassMisconfigured {
-		t.Errorf("Try says: %v", err)
-	}
-	if w.admin.Exists(w.ctx, "lock:k").Val() != 0 {
-		t.Error("and left a key")
-	}
+	failIf(t, d.Classify(err) != driver.ClassMisconfigured, "Try says: %v", err)
+	failIf(t, w.admin.Exists(w.ctx, "lock:k").Val() != 0, "and left a key")
 }
 
 // Those that are being subscribed have nobody yet, and are not idle.
@@ -158,9 +152,7 @@ func TestSubscriptionsAreBounded(t *testing.T) {
 	ctx, leave := context.WithCancel(w.ctx)
 	for i := range maxBoxes {
 		hints, err := contend.Watch(ctx, d, ask(string(rune('a'+i))))
-		if err != nil || hints == nil {
-			t.Fatalf("Watch %d: %v, %v", i, hints, err)
-		}
+		stopIf(t, err != nil || hints == nil, "Watch %d: %v, %v", i, hints, err)
 	}
 	if n := len(d.boxes.open); n != maxBoxes {
 		t.Fatalf("%d subscriptions for %d slots", n, maxBoxes)

@@ -84,9 +84,7 @@ func TestForeignHolderIsLeftAlone(t *testing.T) {
 				}
 				done := map[int]driver.Renewal{}
 				contend.Renew(w.ctx, d, []contend.Owner{r}, func(i int, r driver.Renewal) { done[i] = r })
-				if !errors.Is(done[0].Err, driver.ErrNotHeld) {
-					t.Errorf("Renew says %+v", done)
-				}
+				failIf(t, !errors.Is(done[0].Err, driver.ErrNotHeld), "Renew says %+v", done)
 				w.release(d, r) // its place
 				info := w.inspect(d, "k")
 				if !info.Held || !info.Holder.Foreign || (info.Left < 0) != (ttl == 0) || info.Fence != 0 {
@@ -125,9 +123,7 @@ func TestOtherTypeIsAnError(t *testing.T) {
 			for info, err := range d.List(w.ctx, "") {
 				t.Errorf("List shows %+v, %v", info, err)
 			}
-			if w.do("DUMP", "lock:k") != before {
-				t.Error("the key was changed")
-			}
+			failIf(t, w.do("DUMP", "lock:k") != before, "the key was changed")
 		})
 	}
 }
@@ -188,9 +184,7 @@ func TestHostileKeys(t *testing.T) {
 			listed[info.Key] = true
 		}
 		for key, r := range held {
-			if !listed[key] {
-				t.Errorf("%+v: List leaves out %q", o, key)
-			}
+			failIf(t, !listed[key], "%+v: List leaves out %q", o, key)
 			if got := w.holder(d, key); got != r.Owner {
 				t.Errorf("%+v: %q is held by %q", o, key, got)
 			}
@@ -233,9 +227,7 @@ func TestSidecarsExpire(t *testing.T) {
 	w.grant(d, c)
 	check("a lapse")
 	contend.Renew(w.ctx, d, []contend.Owner{c, queued(lapses)}, func(i int, r driver.Renewal) {
-		if r.Err != nil {
-			t.Errorf("Renew %d: %v", i, r.Err)
-		}
+		failIf(t, r.Err != nil, "Renew %d: %v", i, r.Err)
 	})
 	check("a renewal")
 	w.on(d).release(lapses, c)
@@ -264,9 +256,7 @@ func TestExpiriesOnlyMoveLater(t *testing.T) {
 	w.on(d).grant(short).join(c)
 	b.Patience = time.Second
 	contend.Renew(w.ctx, d, []contend.Owner{short, queued(b), queued(c)}, func(i int, r driver.Renewal) {
-		if r.Err != nil {
-			t.Errorf("Renew %d: %v", i, r.Err)
-		}
+		failIf(t, r.Err != nil, "Renew %d: %v", i, r.Err)
 	})
 	for k, was := range before {
 		if now := w.admin.PTTL(w.ctx, k).Val(); now < was-10*time.Second {
@@ -282,9 +272,7 @@ func TestExtremeTimes(t *testing.T) {
 		a, b := ask(fmt.Sprint(ttl)), ask(fmt.Sprint(ttl))
 		a.TTL, b.TTL, b.Patience = ttl, ttl, ttl
 		res := w.grant(d, a)
-		if res.TTL < ttl {
-			t.Errorf("%v: the lease lasts %v", ttl, res.TTL)
-		}
+		failIf(t, res.TTL < ttl, "%v: the lease lasts %v", ttl, res.TTL)
 		if res := w.try(d, queued(b)); res.Granted && ttl > time.Second {
 			t.Errorf("%v: granted to two", ttl)
 		}

@@ -93,9 +93,7 @@ func TestAStormOfWaitersLeavesNothing(t *testing.T) {
 	w.until("everybody is forgotten", func() bool { return d.boxes.open[-1].idle() })
 	w.release(d, a)
 	info := w.inspect(d, "k")
-	if info.Held || info.Waiters != 0 {
-		t.Errorf("what stays: %+v", info)
-	}
+	failIf(t, info.Held || info.Waiters != 0, "what stays: %+v", info)
 	if keys := permanent(t, w.admin); len(keys) != 0 {
 		t.Errorf("these never expire: %q", keys)
 	}

@@ -113,18 +113,12 @@ func TestAbandonedIsSaidAgain(t *testing.T) {
 	w.gone(lock)
 	b := ask("k")
 	for i := range 2 {
-		if !w.grant(d, b).Abandoned {
-			t.Errorf("it was not told at answer %d", i)
-		}
+		failIf(t, !w.grant(d, b).Abandoned, "it was not told at answer %d", i)
 	}
 	b.End = driver.Unused
 	w.release(d, b)
 	c := ask("k")
-	if !w.grant(d, c).Abandoned {
-		t.Error("the next was not told")
-	}
+	failIf(t, !w.grant(d, c).Abandoned, "the next was not told")
 	w.release(d, c)
-	if w.grant(d, ask("k")).Abandoned {
-		t.Error("it is told after one that finished")
-	}
+	failIf(t, w.grant(d, ask("k")).Abandoned, "it is told after one that finished")
 }

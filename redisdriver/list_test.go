@@ -81,9 +81,7 @@ func TestListEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(w.ctx)
 	cancel()
 	for info, err := range d.List(ctx, "") {
-		if !errors.Is(err, context.Canceled) {
-			t.Errorf("List says %+v, %v", info, err)
-		}
+		failIf(t, !errors.Is(err, context.Canceled), "List says %+v, %v", info, err)
 	}
 }
 
@@ -163,9 +161,7 @@ func TestFreeByHand(t *testing.T) {
 		cmd := exec.Command(cli, "-s", w.server.Socket())
 		cmd.Stdin = strings.NewReader(statement + "\n")
 		out, err := cmd.CombinedOutput()
-		if err != nil {
-			t.Fatalf("%s: %v: %s", statement, err, out)
-		}
+		stopIf(t, err != nil, "%s: %v: %s", statement, err, out)
 		return strings.TrimSpace(string(out))
 	}
 	values := []string{"", "peer", "a b", `"`, `\`, "'", "\x00\xff\r\n", "$(touch X)`touch X`", strings.Repeat("x", maxShown-1)}
@@ -173,9 +169,7 @@ func TestFreeByHand(t *testing.T) {
 		value := values[i%len(values)]
 		w.admin.Set(w.ctx, "lock:"+key, value, 0)
 		free := w.inspect(d, key).Free
-		if len(free) != 1 {
-			t.Fatalf("%q with %q: %q", key, value, free)
-		}
+		stopIf(t, len(free) != 1, "%q with %q: %q", key, value, free)
 		w.admin.Set(w.ctx, "lock:"+key, value+".", 0)
 		if said := paste(free[0]); said != "0" || w.admin.Get(w.ctx, "lock:"+key).Val() != value+"." {
 			t.Errorf("%s says %q to another value", free[0], said)

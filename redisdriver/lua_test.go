@@ -63,9 +63,7 @@ func TestRequestsHaveTheirFields(t *testing.T) {
 			t.Errorf("%v of %d fields", have, n)
 		}
 		for i, v := range have[1:] {
-			if fmt.Sprint(v) != fmt.Sprint(i+1) {
-				t.Errorf("%v are not in order", have)
-			}
+			failIf(t, fmt.Sprint(v) != fmt.Sprint(i+1), "%v are not in order", have)
 		}
 	}
 }

@@ -35,12 +35,8 @@ func TestRememberedNames(t *testing.T) {
 		for i := range 2 * len(d.recent) {
 			for _, key := range []string{fmt.Sprint("k", i), fmt.Sprintf("{%d}x", i)} {
 				n, k := d.names(key), d.keyed(key)
-				if *k != *n || k.key != key {
-					t.Fatalf("of %q are remembered %+v", key, k)
-				}
-				if d.keyed(key) != k {
-					t.Fatalf("the names of %q are made anew", key)
-				}
+				stopIf(t, *k != *n || k.key != key, "of %q are remembered %+v", key, k)
+				stopIf(t, d.keyed(key) != k, "the names of %q are made anew", key)
 			}
 		}
 	}

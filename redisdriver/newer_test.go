@@ -111,9 +111,7 @@ func TestNewerLayoutIsRefused(t *testing.T) {
 				var later *LayoutError
 				switch {
 				case !fails(what):
-					if errors.As(err, &later) {
-						t.Errorf("%s is refused: %v", what, err)
-					}
+					failIf(t, errors.As(err, &later), "%s is refused: %v", what, err)
 				case !errors.As(err, &later):
 					t.Errorf("%s: %v", what, err)
 				case later.Key != record || later.Layout != 3 || d.Classify(err) != driver.ClassImpossible ||
@@ -167,9 +165,7 @@ func (w *world) askAll(d *Driver, a, b contend.Owner, hidden bool) map[string]er
 		errs["list"] = errors.Join(errs["list"], err)
 	}
 	held := func(i driver.Info) {
-		if hidden {
-			w.Errorf("a sweep shows %+v", i)
-		}
+		failIf(w, hidden, "a sweep shows %+v", i)
 	}
 	for l, err := range d.ListLeftovers(w.ctx, "", held) {
 		if errs["sweep"] = err; err == nil {
@@ -224,9 +220,7 @@ func TestNewerLayoutBesideOthers(t *testing.T) {
 		calls[i] = contend.Release(w.ctx, d, r)
 	}
 	for i, err := range calls {
-		if (err != nil) != (i == 7) {
-			t.Errorf("release %d: %v", i, err)
-		}
+		failIf(t, (err != nil) != (i == 7), "release %d: %v", i, err)
 	}
 }
 
@@ -262,9 +256,7 @@ func TestNewerLayoutHidesNoKeyFromAList(t *testing.T) {
 		"the last holder's": newer,
 		"the waiter's":      newer,
 	}
-	if !maps.Equal(listed, want) {
-		t.Errorf("listed %q, want %q", listed, want)
-	}
+	failIf(t, !maps.Equal(listed, want), "listed %q, want %q", listed, want)
 }
 
 // The scripts take the same texts for a newer hasp's as this package does. Others are damage, which costs no holder its lease.
@@ -305,9 +297,7 @@ func TestStrangePlaceIsNotOvertaken(t *testing.T) {
 			t.Errorf("a sign of life from it: %v", r.Err)
 		}
 	})
-	if !w.admin.HExists(w.ctx, d.names("k").places, b.Owner).Val() {
-		t.Error("the place is gone")
-	}
+	failIf(t, !w.admin.HExists(w.ctx, d.names("k").places, b.Owner).Val(), "the place is gone")
 	strange(0)
 	w.grant(d, ask("k"))
 }

@@ -137,9 +137,7 @@ func TestProposalsMarkCovers(t *testing.T) {
 		t.Errorf("SET was called %d times for 100 grants", n)
 	}
 	cur := w.admin.Get(w.ctx, proposedKey).Val()[34:50]
-	if cur < fmt.Sprintf("%016d", last) {
-		t.Errorf("the mark is %s, the fence was %d", cur, last)
-	}
+	failIf(t, cur < fmt.Sprintf("%016d", last), "the mark is %s, the fence was %d", cur, last)
 	if left := w.admin.PTTL(w.ctx, proposedKey).Val(); left < 12*time.Hour-time.Minute || left > 13*time.Hour {
 		t.Errorf("the mark goes in %v", left)
 	}
@@ -191,9 +189,7 @@ func TestMintedAndProposed(t *testing.T) {
 	var last uint64
 	rises := func(fence uint64) {
 		t.Helper()
-		if fence <= last {
-			t.Errorf("the fence is %d after %d", fence, last)
-		}
+		failIf(t, fence <= last, "the fence is %d after %d", fence, last)
 		last = fence
 	}
 	for i, minter := range []*Driver{old, d, old, d} {
@@ -243,9 +239,7 @@ func TestClaimOfAProposalExpires(t *testing.T) {
 	place := w.admin.HGet(w.ctx, d.names("k").places, b.Owner).Val()
 	w.release(d, a)
 	grant := w.admin.Get(w.ctx, d.names("k").grant).Val()
-	if grant[27:43] != fmt.Sprint(a.Fence) || grant[58] != 'C' {
-		t.Errorf("handed over: %q", grant)
-	}
+	failIf(t, grant[27:43] != fmt.Sprint(a.Fence) || grant[58] != 'C', "handed over: %q", grant)
 	w.until("it lapses", func() bool { return w.admin.Exists(w.ctx, "lock:k").Val() == 0 })
 	low := proposing("k", a.Fence)
 	w.refuse(d, low) // b has its place again, and is passed over or handed the key
@@ -292,9 +286,7 @@ func TestNodeBatch(t *testing.T) {
 	}
 	var got []string
 	for i, c := range calls {
-		if c.Err != nil {
-			t.Fatalf("request %d: %v", i, c.Err)
-		}
+		stopIf(t, c.Err != nil, "request %d: %v", i, c.Err)
 		if n, ok := c.Reply.(int64); ok {
 			got = append(got, fmt.Sprint(n))
 			continue
@@ -308,9 +300,7 @@ func TestNodeBatch(t *testing.T) {
 		default:
 			got = append(got, map[driver.Why]string{driver.Held: "held", voting.FenceTooLow: "low", driver.Released: "gone"}[a.Why])
 		}
-		if c.Life == "" {
-			t.Errorf("request %d does not name the server", i)
-		}
+		failIf(t, c.Life == "", "request %d does not name the server", i)
 	}
 	got[15], got[25] = "minted", "minted"
 	want := "0x1 1x1 2x1 3x1 4x1 5x1 6x1 7x1 0x1 50x1 -10x1 100x5 held held low minted held low 1 1 0 1 low low gone minted held low"
@@ -331,9 +321,7 @@ func TestProposalNeedsItsMark(t *testing.T) {
 	calls := append(tries(d, proposing("a", ahead)), d.releaseCall(held.Withdrawal()))
 	calls = append(calls, tries(d, proposing("b", ahead))...)
 	w.together(d, calls...)
-	if w.admin.Get(w.ctx, proposedKey).Val() == mark {
-		t.Error("the mark was not moved")
-	}
+	failIf(t, w.admin.Get(w.ctx, proposedKey).Val() == mark, "the mark was not moved")
 	if fence, ok := granted(calls[2]); !ok || w.admin.Get(w.ctx, proposedKey).Val()[34:50] < fmt.Sprint(fence) {
 		t.Errorf("granted %d (%v) with the mark %q", fence, ok, w.admin.Get(w.ctx, proposedKey).Val())
 	}
@@ -378,9 +366,7 @@ func TestNodeRights(t *testing.T) {
 		t.Errorf("behind a holder that cannot tell: %+v", res)
 	}
 	contend.Renew(w.ctx, other, []contend.Owner{queued(e)}, func(_ int, r driver.Renewal) {
-		if r.RetryIn != lookAfter {
-			t.Errorf("and its sign of life: %+v", r)
-		}
+		failIf(t, r.RetryIn != lookAfter, "and its sign of life: %+v", r)
 	})
 }
 
@@ -402,9 +388,7 @@ func TestVotesWithoutARecord(t *testing.T) {
 	a := proposing("own", w.micros())
 	a.Settled, a.UpTo = true, a.Fence
 	w.on(d).grant(a).do("DEL", d.names("own").grant).release(a)
-	if w.inspect(d, "own").Held {
-		t.Error("the vote stands")
-	}
+	failIf(t, w.inspect(d, "own").Held, "the vote stands")
 }
 
 // What a proposal must be above is said with each refusal, whoever is in the way.

@@ -195,9 +195,7 @@ func TestManyReadersOfASlowProcess(t *testing.T) {
 func (w *world) claimTime(d *Driver, r contend.Owner) time.Duration {
 	w.Helper()
 	place := strings.Fields(w.admin.HGet(w.ctx, d.names(r.Key).places, r.Owner).Val())
-	if len(place) < 3 {
-		w.Fatalf("the place of %q is %q", r.Owner, place)
-	}
+	stopIf(w, len(place) < 3, "the place of %q is %q", r.Owner, place)
 	claim, err := time.ParseDuration(place[2] + "ms")
 	w.succeeds(err)
 	return claim

@@ -93,9 +93,7 @@ func TestExpiredClaimPassesOverTheInbox(t *testing.T) {
 		t.Fatalf("the next live place got %+v", res)
 	}
 	line := w.inspect(d, "k").Queue
-	if len(line) != 3 || line[0].Owner != lost[0].Owner {
-		t.Errorf("the queue is %v", line)
-	}
+	failIf(t, len(line) != 3 || line[0].Owner != lost[0].Owner, "the queue is %v", line)
 	// Signs of life: it was slow, not dead, and has its old place.
 	if res := w.refuse(hung, queued(lost[0])); res.Ahead != 0 {
 		t.Errorf("it came back at place %d", res.Ahead)
@@ -286,9 +284,7 @@ func TestLongDeadQueue(t *testing.T) {
 	}
 	w.release(d, last)
 	for _, k := range w.keys() {
-		if strings.Contains(k, "line") {
-			t.Errorf("%q is left", k)
-		}
+		failIf(t, strings.Contains(k, "line"), "%q is left", k)
 	}
 }
 

@@ -32,9 +32,7 @@ func (w *world) admit(d *Driver) voting.Record {
 func (w *world) record(d *Driver) voting.Record {
 	w.Helper()
 	rec, err := (&Node{d}).Record(w.ctx)
-	if err != nil {
-		w.Fatalf("Record: %v", err)
-	}
+	stopIf(w, err != nil, "Record: %v", err)
 	return rec
 }
 
@@ -131,9 +129,7 @@ func TestNodeKilledAndEmpty(t *testing.T) {
 	a.Fence = w.micros()
 	life := w.grant(d, a).Node
 	w.wait(other, b)
-	if life == "" || life != first.Node {
-		t.Errorf("granted by %q, admitted as %q", life, first.Node)
-	}
+	failIf(t, life == "" || life != first.Node, "granted by %q, admitted as %q", life, first.Node)
 	w.restart(d, other)
 	w.heldBack(d, a, b, ask("new"))
 	w.heldBack(other, a, b)
@@ -238,18 +234,14 @@ func TestNodeFlushedWhileItWaits(t *testing.T) {
 		t.Errorf("Admit without a record: %v", err)
 	}
 	fresh := w.record(d)
-	if fresh.Text == waits.Text || fresh.Node != waits.Node {
-		t.Errorf("after FLUSHALL %+v, before %+v", fresh, waits)
-	}
+	failIf(t, fresh.Text == waits.Text || fresh.Node != waits.Node, "after FLUSHALL %+v, before %+v", fresh, waits)
 	if err := (&Node{d}).Admit(w.ctx, waits, nodeMaxTTL); !errors.Is(err, driver.ErrNotHeld) {
 		t.Errorf("Admit with the record before: %v", err)
 	}
 	w.heldBack(d, ask("k"))
 	w.admit(d)
 	rec := w.record(d)
-	if !rec.Voting || rec.MaxTTL != nodeMaxTTL || rec.Node != waits.Node {
-		t.Errorf("admitted, the record is %+v", rec)
-	}
+	failIf(t, !rec.Voting || rec.MaxTTL != nodeMaxTTL || rec.Node != waits.Node, "admitted, the record is %+v", rec)
 	if err := (&Node{d}).Admit(w.ctx, rec, time.Hour); !errors.Is(err, driver.ErrNotHeld) {
 		t.Errorf("Admit of one that votes: %v", err)
 	}
@@ -304,9 +296,7 @@ func TestNodeIsAPromotedReplica(t *testing.T) {
 	r.do("REPLICAOF", "NO", "ONE")
 	r.heldBack(replica, a, ask("new"))
 	rec := r.admit(replica)
-	if rec.Node == w.record(d).Node {
-		t.Error("two servers have one name")
-	}
+	failIf(t, rec.Node == w.record(d).Node, "two servers have one name")
 	if res := r.refuse(replica, ask("k")); res.Holder.Owner != a.Owner {
 		t.Errorf("refused with %+v", res)
 	}
@@ -363,9 +353,7 @@ func TestNodeIsFull(t *testing.T) {
 			t.Errorf("Try says %v", err)
 		}
 		w.release(d, a)
-		if w.inspect(d, "k").Held {
-			t.Error("it is still held")
-		}
+		failIf(t, w.inspect(d, "k").Held, "it is still held")
 		w.do("CONFIG", "SET", "maxmemory", "0")
 		low := ask("k")
 		low.Fence = a.Fence

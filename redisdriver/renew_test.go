@@ -140,9 +140,7 @@ func TestOneKeyIsProlonged(t *testing.T) {
 		w.do("PEXPIRE", "k", c.left.Milliseconds())
 		w.do("CONFIG", "RESETSTAT")
 		got, err := d.send.Do(w.ctx, bearing("k", c.begins, c.length, ttl.Milliseconds()))
-		if err != nil || got != c.stands {
-			t.Errorf("%s: %v, %v, want %d", c.name, got, err, c.stands)
-		}
+		failIf(t, err != nil || got != c.stands, "%s: %v, %v, want %d", c.name, got, err, c.stands)
 		if sets := w.calls()["set"]; sets != c.sets {
 			t.Errorf("%s: it was written %d times as it is, want %d", c.name, sets, c.sets)
 		}

@@ -196,9 +196,7 @@ func TestReplicasConfirmInACluster(t *testing.T) {
 		t.Helper()
 		for renew(one) != nil {
 			g.pause()
-			if g.ctx.Err() != nil {
-				t.Fatalf("never: %s", what)
-			}
+			stopIf(t, g.ctx.Err() != nil, "never: %s", what)
 		}
 	}
 	renewed("it catches up")

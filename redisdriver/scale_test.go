@@ -87,9 +87,7 @@ func (w *world) handoffs(n int) float64 {
 	}
 	total -= int(probes.Load())
 	for i, got := range order {
-		if got != i {
-			w.Fatalf("grant %d of %d went to place %d", i, n, got)
-		}
+		stopIf(w, got != i, "grant %d of %d went to place %d", i, n, got)
 	}
 	return float64(total) / float64(n)
 }
@@ -113,14 +111,10 @@ func TestRenewMany(t *testing.T) {
 	seen := make([]int, n)
 	contend.Renew(w.ctx, d, rs, func(i int, r driver.Renewal) {
 		seen[i]++
-		if (i%10 == 0) != (r.Err == driver.ErrNotHeld) {
-			t.Errorf("lease %d: %v", i, r.Err)
-		}
+		failIf(t, (i%10 == 0) != (r.Err == driver.ErrNotHeld), "lease %d: %v", i, r.Err)
 	})
 	for i, times := range seen {
-		if times != 1 {
-			t.Errorf("lease %d was reported %d times", i, times)
-		}
+		failIf(t, times != 1, "lease %d was reported %d times", i, times)
 	}
 	if scripts := w.calls()["evalsha"]; scripts != n/perScript {
 		t.Errorf("%d leases took %d scripts", n, scripts)

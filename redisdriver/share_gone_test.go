@@ -25,9 +25,7 @@ func TestMarkBehindManySharers(t *testing.T) {
 	writer := ask("k")
 	w.until("all are over", func() bool {
 		res := w.try(d, writer)
-		if res.Granted && !res.Abandoned {
-			t.Fatal("the mark is gone")
-		}
+		stopIf(t, res.Granted && !res.Abandoned, "the mark is gone")
 		return res.Granted
 	})
 }
@@ -42,9 +40,7 @@ func TestMarkBesideAPeer(t *testing.T) {
 	w.do("SET", "lock:k", "peer")
 	w.releasesNothing(seen(d), a)
 	w.do("DEL", "lock:k")
-	if !w.grant(d, ask("k")).Abandoned {
-		t.Error("the mark is gone")
-	}
+	failIf(t, !w.grant(d, ask("k")).Abandoned, "the mark is gone")
 }
 
 // A vote can be withdrawn also after the key's largest fence was evicted.
@@ -55,9 +51,7 @@ func TestShareWithoutItsGrant(t *testing.T) {
 	w.on(d).grant(a).do("DEL", "hasp.grant:{lock:k}")
 	a.Settled, a.UpTo = true, a.Fence
 	w.release(d, a)
-	if w.inspect(d, "k").Held {
-		t.Error("the lease stands")
-	}
+	failIf(t, w.inspect(d, "k").Held, "the lease stands")
 }
 
 // So can one that its owner has alone; and the key goes on to one that proposes.
@@ -128,9 +122,7 @@ func TestLateTryAtAPermanentLock(t *testing.T) {
 		t.Errorf("%d wait", n)
 	}
 	w.release(d, a)
-	if w.inspect(d, "k").Held {
-		t.Error("the key was handed to who released it")
-	}
+	failIf(t, w.inspect(d, "k").Held, "the key was handed to who released it")
 }
 
 // A foreign client took the lock of those who shared the key: their leases are over, and
@@ -252,9 +244,7 @@ func TestNothingStaysOfALostSharing(t *testing.T) {
 	w.do("DEL", "lock:k")
 	a := ask("k")
 	a.Settled = true
-	if !w.grant(d, a).Abandoned {
-		t.Error("nobody is told")
-	}
+	failIf(t, !w.grant(d, a).Abandoned, "nobody is told")
 	w.release(d, a)
 	if keys := w.ofKey(); len(keys) != 0 {
 		t.Errorf("left are %q", keys)

@@ -70,9 +70,7 @@ func TestSharedLockIsAString(t *testing.T) {
 		t.Errorf("the key expires in %v", left)
 	}
 	for range 2 {
-		if w.admin.SetNX(w.ctx, "lock:k", "peer", time.Minute).Val() {
-			t.Error("SET NX of a peer took a shared key")
-		}
+		failIf(t, w.admin.SetNX(w.ctx, "lock:k", "peer", time.Minute).Val(), "SET NX of a peer took a shared key")
 		if n := w.do("EVAL", compareAndDelete, 1, "lock:k", "peer"); n != int64(0) {
 			t.Error("a peer's release took a shared key")
 		}
@@ -138,9 +136,7 @@ func TestSidecarsOfSharersExpire(t *testing.T) {
 	w.on(d).release(c, a)
 	check("a mark on a free key")
 	a = ask("k")
-	if !w.grant(d, a).Abandoned {
-		t.Error("the mark is gone")
-	}
+	failIf(t, !w.grant(d, a).Abandoned, "the mark is gone")
 	w.release(d, a)
 	if keys := w.ofKey(); len(keys) != 1 || !strings.HasPrefix(keys[0], "hasp.places:") { // the strike
 		t.Errorf("after the last release there is %q", keys)
@@ -198,18 +194,12 @@ func TestSharersAreForgotten(t *testing.T) {
 				t.Errorf("without %q: %+v", lost, info)
 			}
 			for info, err := range d.List(w.ctx, "") {
-				if err != nil || !info.Held {
-					t.Errorf("without %q: %+v, %v", lost, info, err)
-				}
+				failIf(t, err != nil || !info.Held, "without %q: %+v, %v", lost, info, err)
 			}
 			w.until("it is over", func() bool { w.do("PEXPIRE", "lock:k", 1); return w.try(d, ask("k")).Granted })
-			if !errors.Is(err, driver.ErrNotHeld) {
-				t.Errorf("without %q Renew says %v", lost, err)
-			}
+			failIf(t, !errors.Is(err, driver.ErrNotHeld), "without %q Renew says %v", lost, err)
 		default:
-			if err != nil {
-				t.Errorf("without %q Renew says %v", lost, err)
-			}
+			failIf(t, err != nil, "without %q Renew says %v", lost, err)
 			w.on(d).refuse(ask("k")).grant(reader("k")).release(a)
 		}
 	}
@@ -270,9 +260,7 @@ func TestManyUnclaimedLeasesKeepTheirPlaces(t *testing.T) {
 	w.do("CONFIG", "RESETSTAT")
 	w.until("a writer has it", func() bool {
 		res := w.try(d, ask("k"))
-		if !res.Granted && res.RetryIn <= 0 {
-			t.Fatalf("refused with %+v", res)
-		}
+		stopIf(t, !res.Granted && res.RetryIn <= 0, "refused with %+v", res)
 		return res.Granted // the others gave no sign of life
 	})
 	if n := w.calls()["zrange"]; n > 100 {
@@ -282,9 +270,7 @@ func TestManyUnclaimedLeasesKeepTheirPlaces(t *testing.T) {
 	for _, h := range w.inspect(d, "k").Queue {
 		got = append(got, h.Owner)
 	}
-	if !slices.Equal(got, owners) {
-		t.Errorf("%d of %d are in the queue, or in another order", len(got), n)
-	}
+	failIf(t, !slices.Equal(got, owners), "%d of %d are in the queue, or in another order", len(got), n)
 }
 
 // A writer that gives up lets in the readers behind it, also where it is not
@@ -381,9 +367,7 @@ func TestWantedOfSeveralLeases(t *testing.T) {
 	w.wait(d, ask("{k}b"))
 	var got [3]bool
 	contend.Renew(w.ctx, d, []contend.Owner{a, b, c}, func(i int, r driver.Renewal) { got[i] = r.Wanted && r.Err == nil })
-	if got != [3]bool{false, true, false} {
-		t.Errorf("wanted: %v", got)
-	}
+	failIf(t, got != [3]bool{false, true, false}, "wanted: %v", got)
 }
 
 // A lease that is converted keeps the time that it had left, and since when it is held.

@@ -69,9 +69,7 @@ func TestFullServerAndSharers(t *testing.T) {
 				b.End = driver.Unfinished
 				w.release(d, b)
 				off()
-				if w.inspect(d, "k").Held {
-					t.Error("it is still held")
-				}
+				failIf(t, w.inspect(d, "k").Held, "it is still held")
 				again := ask(writing("k"))
 				again.Fence += 1_000_000
 				if !node {
@@ -192,9 +190,7 @@ func TestNoRightToPublishToSharers(t *testing.T) {
 				t.Errorf("behind a holder that cannot tell: %+v", res)
 			}
 			contend.Renew(w.ctx, d, []contend.Owner{queued(writer)}, func(_ int, r driver.Renewal) {
-				if r.RetryIn != lookAfter {
-					t.Errorf("and its sign of life: %+v", r)
-				}
+				failIf(t, r.RetryIn != lookAfter, "and its sign of life: %+v", r)
 			})
 			convert := ask("other")
 			w.on(mute).grant(convert).on(d).wait(reader("other"))

@@ -17,9 +17,7 @@ import (
 func (w *world) sign(d *Driver, r contend.Owner) (in time.Duration) {
 	w.Helper()
 	contend.Renew(w.ctx, d, []contend.Owner{queued(r)}, func(_ int, a driver.Renewal) {
-		if a.Err != nil {
-			w.Errorf("the place is gone: %v", a.Err)
-		}
+		failIf(w, a.Err != nil, "the place is gone: %v", a.Err)
 		in = a.RetryIn
 	})
 	return in

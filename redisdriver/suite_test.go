@@ -63,9 +63,7 @@ func everything(t testing.TB, rdb *redis.Client) (keys []string) {
 func persist(t testing.TB, rdb redis.UniversalClient, lock string) bool {
 	t.Helper()
 	ok, err := rdb.Persist(t.Context(), lock).Result()
-	if err != nil {
-		t.Fatalf("PERSIST of %q: %v", lock, err)
-	}
+	stopIf(t, err != nil, "PERSIST of %q: %v", lock, err)
 	return ok
 }
 

@@ -79,9 +79,7 @@ func TestSharedLeftoverWithoutItsLeases(t *testing.T) {
 			w.do("HSET", n.held, "!", w.micros())
 		}
 		l := w.only(d)
-		if !strings.HasPrefix(l.State, leaseRemnant+" unknown ") || l.Live {
-			t.Errorf("%s: listed as %+v", spoil, l)
-		}
+		failIf(t, !strings.HasPrefix(l.State, leaseRemnant+" unknown ") || l.Live, "%s: listed as %+v", spoil, l)
 		w.removes(d, l, keep)
 		if left := w.admin.PTTL(w.ctx, "lock:k").Val(); left <= 0 || left > keep {
 			t.Errorf("%s: the lock has %v left", spoil, left)
@@ -157,9 +155,7 @@ func TestNothingIsLeftBesideAWaiter(t *testing.T) {
 			}
 			w.do("SET", n.grant, "x")
 			l, left := w.leftovers(d, "")[n.grant]
-			if left != c.want {
-				t.Fatalf("the grant is left over: %v, want %v", left, c.want)
-			}
+			stopIf(t, left != c.want, "the grant is left over: %v, want %v", left, c.want)
 			if left {
 				w.removes(d, l, keep)
 			}

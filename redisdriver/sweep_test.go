@@ -25,9 +25,7 @@ func (w *world) leftovers(d *Driver, prefix string) map[string]operator.Leftover
 	w.Helper()
 	all := map[string]operator.Leftover{}
 	for l, err := range d.ListLeftovers(w.ctx, prefix, nil) {
-		if err != nil {
-			w.Fatalf("ListLeftovers: %v", err)
-		}
+		stopIf(w, err != nil, "ListLeftovers: %v", err)
 		name := l.Name
 		if l.Kind == operator.LeftPlace {
 			name = l.Holder.Owner
@@ -41,9 +39,7 @@ func (w *world) leftovers(d *Driver, prefix string) map[string]operator.Leftover
 func (w *world) only(d *Driver) operator.Leftover {
 	w.Helper()
 	all := w.leftovers(d, "")
-	if len(all) != 1 {
-		w.Fatalf("left over are %+v, want one", all)
-	}
+	stopIf(w, len(all) != 1, "left over are %+v, want one", all)
 	return slices.Collect(maps.Values(all))[0]
 }
 
@@ -74,15 +70,11 @@ func TestForeignLeftovers(t *testing.T) {
 	w.do("LPUSH", "lock:list", "x")
 	w.admin.Set(w.ctx, "unlock:x", "peer", 0)
 	all := w.leftovers(d, "")
-	if len(all) != len(hostile) {
-		t.Errorf("left over are %d, want %d", len(all), len(hostile))
-	}
+	failIf(t, len(all) != len(hostile), "left over are %d, want %d", len(all), len(hostile))
 	for i, key := range hostile {
 		l := all["lock:"+key]
 		value := fmt.Sprint("peer\x00\n", i)
-		if l.Key != key || !l.Foreign() || l.Live || l.Holder.Label != value {
-			t.Fatalf("%q is listed as %+v", key, l)
-		}
+		stopIf(t, l.Key != key || !l.Foreign() || l.Live || l.Holder.Label != value, "%q is listed as %+v", key, l)
 		w.admin.Set(w.ctx, "lock:"+key, value+".", 0)
 		w.leaves(d, l)
 		w.admin.Set(w.ctx, "lock:"+key, value, time.Minute)
@@ -92,9 +84,7 @@ func TestForeignLeftovers(t *testing.T) {
 		a := ask(key)
 		w.grant(d, a)
 		w.leaves(d, l)
-		if w.holder(d, key) != a.Owner {
-			t.Errorf("%q was taken from its holder", key)
-		}
+		failIf(t, w.holder(d, key) != a.Owner, "%q was taken from its holder", key)
 		w.release(d, a)
 	}
 	bare := w.driver(&Options{NoPrefix: true})
@@ -145,9 +135,7 @@ func TestLeftoversWalk(t *testing.T) {
 	ctx, cancel := context.WithCancel(w.ctx)
 	cancel()
 	for l, err := range d.ListLeftovers(ctx, "", nil) {
-		if !errors.Is(err, context.Canceled) {
-			t.Errorf("after the end of its context: %+v, %v", l, err)
-		}
+		failIf(t, !errors.Is(err, context.Canceled), "after the end of its context: %+v, %v", l, err)
 	}
 }
 
@@ -159,18 +147,14 @@ func TestLeftoverWithoutAGrant(t *testing.T) {
 		a.TTL = time.Hour
 		w.on(d).grant(a).do("PERSIST", "lock:k").do(spoil, d.names("k").grant)
 		l := w.leftovers(d, "")["lock:k"]
-		if l.Live || l.Foreign() || l.Holder.Owner != a.Owner {
-			t.Fatalf("%s: listed as %+v", name, l)
-		}
+		stopIf(t, l.Live || l.Foreign() || l.Holder.Owner != a.Owner, "%s: listed as %+v", name, l)
 		w.removes(d, l, keep)
 		w.leaves(d, l)
 		if left := w.inspect(d, "k").Left; left <= 0 || left > keep {
 			t.Errorf("%s: %v left", name, left)
 		}
 		contend.Renew(w.ctx, d, []contend.Owner{a}, func(_ int, r driver.Renewal) {
-			if r.Err != nil {
-				t.Errorf("%s: a holder that still renews: %v", name, r.Err)
-			}
+			failIf(t, r.Err != nil, "%s: a holder that still renews: %v", name, r.Err)
 		})
 		if left := w.inspect(d, "k").Left; left < a.TTL-time.Minute {
 			t.Errorf("%s: %v left after a renewal", name, left)
@@ -195,9 +179,7 @@ func TestSharedLeftover(t *testing.T) {
 	w.leaves(d, l)
 	over(b)
 	dead := w.only(d)
-	if dead.Live {
-		t.Errorf("shared by none that renews: listed as %+v", dead)
-	}
+	failIf(t, dead.Live, "shared by none that renews: listed as %+v", dead)
 	contend.Renew(w.ctx, d, []contend.Owner{b}, func(int, driver.Renewal) {})
 	w.leaves(d, dead)
 	over(b)
@@ -354,9 +336,7 @@ func TestRemovalsBesideGrants(t *testing.T) {
 			w.do("PERSIST", "lock:k") // and its holder lives
 		}
 		for range 20 {
-			if w.holder(d, "k") != next.Owner {
-				t.Fatal("a sweep took the key from its holder")
-			}
+			stopIf(t, w.holder(d, "k") != next.Owner, "a sweep took the key from its holder")
 		}
 		w.release(d, next)
 	}
@@ -380,14 +360,10 @@ func TestLeftoversOfOthersAreRefused(t *testing.T) {
 			t.Errorf("removed %+v", bad)
 		}
 	}
-	if w.do("GET", "lock:k") != "peer" {
-		t.Error("it is gone")
-	}
+	failIf(t, w.do("GET", "lock:k") != "peer", "it is gone")
 	broken := New(nil, nil)
 	for _, err := range broken.ListLeftovers(w.ctx, "", nil) {
-		if err == nil {
-			t.Error("a driver without a client lists")
-		}
+		failIf(t, err == nil, "a driver without a client lists")
 	}
 	if _, err := broken.RemoveLeftover(w.ctx, l); err == nil {
 		t.Error("a driver without a client removes")

@@ -38,9 +38,7 @@ func (w *world) comes(losses <-chan loss, want loss) {
 	w.Helper()
 	select {
 	case got := <-losses:
-		if got != want {
-			w.Errorf("reported is %+v, want %+v", got, want)
-		}
+		failIf(w, got != want, "reported is %+v, want %+v", got, want)
 	case <-w.ctx.Done():
 		w.Fatalf("nothing is reported, want %+v", want)
 	}
@@ -50,9 +48,7 @@ func (w *world) comes(losses <-chan loss, want loss) {
 func (w *world) renewed(d *Driver, rs ...contend.Owner) {
 	w.Helper()
 	for i, err := range w.renew(d, rs...) {
-		if err != nil {
-			w.Fatalf("Renew of number %d: %v", i, err)
-		}
+		stopIf(w, err != nil, "Renew of number %d: %v", i, err)
 	}
 }
 
@@ -183,9 +179,7 @@ func TestBriefLocksDoNotListen(t *testing.T) {
 	if n := w.calls()["subscribe"]; n != 0 || w.listeners() != 0 || len(d.boxes.open) != 0 {
 		t.Errorf("%d subscriptions, %d listen", n, w.listeners())
 	}
-	if len(d.leases.all) != 0 {
-		t.Errorf("noted are still %v", d.leases.all)
-	}
+	failIf(t, len(d.leases.all) != 0, "noted are still %v", d.leases.all)
 	r := ask("long")
 	w.hold(d, r)
 	if n := w.listeners(); n != 1 {
@@ -298,9 +292,7 @@ func TestLateLossSparesTheNextLease(t *testing.T) {
 	w.comes(losses, first)
 	w.do("DEL", d.names("k").gone(r.Owner)) // ten seconds later
 	second := w.hold(d, r)
-	if second.fence <= first.fence {
-		t.Fatalf("the fence is %d after %d", second.fence, first.fence)
-	}
+	stopIf(t, second.fence <= first.fence, "the fence is %d after %d", second.fence, first.fence)
 	w.on(other).do("PUBLISH", brokenChannel, late).release(broken(r))
 	w.comes(losses, second)
 

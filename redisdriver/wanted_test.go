@@ -328,9 +328,7 @@ func TestJoinsBeforeTheSubscription(t *testing.T) {
 		later := make(chan struct{}, 10)
 		r.Wanted = func() { later <- struct{}{} }
 		contend.Renew(w.ctx, d, []contend.Owner{r}, func(_ int, a driver.Renewal) {
-			if a.Err != nil || a.Wanted {
-				t.Errorf("the renewal answers %+v", a)
-			}
+			failIf(t, a.Err != nil || a.Wanted, "the renewal answers %+v", a)
 			w.refuse(other, queued(waiter))
 			closes.Store(false)
 		})
@@ -398,9 +396,7 @@ func TestForgedJoins(t *testing.T) {
 	passed := w.asks(d, last)
 	w.refuse(w.driver(nil), queued(ask("last")))
 	w.heard(passed)
-	if len(told) != 0 {
-		t.Errorf("it was told %d times", len(told))
-	}
+	failIf(t, len(told) != 0, "it was told %d times", len(told))
 	w.do("PUBLISH", d.inboxName(), "*"+digits(fence)+"lock:k")
 	w.heard(told)
 	w.renewed(d, r)
@@ -419,9 +415,7 @@ func TestAskersAreForgotten(t *testing.T) {
 		for _, all := range d.leases.askers {
 			n += len(all)
 		}
-		if n != want || want == 0 && len(d.leases.askers) != 0 {
-			t.Fatalf("%d are noted, want %d", n, want)
-		}
+		stopIf(t, n != want || want == 0 && len(d.leases.askers) != 0, "%d are noted, want %d", n, want)
 	}
 	released, broke, gone, stops := reader("k"), reader("k"), ask("gone"), reader("k")
 	for _, r := range []contend.Owner{released, broke, gone, stops} {

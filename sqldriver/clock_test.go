@@ -65,9 +65,7 @@ func TestWallClockSteps(t *testing.T) {
 		m.set(func(m *machine) { m.now = m.now.Add(step) })
 		a, b := request("k"), request("k")
 		res := granted(t, d, a)
-		if res.Fence <= last {
-			t.Errorf("after a step of %v the fence is %d after %d", step, res.Fence, last)
-		}
+		failIf(t, res.Fence <= last, "after a step of %v the fence is %d after %d", step, res.Fence, last)
 		last = res.Fence
 		m.set(func(m *machine) { m.now = m.now.Add(step); m.up += a.TTL - 1 })
 		refused(t, d, b)
@@ -76,9 +74,7 @@ func TestWallClockSteps(t *testing.T) {
 		}
 		m.set(func(m *machine) { m.up++ })
 		res = granted(t, d, b)
-		if !res.Abandoned || res.Fence <= last {
-			t.Errorf("after a step of %v: %+v", step, res)
-		}
+		failIf(t, !res.Abandoned || res.Fence <= last, "after a step of %v: %+v", step, res)
 		last = res.Fence
 		must(t, contend.Release(t.Context(), d, b))
 	}
@@ -132,9 +128,7 @@ func TestReboot(t *testing.T) {
 				t.Errorf("the fence is %d after %d", res.Fence, first.Fence)
 			}
 			contend.Renew(t.Context(), d, []contend.Owner{a, waiter}, func(i int, r driver.Renewal) {
-				if r.Err == nil {
-					t.Errorf("what was held before the boot was renewed: %d, %+v", i, r)
-				}
+				failIf(t, r.Err == nil, "what was held before the boot was renewed: %d, %+v", i, r)
 			})
 			refused(t, d, request("k"))
 		})
@@ -241,9 +235,7 @@ func TestSweep(t *testing.T) {
 	}
 	// A lease that died stays for its TTL of 30 s and 64 s, one that was released
 	// for 64 s; a place for 10 s.
-	if most > 65 {
-		t.Errorf("%d rows at a time", most)
-	}
+	failIf(t, most > 65, "%d rows at a time", most)
 	m.set(func(m *machine) { m.up += time.Hour })
 	for range 20 {
 		r := request("k")
@@ -268,9 +260,7 @@ func TestEndlessTTL(t *testing.T) {
 			t.Errorf("%v left", res.Left)
 		}
 		contend.Renew(t.Context(), d, []contend.Owner{a, b}, func(i int, r driver.Renewal) {
-			if r.Err != nil {
-				t.Errorf("renewal %d: %v", i, r.Err)
-			}
+			failIf(t, r.Err != nil, "renewal %d: %v", i, r.Err)
 		})
 	}
 	must(t, contend.Release(t.Context(), d, a))

@@ -80,9 +80,7 @@ func TestFullDiskAtTheFirstCall(t *testing.T) {
 			t.Errorf("class %d: %v", d.Classify(tried), tried)
 		}
 		if err != nil {
-			if tried == nil {
-				t.Error("granted on a full disk")
-			}
+			failIf(t, tried == nil, "granted on a full disk")
 			break
 		}
 	}
@@ -133,7 +131,5 @@ func TestTimeNamespace(t *testing.T) {
 	granted(t, d, request("orders/42"))
 	cmd := exec.Command(unshare, "--time", "--boottime", "100000", "--fork", "--kill-child", os.Args[0], path, "orders/42")
 	answer := startAs(t, "once", cmd).says("answer")
-	if !strings.HasPrefix(answer, "false 0 <nil>") {
-		t.Errorf("a process whose clock is a day ahead: %s", answer)
-	}
+	failIf(t, !strings.HasPrefix(answer, "false 0 <nil>"), "a process whose clock is a day ahead: %s", answer)
 }

@@ -116,17 +116,13 @@ func TestTrouble(t *testing.T) {
 			defer cancel()
 			for range 2 {
 				res, err := contend.Try(ctx, d, request("orders/42"))
-				if err == nil {
-					t.Fatalf("Try: %+v, want an error", res)
-				}
+				stopIf(t, err == nil, "Try: %+v, want an error", res)
 				t.Logf("%v", err)
 				if got := d.Classify(err); got != c.class {
 					t.Errorf("class %d, want %d", got, c.class)
 				}
 				for _, say := range c.says {
-					if !strings.Contains(err.Error(), say) {
-						t.Errorf("the error lacks %q", say)
-					}
+					failIf(t, !strings.Contains(err.Error(), say), "the error lacks %q", say)
 				}
 			}
 		})

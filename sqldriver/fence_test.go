@@ -75,9 +75,7 @@ func TestLastFences(t *testing.T) {
 		for range c.grants {
 			r := request("held")
 			res := granted(t, d, r)
-			if res.Fence <= last {
-				t.Errorf("%s: the fence is %d after %d", c.change, res.Fence, last)
-			}
+			failIf(t, res.Fence <= last, "%s: the fence is %d after %d", c.change, res.Fence, last)
 			last = res.Fence
 			must(t, contend.Release(t.Context(), d, r))
 		}
@@ -157,9 +155,7 @@ func TestForgottenFences(t *testing.T) {
 		_ = contend.Release(t.Context(), d, request("sweeps")) // of an owner that has nothing
 		var rows int
 		must(t, d.db.QueryRow("SELECT count(*) FROM hasp_lease WHERE key <> CAST('sweeps' AS BLOB)").Scan(&rows))
-		if rows != 0 {
-			t.Errorf("%s: %d rows are left", name, rows)
-		}
+		failIf(t, rows != 0, "%s: %d rows are left", name, rows)
 		for _, key := range []string{"k", "dead", "unseen"} {
 			refusedFence(t, d, proposal(key, fence), fence)
 		}
@@ -353,8 +349,6 @@ func TestProcessesPropose(t *testing.T) {
 	for _, p := range all {
 		nodes[p.says("node")] = true
 	}
-	if len(nodes) != 1 || nodes[""] {
-		t.Errorf("the processes name the file %v", nodes)
-	}
+	failIf(t, len(nodes) != 1 || nodes[""], "the processes name the file %v", nodes)
 	checkLog(t, log, processes*rounds)
 }

@@ -25,9 +25,7 @@ func fails(t *testing.T, d *Driver, held contend.Owner, words ...string) {
 			return
 		}
 		for _, w := range words {
-			if !strings.Contains(err.Error(), w) {
-				t.Errorf("%s: the error lacks %q: %v", what, w, err)
-			}
+			failIf(t, !strings.Contains(err.Error(), w), "%s: the error lacks %q: %v", what, w, err)
 		}
 	}
 	_, err := contend.Try(t.Context(), d, request("free"))

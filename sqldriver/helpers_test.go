@@ -92,18 +92,14 @@ func try(t testing.TB, d driver.Driver, r contend.Owner) driver.Result {
 func granted(t testing.TB, d driver.Driver, r contend.Owner) driver.Result {
 	t.Helper()
 	res := try(t, d, r)
-	if !res.Granted {
-		t.Fatalf("Try of %q was refused: %+v", r.Key, res)
-	}
+	stopIf(t, !res.Granted, "Try of %q was refused: %+v", r.Key, res)
 	return res
 }
 
 func refused(t testing.TB, d driver.Driver, r contend.Owner) driver.Result {
 	t.Helper()
 	res := try(t, d, r)
-	if res.Granted {
-		t.Fatalf("Try of %q was granted: %+v", r.Key, res)
-	}
+	stopIf(t, res.Granted, "Try of %q was granted: %+v", r.Key, res)
 	return res
 }
 
@@ -143,9 +139,7 @@ func lockFile(t testing.TB, path string) func(change string) {
 func waitFor(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	for start := time.Now(); !ok(); time.Sleep(time.Millisecond) {
-		if time.Since(start) > time.Minute {
-			t.Fatalf("after %v: not yet: %s", time.Since(start), what)
-		}
+		stopIf(t, time.Since(start) > time.Minute, "after %v: not yet: %s", time.Since(start), what)
 	}
 }
 
@@ -161,4 +155,20 @@ func (w *writer) waits() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return !w.waitsSince.IsZero()
+}
+
+// failIf fails a test, which goes on, when what it saw is wrong.
+func failIf(t testing.TB, wrong bool, format string, args ...any) {
+	t.Helper()
+	if wrong {
+		t.Errorf(format, args...)
+	}
+}
+
+// stopIf ends a test when what it saw is wrong.
+func stopIf(t testing.TB, wrong bool, format string, args ...any) {
+	t.Helper()
+	if wrong {
+		t.Fatalf(format, args...)
+	}
 }

@@ -32,9 +32,7 @@ func TestInspectWritesNothing(t *testing.T) {
 	}
 	var tables int
 	must(t, d.db.QueryRow("SELECT count(*) FROM sqlite_master").Scan(&tables))
-	if tables != 0 {
-		t.Errorf("%d tables", tables)
-	}
+	failIf(t, tables != 0, "%d tables", tables)
 }
 
 // Rule: keys are bytes: any of them is found under its own name, by its
@@ -57,9 +55,7 @@ func TestKeysAreBytes(t *testing.T) {
 			must(t, err)
 			got = append(got, info.Key)
 		}
-		if !slices.Equal(got, want) {
-			t.Errorf("%q: %q, want %q", prefix, got, want)
-		}
+		failIf(t, !slices.Equal(got, want), "%q: %q, want %q", prefix, got, want)
 	}
 }
 
@@ -136,9 +132,7 @@ func TestListPages(t *testing.T) {
 		}
 		delete(left, info.Key)
 	}
-	if len(left) != 0 {
-		t.Errorf("%d keys are missing", len(left))
-	}
+	failIf(t, len(left) != 0, "%d keys are missing", len(left))
 }
 
 // Rule: one connection is enough for everything, also for what a program does
@@ -264,9 +258,7 @@ func FuzzSQLiteDSN(f *testing.F) {
 			return
 		}
 		u, err := url.Parse(SQLiteDSN(path))
-		if err != nil {
-			t.Fatalf("%q: %v", path, err)
-		}
+		stopIf(t, err != nil, "%q: %v", path, err)
 		got := u.Path
 		if u.Opaque != "" { // a relative path
 			got, err = url.PathUnescape(u.Opaque)

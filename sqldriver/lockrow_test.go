@@ -31,9 +31,7 @@ func lockRow(t *testing.T, d database) {
 	const one, any1, none = "SELECT balance FROM account WHERE id = 1", "SELECT id FROM account ORDER BY id LIMIT 1", "SELECT id FROM account WHERE id = 3"
 	holder := begin(t, db)
 	must(t, LockRow(t.Context(), holder, NoWait, []any{&balance}, one))
-	if balance != 100 {
-		t.Errorf("the balance is %d", balance)
-	}
+	failIf(t, balance != 100, "the balance is %d", balance)
 	for name, c := range map[string]struct {
 		wait  Wait
 		query string
@@ -53,9 +51,7 @@ func lockRow(t *testing.T, d database) {
 		t.Error("a Wait of 7 is one")
 	}
 	must(t, LockRow(t.Context(), begin(t, db), SkipLocked, []any{&id}, any1))
-	if id != 2 {
-		t.Errorf("row %d is free, want 2", id)
-	}
+	failIf(t, id != 2, "row %d is free, want 2", id)
 	waits := begin(t, db)
 	done := make(chan error, 1)
 	go func() { done <- LockRow(context.Background(), waits, WaitForLock, []any{&balance}, one) }()

@@ -35,9 +35,7 @@ func TestProcessesMakeTheTablesAtOnce(t *testing.T) {
 		fences := map[string]bool{}
 		for _, p := range all {
 			fence, ok := strings.CutPrefix(p.says("granted"), "true ")
-			if !ok || fences[fence] {
-				t.Fatalf("granted %q, and before: %v", fence, fences)
-			}
+			stopIf(t, !ok || fences[fence], "granted %q, and before: %v", fence, fences)
 			fences[fence] = true
 		}
 	}
@@ -109,9 +107,7 @@ func TestSwitchedToWAL(t *testing.T) {
 		var version int
 		must(t, earlier.QueryRow("SELECT version FROM hasp_meta").Scan(&version))
 		must(t, earlier.Close())
-		if version != schemaVersion {
-			t.Errorf("version %d", version)
-		}
+		failIf(t, version != schemaVersion, "version %d", version)
 		said := 0
 		for _, d := range all {
 			_, err := d.Inspect(t.Context(), "k")
@@ -126,9 +122,7 @@ func TestSwitchedToWAL(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if said == 0 {
-			t.Error("no call says that the file was switched")
-		}
+		failIf(t, said == 0, "no call says that the file was switched")
 		renewed(t, all[0], held)
 		refused(t, all[1], request("k"))
 		if _, err := os.Stat(path + "-wal"); err == nil {
@@ -174,9 +168,7 @@ func checkLog(t *testing.T, log string, want int) {
 	text, err := os.ReadFile(log)
 	must(t, err)
 	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-	if len(lines) != want {
-		t.Errorf("%d lines, want %d", len(lines), want)
-	}
+	failIf(t, len(lines) != want, "%d lines, want %d", len(lines), want)
 	var last uint64
 	for i, line := range lines {
 		var number int
@@ -215,9 +207,7 @@ func TestKilledHolder(t *testing.T) {
 	if took := time.Since(began); took < left || took > left+time.Second+lost() {
 		t.Errorf("granted after %v; the lease had %v left", took, left)
 	}
-	if !res.Abandoned || res.Fence <= fence {
-		t.Errorf("%+v, after the fence %d", res, fence)
-	}
+	failIf(t, !res.Abandoned || res.Fence <= fence, "%+v, after the fence %d", res, fence)
 }
 
 // Rule: a process that is killed within a transaction leaves nothing of it,
@@ -231,9 +221,7 @@ func TestKilledWriter(t *testing.T) {
 	must(t, p.Process.Kill())
 	_ = p.Wait()
 	res := granted(t, d, request("orders/42"))
-	if res.Fence > uint64(time.Now().UnixMicro()) {
-		t.Errorf("the fence is %d", res.Fence)
-	}
+	failIf(t, res.Fence > uint64(time.Now().UnixMicro()), "the fence is %d", res.Fence)
 	refused(t, d, request("held"))
 }
 
@@ -260,9 +248,7 @@ func TestLockedFile(t *testing.T) {
 		t.Errorf("Try returned %v after its context ended", took)
 	}
 	locked(t, d, path, err)
-	if !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("not the context's error: %v", err)
-	}
+	failIf(t, !errors.Is(err, context.DeadlineExceeded), "not the context's error: %v", err)
 
 	refused(t, d, request("orders/42"))
 	if info, err := d.Inspect(t.Context(), "orders/42"); err != nil || !info.Held {

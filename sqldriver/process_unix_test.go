@@ -37,9 +37,7 @@ func TestStoppedHolder(t *testing.T) {
 		time.Sleep(res.RetryIn)
 		res = try(t, d, queued(r))
 	}
-	if res.Fence <= fence {
-		t.Errorf("the fence is %d after %d", res.Fence, fence)
-	}
+	failIf(t, res.Fence <= fence, "the fence is %d after %d", res.Fence, fence)
 	must(t, p.Process.Signal(syscall.SIGCONT))
 	if lost := p.says("lost"); !strings.Contains(lost, driver.ErrLost.Error()) {
 		t.Errorf("the holder that was stopped says: %s", lost)

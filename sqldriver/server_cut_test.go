@@ -68,9 +68,7 @@ func everyCut(t *testing.T, d database) {
 	for name, r := range map[string]contend.Owner{"exclusive": request("exclusive"), "shared": shared, "place": place} {
 		for dir, word := range map[faultproxy.Direction]string{faultproxy.Up: "request", faultproxy.Down: "answer"} {
 			for n := 1; ; n++ {
-				if n > 40 {
-					t.Fatalf("%s: there is no end of chunks", name)
-				}
+				stopIf(t, n > 40, "%s: there is no end of chunks", name)
 				fresh := request(fmt.Sprint(r.Key, dir, n)) // not one with somebody's tombstone
 				fresh.Mode, fresh.Limit, fresh.Queue, fresh.Settled = r.Mode, r.Limit, r.Queue, true
 				p.Hook(nil)
@@ -95,9 +93,7 @@ func everyCut(t *testing.T, d database) {
 				if err != nil && !happened() && !errors.Is(err, driver.ErrNotHeld) {
 					t.Errorf("%s, %s %d: the release fails without a cut: %v", name, word, n, err)
 				}
-				if found(t, near, fresh) {
-					t.Errorf("%s, %s %d: it is still there after its release", name, word, n)
-				}
+				failIf(t, found(t, near, fresh), "%s, %s %d: it is still there after its release", name, word, n)
 			}
 		}
 	}
@@ -227,9 +223,7 @@ func TestServerRestart(t *testing.T) {
 			for range 3 {
 				for range 5 {
 					res := granted(t, s, other)
-					if res.Fence <= newest {
-						t.Errorf("the fence is %d, after %d", res.Fence, newest)
-					}
+					failIf(t, res.Fence <= newest, "the fence is %d, after %d", res.Fence, newest)
 					newest = res.Fence
 					must(t, contend.Release(t.Context(), s, other))
 				}

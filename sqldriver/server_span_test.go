@@ -62,9 +62,7 @@ func clockWasAhead(t *testing.T, d database) {
 				r.Mode = mode
 				waitFor(t, key+" is granted", func() bool {
 					res, err := contend.Try(t.Context(), s, r)
-					if err != nil || res.Left > 2*time.Minute {
-						t.Errorf("%s: %+v, %v", key, res, err)
-					}
+					failIf(t, err != nil || res.Left > 2*time.Minute, "%s: %+v, %v", key, res, err)
 					return err != nil || res.Granted
 				})
 				if err := contend.Release(t.Context(), s, r); err != nil {
@@ -83,9 +81,7 @@ func clockWasAhead(t *testing.T, d database) {
 		t.Helper()
 		try(t, s, queued(request(alive.Key)))
 		info := inspect(t, s, alive.Key)
-		if info.Left < least || info.Left > least+least/8+time.Minute {
-			t.Errorf("%v are left", info.Left)
-		}
+		failIf(t, info.Left < least || info.Left > least+least/8+time.Minute, "%v are left", info.Left)
 	}
 	stays(59 * time.Minute)
 	renewed(t, d.ahead(t, 30*time.Minute), alive)

@@ -79,9 +79,7 @@ func spareIsKept(t *testing.T, d database) {
 	defer cancel()
 	for range 2 {
 		for _, err := range renewing(ctx, s, all...) {
-			if err != nil {
-				t.Errorf("a renewal beside the application's transactions: %v", err)
-			}
+			failIf(t, err != nil, "a renewal beside the application's transactions: %v", err)
 		}
 	}
 	var releases sync.WaitGroup

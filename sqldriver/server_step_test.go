@@ -104,9 +104,7 @@ func TestSweepBesideAStep(t *testing.T) {
 				clock.Step(0)
 				key := fmt.Sprint("k", rnd.IntN(3))
 				note := func(res driver.Result, err error) {
-					if err != nil {
-						t.Errorf("seed %d: %v", seed, err)
-					}
+					failIf(t, err != nil, "seed %d: %v", seed, err)
 					if res.Granted && res.Fence <= newest {
 						t.Errorf("seed %d: the fence %d was granted after %d", seed, res.Fence, newest)
 					}

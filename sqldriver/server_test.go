@@ -131,9 +131,7 @@ func noTables(t *testing.T, d database) {
 	s := d.open(t)
 	misconfigured(t, s, "Init of the driver")
 	_, err := s.Inspect(t.Context(), "k")
-	if s.Classify(err) != driver.ClassMisconfigured {
-		t.Errorf("Inspect: %v", err)
-	}
+	failIf(t, s.Classify(err) != driver.ClassMisconfigured, "Inspect: %v", err)
 	must(t, s.Init(t.Context()))
 	granted(t, s, request("k"))
 }
@@ -161,9 +159,7 @@ func initByMany(t *testing.T, d database) {
 	var newest uint64
 	for range 50 {
 		res := granted(t, s, key)
-		if res.Fence <= newest {
-			t.Fatalf("the fence is %d, after %d", res.Fence, newest)
-		}
+		stopIf(t, res.Fence <= newest, "the fence is %d, after %d", res.Fence, newest)
 		newest = res.Fence
 		must(t, contend.Release(t.Context(), s, key))
 	}
@@ -182,9 +178,7 @@ func unsafeCommits(t *testing.T, d database) {
 	s := d.open(t)
 	misconfigured(t, s, "a lease would be forgotten")
 	s.Renew(t.Context(), []driver.RenewRequest{held.Renewal()}, func(_ int, r driver.Renewal) {
-		if s.Classify(r.Err) != driver.ClassMisconfigured {
-			t.Errorf("Renew: %+v", r)
-		}
+		failIf(t, s.Classify(r.Err) != driver.ClassMisconfigured, "Renew: %+v", r)
 	})
 }
 

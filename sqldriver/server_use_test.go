@@ -38,9 +38,7 @@ func oneConnection(t *testing.T, d database) {
 	granted(t, s, queued(c))
 	for info, err := range s.List(t.Context(), "") {
 		must(t, err)
-		if info.Holds != 1 {
-			t.Errorf("%+v", info)
-		}
+		failIf(t, info.Holds != 1, "%+v", info)
 	}
 	must(t, s.Close())
 }
@@ -94,9 +92,7 @@ func renewMany(t *testing.T, d database) {
 		}
 	}
 	info := inspect(t, s, rs[3].Key)
-	if info.Left < 50*time.Minute || info.Left > time.Hour {
-		t.Errorf("%+v", info)
-	}
+	failIf(t, info.Left < 50*time.Minute || info.Left > time.Hour, "%+v", info)
 }
 
 // Rule: a mark that its holder took over is on the key again when nobody worked under the
@@ -251,9 +247,7 @@ func renewBeside(t *testing.T, s *Server, rs []driver.RenewRequest, locked map[i
 			cancel()
 		}
 	})
-	if free != 0 {
-		t.Errorf("%d are not renewed", free)
-	}
+	failIf(t, free != 0, "%d are not renewed", free)
 }
 
 // Rule: however many keys somebody keeps, leases that others wait for, places, and leases of another TTL, are renewed.
@@ -411,9 +405,7 @@ func rowInOrder(t *testing.T, d database) {
 		free <- struct{}{}
 	}
 	wg.Wait()
-	if !slices.IsSorted(order) {
-		t.Errorf("they got the row in the order %v", order)
-	}
+	failIf(t, !slices.IsSorted(order), "they got the row in the order %v", order)
 }
 
 // connection returns the database's number of a connection.

@@ -50,9 +50,7 @@ func TestNoLockOverTheNetwork(t *testing.T) {
 	none("to renew")
 	for _, one := range [][]driver.RenewRequest{{holder.Renewal(), first.Renewal()}, {first.Renewal(), second.Renewal()}} {
 		far.Renew(t.Context(), one, func(i int, r driver.Renewal) {
-			if r.Err != nil || r.Wanted == one[i].Queue {
-				t.Errorf("%d: %+v", i, r)
-			}
+			failIf(t, r.Err != nil || r.Wanted == one[i].Queue, "%d: %+v", i, r)
 		})
 		none("to renew several")
 	}
@@ -116,9 +114,7 @@ func TestOvertakenAfterTheLook(t *testing.T) {
 				return err
 			})
 		}))
-		if res.Granted {
-			t.Errorf("%s meanwhile, and granted: %+v", what, res)
-		}
+		failIf(t, res.Granted, "%s meanwhile, and granted: %+v", what, res)
 	}
 }
 

@@ -53,18 +53,14 @@ func inspect(t testing.TB, d driver.Driver, key string) driver.Info {
 // tooLate fails unless an error says that the owner had nothing.
 func tooLate(t testing.TB, err error) {
 	t.Helper()
-	if !errors.Is(err, driver.ErrNotHeld) {
-		t.Errorf("it was too late: %v", err)
-	}
+	failIf(t, !errors.Is(err, driver.ErrNotHeld), "it was too late: %v", err)
 }
 
 // tells is granted the key, and must learn whether it was abandoned.
 func tells(t testing.TB, d *Driver, r contend.Owner, abandoned bool) driver.Result {
 	t.Helper()
 	res := granted(t, d, r)
-	if res.Abandoned != abandoned {
-		t.Errorf("Abandoned is %v, want %v: %+v", res.Abandoned, abandoned, res)
-	}
+	failIf(t, res.Abandoned != abandoned, "Abandoned is %v, want %v: %+v", res.Abandoned, abandoned, res)
 	return res
 }
 
@@ -89,9 +85,7 @@ func TestRebootFreesSharedKeys(t *testing.T) {
 		t.Errorf("the fence is %d after %d", res.Fence, first.Fence)
 	}
 	contend.Renew(t.Context(), d, []contend.Owner{a, b}, func(i int, r driver.Renewal) {
-		if !errors.Is(r.Err, driver.ErrNotHeld) {
-			t.Errorf("what was held before the boot was renewed: %d, %+v", i, r)
-		}
+		failIf(t, !errors.Is(r.Err, driver.ErrNotHeld), "what was held before the boot was renewed: %d, %+v", i, r)
 	})
 }
 

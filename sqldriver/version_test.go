@@ -97,9 +97,7 @@ func (o older) version(t *testing.T) (v int) {
 func (o older) check(t *testing.T, d *Driver) {
 	t.Helper()
 	res := refused(t, d, queued(request("k")))
-	if res.Ahead != 1 || res.Holder.Owner != o.holder.Owner || res.Node == "" {
-		t.Errorf("%+v", res)
-	}
+	failIf(t, res.Ahead != 1 || res.Holder.Owner != o.holder.Owner || res.Node == "", "%+v", res)
 	refused(t, d, contend.Owner{Key: "k", Owner: strings.Repeat("R", driver.OwnerLen), Label: o.holder.Label, TTL: time.Second})
 	renewed(t, d, o.holder)
 	if again := granted(t, d, o.holder); again.Fence != o.fence {
@@ -139,13 +137,9 @@ func TestUpgrade(t *testing.T) {
 	eachOlder(t, now, func(t *testing.T, o older) {
 		d := openDriver(t, o.path)
 		info := inspect(t, d, "k")
-		if info.Holder.Owner != o.holder.Owner || info.Holds != 1 || info.Waiters != 1 {
-			t.Errorf("Inspect: %+v", info)
-		}
+		failIf(t, info.Holder.Owner != o.holder.Owner || info.Holds != 1 || info.Waiters != 1, "Inspect: %+v", info)
 		for info, err := range d.List(t.Context(), "") {
-			if err != nil || !info.Held || info.Holds != 1 || info.Waiters != 1 {
-				t.Errorf("List: %+v, %v", info, err)
-			}
+			failIf(t, err != nil || !info.Held || info.Holds != 1 || info.Waiters != 1, "List: %+v, %v", info, err)
 		}
 		if v := o.version(t); v != o.made {
 			t.Fatalf("the file is of version %d after a look at it", v)

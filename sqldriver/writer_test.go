@@ -31,9 +31,7 @@ func TestNoDatabase(t *testing.T) {
 	_, err2 := d.Inspect(t.Context(), "k")
 	_, err3 := contend.Watch(t.Context(), d, request("k"))
 	for _, err := range []error{err, err2, err3, contend.Release(t.Context(), d, request("k"))} {
-		if !errors.Is(err, d.Check()) {
-			t.Errorf("%v", err)
-		}
+		failIf(t, !errors.Is(err, d.Check()), "%v", err)
 	}
 }
 
@@ -106,9 +104,7 @@ func TestFailedJobLeavesNothing(t *testing.T) {
 			}
 			return bad
 		})
-		if !errors.Is(err, bad) {
-			t.Errorf("%v", err)
-		}
+		failIf(t, !errors.Is(err, bad), "%v", err)
 	})
 	waitFor(t, "the bad one is queued", func() bool { return d.writes.queued() == 1 })
 	wg.Go(func() { granted(t, d, request("good")) })
@@ -146,9 +142,7 @@ func TestLeaversAreNotServed(t *testing.T) {
 	unlock("SELECT 1")
 	for info, err := range d.List(t.Context(), "") {
 		must(t, err)
-		if info.Key != "held" {
-			t.Errorf("%+v", info)
-		}
+		failIf(t, info.Key != "held", "%+v", info)
 	}
 	granted(t, d, request("first"))
 }
@@ -219,9 +213,7 @@ func TestRenewOfManyLetsOthersIn(t *testing.T) {
 	before := commits(t, path)
 	began := time.Now()
 	contend.Renew(t.Context(), d, rs, func(i int, r driver.Renewal) {
-		if r.Err != nil || r.TTL <= 0 {
-			t.Errorf("renewal %d: %+v", i, r)
-		}
+		failIf(t, r.Err != nil || r.TTL <= 0, "renewal %d: %+v", i, r)
 	})
 	t.Logf("renewed in %v", time.Since(began))
 	if want := (len(rs) + maxWeight - 1) / maxWeight; commits(t, path)-before != want {
@@ -237,9 +229,7 @@ func TestWriterYieldsToOtherProcesses(t *testing.T) {
 	for range 3 {
 		granted(t, a, request(rand.Text()))
 	}
-	if !a.writes.others.IsZero() {
-		t.Error("nobody else wrote")
-	}
+	failIf(t, !a.writes.others.IsZero(), "nobody else wrote")
 	granted(t, b, request(rand.Text()))
 	granted(t, a, request(rand.Text()))
 	if a.writes.others.IsZero() || a.writes.took <= 0 {

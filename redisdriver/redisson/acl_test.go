@@ -28,9 +28,7 @@ func rights(t *testing.T) (all []string) {
 			all = append(all, strings.Fields(words)...)
 		}
 	}
-	if len(all) < 40 {
-		t.Fatalf("doc.go names the rights %q", all)
-	}
+	stopIf(t, len(all) < 40, "doc.go names the rights %q", all)
 	return all
 }
 
@@ -63,9 +61,7 @@ func TestRightsSuffice(t *testing.T) {
 			t.Errorf("%v: %+v", kind, info)
 		}
 		for info, err := range d.List(w.ctx, "") {
-			if err != nil || info.Key != "k" {
-				t.Errorf("%v: List: %+v, %v", kind, info, err)
-			}
+			failIf(t, err != nil || info.Key != "k", "%v: List: %+v, %v", kind, info, err)
 		}
 		w.release(d, a)
 		w.hint(hints)
@@ -101,13 +97,9 @@ func TestRightsAreUsed(t *testing.T) {
 		}
 	}
 	for _, name := range used {
-		if !slices.Contains(named, name) {
-			t.Errorf("%s is used, and not among the rights", name)
-		}
+		failIf(t, !slices.Contains(named, name), "%s is used, and not among the rights", name)
 	}
 	for _, name := range named {
-		if !slices.Contains(used, name) {
-			t.Errorf("%s is among the rights, and not used", name)
-		}
+		failIf(t, !slices.Contains(used, name), "%s is among the rights, and not used", name)
 	}
 }

@@ -101,9 +101,7 @@ func TestBraces(t *testing.T) {
 				t.Fatalf("%v: %q: %+v, %v", kind, key, res, err)
 			}
 			hints, err := contend.Watch(t.Context(), d, next)
-			if err != nil || hints == nil {
-				t.Fatalf("%v: %q: Watch: %v, %v", kind, key, hints, err)
-			}
+			stopIf(t, err != nil || hints == nil, "%v: %q: Watch: %v, %v", kind, key, hints, err)
 			if res, err := contend.Try(t.Context(), d, queued(next)); err != nil || res.Granted {
 				t.Fatalf("%v: %q: %+v, %v", kind, key, res, err)
 			}
@@ -225,9 +223,7 @@ func TestDamage(t *testing.T) {
 		w.do("SET", d.names("a").about(), "x")
 		var errs [2]error
 		contend.Renew(w.ctx, d, []contend.Owner{a, b}, func(i int, r driver.Renewal) { errs[i] = r.Err })
-		if d.Classify(errs[0]) != driver.ClassImpossible || errs[1] != nil {
-			t.Errorf("%v: renewals: %v", kind, errs)
-		}
+		failIf(t, d.Classify(errs[0]) != driver.ClassImpossible || errs[1] != nil, "%v: renewals: %v", kind, errs)
 		if _, err := contend.Try(w.ctx, d, ask("a")); d.Classify(err) != driver.ClassImpossible {
 			t.Errorf("%v: a Try: %v", kind, err)
 		}
@@ -273,9 +269,7 @@ func TestLockThatWouldNeverEnd(t *testing.T) {
 		if _, err := contend.Try(w.ctx, d, ask("k")); d.Classify(err) != driver.ClassDenied {
 			t.Errorf("%v: %v", kind, err)
 		}
-		if w.admin.Exists(w.ctx, "k").Val() != 0 {
-			t.Errorf("%v: the lock stays", kind)
-		}
+		failIf(t, w.admin.Exists(w.ctx, "k").Val() != 0, "%v: the lock stays", kind)
 	}
 }
 

@@ -80,27 +80,21 @@ func shared(r contend.Owner) contend.Owner {
 func (w *world) try(d *Driver, r contend.Owner) driver.Result {
 	w.Helper()
 	res, err := contend.Try(w.ctx, d, r)
-	if err != nil {
-		w.Fatalf("Try: %v", err)
-	}
+	stopIf(w, err != nil, "Try: %v", err)
 	return res
 }
 
 func (w *world) grant(d *Driver, r contend.Owner) driver.Result {
 	w.Helper()
 	res := w.try(d, r)
-	if !res.Granted {
-		w.Fatalf("refused: %+v", res)
-	}
+	stopIf(w, !res.Granted, "refused: %+v", res)
 	return res
 }
 
 func (w *world) refuse(d *Driver, r contend.Owner, ahead int) driver.Result {
 	w.Helper()
 	res := w.try(d, r)
-	if res.Granted || res.Ahead != ahead {
-		w.Fatalf("want a refusal with %d ahead: %+v", ahead, res)
-	}
+	stopIf(w, res.Granted || res.Ahead != ahead, "want a refusal with %d ahead: %+v", ahead, res)
 	return res
 }
 
@@ -120,9 +114,7 @@ func (w *world) renew(d *Driver, r contend.Owner) (res driver.Renewal) {
 func (w *world) watch(d *Driver, r contend.Owner) <-chan driver.Hint {
 	w.Helper()
 	hints, err := contend.Watch(w.ctx, d, r)
-	if err != nil || hints == nil {
-		w.Fatalf("Watch: %v, %v", hints, err)
-	}
+	stopIf(w, err != nil || hints == nil, "Watch: %v, %v", hints, err)
 	select { // of the subscription that stands now
 	case <-hints:
 	default:
@@ -133,9 +125,7 @@ func (w *world) watch(d *Driver, r contend.Owner) <-chan driver.Hint {
 func (w *world) inspect(d *Driver, key string) driver.Info {
 	w.Helper()
 	info, err := d.Inspect(w.ctx, key)
-	if err != nil {
-		w.Fatalf("Inspect: %v", err)
-	}
+	stopIf(w, err != nil, "Inspect: %v", err)
 	return info
 }
 
@@ -175,9 +165,7 @@ func (w *world) settled(d *Driver) {
 func (w *world) do(args ...any) any {
 	w.Helper()
 	v, err := w.admin.Do(w.ctx, args...).Result()
-	if err != nil && !errors.Is(err, redis.Nil) {
-		w.Fatalf("%v: %v", args, err)
-	}
+	stopIf(w, err != nil && !errors.Is(err, redis.Nil), "%v: %v", args, err)
 	return v
 }
 
@@ -225,4 +213,20 @@ func (w *world) java(n int, wait time.Duration) bool {
 func (w *world) queue() []string {
 	w.Helper()
 	return w.admin.LRange(w.ctx, "redisson_lock_queue:{k}", 0, -1).Val()
+}
+
+// failIf fails a test, which goes on, when what it saw is wrong.
+func failIf(t testing.TB, wrong bool, format string, args ...any) {
+	t.Helper()
+	if wrong {
+		t.Errorf(format, args...)
+	}
+}
+
+// stopIf ends a test when what it saw is wrong.
+func stopIf(t testing.TB, wrong bool, format string, args ...any) {
+	t.Helper()
+	if wrong {
+		t.Fatalf(format, args...)
+	}
 }

@@ -19,34 +19,24 @@ func TestFairInOrder(t *testing.T) {
 	d := w.driver(Fair)
 	a, b, c := ask("k"), queued(ask("k")), queued(ask("k"))
 	w.grant(d, a)
-	if w.java(1, 300*time.Second) {
-		t.Fatal("a thread was granted a lock that is held")
-	}
+	stopIf(t, w.java(1, 300*time.Second), "a thread was granted a lock that is held")
 	w.refuse(d, b, 1)
-	if w.java(2, time.Second) {
-		t.Fatal("a thread was granted a lock that is held")
-	}
+	stopIf(t, w.java(2, time.Second), "a thread was granted a lock that is held")
 	w.refuse(d, c, 3)
 	if got, want := w.queue(), []string{thread(1), fieldOf(b.Owner), thread(2), fieldOf(c.Owner)}; !slices.Equal(got, want) {
 		t.Fatalf("the queue is %q, want %q", got, want)
 	}
 	w.release(d, a)
 	w.refuse(d, b, 1)
-	if w.java(2, time.Second) || !w.java(1, 300*time.Second) {
-		t.Fatal("the first thread was not granted the lock")
-	}
+	stopIf(t, w.java(2, time.Second) || !w.java(1, 300*time.Second), "the first thread was not granted the lock")
 	if info := w.inspect(d, "k"); !info.Holder.Foreign || info.Holder.Label != thread(1) || info.Waiters != 3 {
 		t.Fatalf("who has it: %+v", info)
 	}
 	w.do("DEL", "k")
-	if w.java(2, time.Second) {
-		t.Fatal("a thread was granted the lock before a waiter of hasp's that came earlier")
-	}
+	stopIf(t, w.java(2, time.Second), "a thread was granted the lock before a waiter of hasp's that came earlier")
 	w.grant(d, b)
 	w.release(d, b)
-	if !w.java(2, time.Second) {
-		t.Fatal("the second thread was not granted the lock")
-	}
+	stopIf(t, !w.java(2, time.Second), "the second thread was not granted the lock")
 	w.do("DEL", "k")
 	w.grant(d, c)
 	if len(w.queue()) != 0 || w.admin.Exists(w.ctx, "redisson_lock_timeout:{k}").Val() != 0 {
@@ -77,9 +67,7 @@ func TestFairWaiterOutlivesSubtractions(t *testing.T) {
 		}
 		w.do("DEL", "k")
 	}
-	if w.java(9, 300*time.Second) {
-		t.Fatal("a thread behind a live waiter of hasp's was granted the lock")
-	}
+	stopIf(t, w.java(9, 300*time.Second), "a thread behind a live waiter of hasp's was granted the lock")
 	w.grant(d, b)
 }
 

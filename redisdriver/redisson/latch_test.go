@@ -34,9 +34,7 @@ func TestLatchLayout(t *testing.T) {
 		t.Errorf("it opened with the message %s, and there are %q", got, everything(t, w.admin))
 	}
 	w.do("SET", "k", "-1") // what Redisson never leaves
-	if number(l.Count(w.ctx)) != 0 {
-		t.Error("a count below 0 is none")
-	}
+	failIf(t, number(l.Count(w.ctx)) != 0, "a count below 0 is none")
 	w.succeeds(l.Wait(w.ctx))
 	w.succeeds(l.CountDown(w.ctx))
 	if _, err := l.TrySetCount(w.ctx, 0); err == nil {

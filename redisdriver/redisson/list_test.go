@@ -30,14 +30,10 @@ func TestListPassesOverHashes(t *testing.T) {
 		for _, d := range []*Driver{d, narrow} {
 			var found []string
 			for info, err := range d.List(w.ctx, "") {
-				if err != nil {
-					t.Fatalf("%v: %v", kind, err)
-				}
+				stopIf(t, err != nil, "%v: %v", kind, err)
 				found = append(found, info.Key)
 			}
-			if !slices.Equal(found, []string{"k"}) {
-				t.Errorf("%v: the locks %q", kind, found)
-			}
+			failIf(t, !slices.Equal(found, []string{"k"}), "%v: the locks %q", kind, found)
 		}
 		if n := w.calls(); n > 20*many {
 			t.Errorf("%v: %d commands for %d hashes", kind, n, many)
@@ -63,8 +59,6 @@ func TestListPassesOverLargeHashes(t *testing.T) {
 			w.succeeds(err)
 			found = append(found, info.Key)
 		}
-		if !slices.Equal(found, []string{"read"}) {
-			t.Errorf("%v: the locks %q", kind, found)
-		}
+		failIf(t, !slices.Equal(found, []string{"read"}), "%v: the locks %q", kind, found)
 	}
 }

@@ -50,14 +50,10 @@ func TestFairQueueEndsAsAWhole(t *testing.T) {
 	w.java(2, time.Second)
 	w.java(3, time.Hour)
 	w.do("ZADD", d.names("k").timeouts, 1, thread(2)) // it is dead
-	if w.admin.PTTL(w.ctx, d.names("k").queue).Val() != -1 {
-		t.Fatal("Java's queue expires")
-	}
+	stopIf(t, w.admin.PTTL(w.ctx, d.names("k").queue).Val() != -1, "Java's queue expires")
 	w.refuse(d, ask("k"), 1)
 	queue, timeouts := w.admin.PExpireTime(w.ctx, d.names("k").queue).Val(), w.admin.PExpireTime(w.ctx, d.names("k").timeouts).Val()
-	if queue <= 0 || queue != timeouts {
-		t.Errorf("the queue ends at %v, its scores at %v", queue, timeouts)
-	}
+	failIf(t, queue <= 0 || queue != timeouts, "the queue ends at %v, its scores at %v", queue, timeouts)
 }
 
 // A waiter of hasp's that dies as the first holds Java up for its patience, even if threads before it went without subtracting.

@@ -48,9 +48,7 @@ func TestResharding(t *testing.T) {
 			for i, r := range held {
 				r.TTL = ttl
 				contend.Renew(t.Context(), d, []contend.Owner{r}, func(_ int, a driver.Renewal) {
-					if a.Err != nil || a.TTL != ttl {
-						t.Errorf("%v, step %d: renewal %d: %+v", kind, step, i, a)
-					}
+					failIf(t, a.Err != nil || a.TTL != ttl, "%v, step %d: renewal %d: %+v", kind, step, i, a)
 				})
 				if left := rdb.PTTL(t.Context(), r.Key).Val(); left < ttl-time.Minute {
 					t.Errorf("%v, step %d: %d lasts for %v", kind, step, i, left)
@@ -61,9 +59,7 @@ func TestResharding(t *testing.T) {
 			}
 			gone := ask(held[0].Key) // an owner who has nothing
 			contend.Renew(t.Context(), d, []contend.Owner{gone}, func(_ int, a driver.Renewal) {
-				if a.Err == nil {
-					t.Errorf("%v, step %d: a lease that nobody has was renewed", kind, step)
-				}
+				failIf(t, a.Err == nil, "%v, step %d: a lease that nobody has was renewed", kind, step)
 			})
 		})
 		for i, r := range held {

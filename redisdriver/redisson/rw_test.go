@@ -24,13 +24,9 @@ func TestReadWriteLayout(t *testing.T) {
 	has := func(want map[string]string) {
 		t.Helper()
 		got := w.admin.HGetAll(w.ctx, "k").Val()
-		if len(got) != len(want) {
-			t.Errorf("the hash is %v, want %v", got, want)
-		}
+		failIf(t, len(got) != len(want), "the hash is %v, want %v", got, want)
 		for k, v := range want {
-			if got[k] != v {
-				t.Errorf("the hash is %v, want %v", got, want)
-			}
+			failIf(t, got[k] != v, "the hash is %v, want %v", got, want)
 		}
 	}
 	w.grant(d, a)
@@ -71,9 +67,7 @@ func TestReadersWhoAreLeft(t *testing.T) {
 		t.Errorf("who has it: %+v", info)
 	}
 	w.release(d, short)
-	if w.admin.HGet(w.ctx, "k", "mode").Val() != "read" {
-		t.Error("it is free, and a thread of Java's reads")
-	}
+	failIf(t, w.admin.HGet(w.ctx, "k", "mode").Val() != "read", "it is free, and a thread of Java's reads")
 	w.refuse(d, ask("k"), 0)
 }
 
@@ -158,9 +152,7 @@ func TestOtherLayouts(t *testing.T) {
 			d := w.driver(kind)
 			w.refuse(d, ask("k"), 0)
 			info := w.inspect(d, "k")
-			if !info.Held || !info.Holder.Foreign {
-				t.Errorf("%s, as %v: %+v", name, kind, info)
-			}
+			failIf(t, !info.Held || !info.Holder.Foreign, "%s, as %v: %+v", name, kind, info)
 			if r := ask("k"); !errors.Is(contend.Release(w.ctx, d, r), driver.ErrNotHeld) {
 				t.Errorf("%s, as %v: released", name, kind)
 			}
@@ -269,9 +261,7 @@ func TestWatchdogOfAReader(t *testing.T) {
 	}
 	own := "{k}:" + fieldOf(reader.Owner) + ":rwlock_timeout:1"
 	lock, hold := w.admin.PExpireTime(w.ctx, "k").Val(), w.admin.PExpireTime(w.ctx, own).Val()
-	if hold <= 0 || lock < hold {
-		t.Errorf("the lock ends %v before the hold of a reader", hold-lock)
-	}
+	failIf(t, hold <= 0 || lock < hold, "the lock ends %v before the hold of a reader", hold-lock)
 	w.refuse(d, writer, 0)
 }
 

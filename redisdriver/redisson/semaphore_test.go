@@ -23,9 +23,7 @@ func TestSemaphoreLayout(t *testing.T) {
 	if n := number(m.Available(w.ctx)); n != 0 || yes(m.TryAcquire(w.ctx, 1)) {
 		t.Errorf("of none %d are free, or one was granted", n)
 	}
-	if !yes(m.TrySetPermits(w.ctx, 3)) || yes(m.TrySetPermits(w.ctx, 5)) || next() != "3" {
-		t.Error("TrySetPermits")
-	}
+	failIf(t, !yes(m.TrySetPermits(w.ctx, 3)) || yes(m.TrySetPermits(w.ctx, 5)) || next() != "3", "TrySetPermits")
 	if !yes(m.TryAcquire(w.ctx, 2)) || yes(m.TryAcquire(w.ctx, 2)) || !yes(m.TryAcquire(w.ctx, 0)) {
 		t.Error("TryAcquire of 2, 2 and 0 of 3")
 	}
@@ -61,9 +59,7 @@ func TestSemaphoreLayout(t *testing.T) {
 		t.Errorf("after the release of what does not exist the message is %s", got)
 	}
 	for _, err := range []error{m.Acquire(w.ctx, -1), m.Release(w.ctx, -1), m.AddPermits(w.ctx, 1<<31)} {
-		if err == nil {
-			t.Error("a number that Java does not have")
-		}
+		failIf(t, err == nil, "a number that Java does not have")
 	}
 }
 
@@ -181,9 +177,7 @@ func TestAsksOnceSubscribed(t *testing.T) {
 		}}).run(w.ctx)
 	})
 	w.ends(done, nil)
-	if asks != 2 {
-		t.Errorf("it asked %d times", asks)
-	}
+	failIf(t, asks != 2, "it asked %d times", asks)
 }
 
 // A message that comes while a waiter asks wakes it again: what it asked may have come first.
@@ -232,9 +226,7 @@ func TestHintIsHandedOn(t *testing.T) {
 		defer p.mu.Unlock()
 		return len(p.waiting[scK]) == 1
 	})
-	if len(all[2].hint) > 0 {
-		t.Error("the last one has a hint")
-	}
+	failIf(t, len(all[2].hint) > 0, "the last one has a hint")
 }
 
 // Without messages waiters ask: when they are lost, when the connection was, and when the server allows none.
@@ -274,9 +266,7 @@ func TestTooManyPermits(t *testing.T) {
 	refused := func(want string, errs ...error) {
 		t.Helper()
 		for i, err := range errs {
-			if err == nil || !strings.Contains(err.Error(), "nothing was added") {
-				t.Errorf("%d: %v", i, err)
-			}
+			failIf(t, err == nil || !strings.Contains(err.Error(), "nothing was added"), "%d: %v", i, err)
 		}
 		if got := w.do("GET", "k"); got != want {
 			t.Errorf("there are %v, want %s", got, want)

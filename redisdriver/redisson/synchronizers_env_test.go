@@ -35,9 +35,7 @@ func (w *world) ends(done <-chan error, want error) {
 	w.Helper()
 	select {
 	case err := <-done:
-		if !errors.Is(err, want) {
-			w.Errorf("it ended with %v, want %v", err, want)
-		}
+		failIf(w, !errors.Is(err, want), "it ended with %v, want %v", err, want)
 	case <-w.ctx.Done():
 		w.Fatal("it does not end")
 	}

@@ -132,9 +132,7 @@ func TestLostReply(t *testing.T) {
 	h.armed.Store(true)
 	done = begin(func() error {
 		err := s.Semaphore("k").Acquire(w.ctx, 1)
-		if s.classify(err) != driver.ClassUnreachable {
-			t.Errorf("it says %v", err)
-		}
+		failIf(t, s.classify(err) != driver.ClassUnreachable, "it says %v", err)
 		return err
 	})
 	<-h.came
@@ -221,9 +219,7 @@ func TestWaitWithoutAServer(t *testing.T) {
 			cancel()
 			return false, 0, err
 		}}).run(ctx)
-		if s.classify(err) != driver.ClassUnreachable {
-			t.Errorf("it does not say what was in the way: %v", err)
-		}
+		failIf(t, s.classify(err) != driver.ClassUnreachable, "it does not say what was in the way: %v", err)
 		return err
 	})
 	done := begin(func() error { return s.CountDownLatch("k").Wait(w.ctx) })
@@ -237,9 +233,7 @@ func TestWaitWithoutAServer(t *testing.T) {
 	err := (&wait{object: &s.CountDownLatch("k").object, since: time.Now().Add(-2 * silentTime), trouble: errors.New("before"),
 		try: func(context.Context) (bool, time.Duration, error) { return false, 0, context.DeadlineExceeded },
 	}).run(w.ctx)
-	if !errors.Is(err, errSilent) {
-		t.Errorf("after a long silence: %v", err)
-	}
+	failIf(t, !errors.Is(err, errSilent), "after a long silence: %v", err)
 }
 
 // A caller without a deadline is not told that one has passed, when the server is silent.
@@ -263,9 +257,7 @@ func TestSilentServer(t *testing.T) {
 			return false, 0, driver.NotSent(context.DeadlineExceeded)
 		},
 	}).run(w.ctx)
-	if !driver.IsNotSent(err) || !errors.Is(err, errSilent) {
-		t.Errorf("of a request that was not sent: %v", err)
-	}
+	failIf(t, !driver.IsNotSent(err) || !errors.Is(err, errSilent), "of a request that was not sent: %v", err)
 	ctx, cancel := context.WithDeadline(w.ctx, time.Now())
 	defer cancel()
 	if err := s.CountDownLatch("l").Wait(ctx); !errors.Is(err, context.DeadlineExceeded) {

@@ -88,9 +88,7 @@ func TestSynchronizersOverAFullServer(t *testing.T) {
 	w.do("CONFIG", "SET", "maxmemory", 1)
 	_, err = x.Acquire(w.ctx, 0)
 	for name, err := range map[string]error{"Acquire": m.Acquire(w.ctx, 1), "the other": err, "AddPermits": m.AddPermits(w.ctx, 1)} {
-		if s.classify(err) != driver.ClassFull {
-			t.Errorf("%s says %v", name, err)
-		}
+		failIf(t, s.classify(err) != driver.ClassFull, "%s says %v", name, err)
 	}
 	w.succeeds(m.Release(w.ctx, 1))
 	w.do("PEXPIRE", "m", 3_600_000)
@@ -196,9 +194,7 @@ func TestSynchronizersThatCannotBeUsed(t *testing.T) {
 		_, a := s.Semaphore(name).TryAcquire(t.Context(), 1)
 		_, b := s.PermitExpirableSemaphore(name).TryAcquire(t.Context(), 0)
 		for _, err := range []error{a, b} {
-			if (s.classify(err) == driver.ClassImpossible) != torn {
-				t.Errorf("%q: %v", name, err)
-			}
+			failIf(t, (s.classify(err) == driver.ClassImpossible) != torn, "%q: %v", name, err)
 		}
 	}
 }
@@ -232,9 +228,7 @@ func TestSynchronizersClose(t *testing.T) {
 		for _, done := range waits {
 			select {
 			case err := <-done:
-				if !errors.Is(err, driver.ErrClosed) && how == "sound" {
-					t.Errorf("%s: a wait ended with %v", how, err)
-				}
+				failIf(t, !errors.Is(err, driver.ErrClosed) && how == "sound", "%s: a wait ended with %v", how, err)
 			case <-w.ctx.Done():
 				t.Fatalf("%s: a wait does not end", how)
 			}
@@ -243,9 +237,7 @@ func TestSynchronizersClose(t *testing.T) {
 			"Acquire": m.Acquire(w.ctx, 1), "Release": m.Release(w.ctx, 1), "CountDown": l.CountDown(w.ctx), "Wait": l.Wait(w.ctx),
 			"the other Release": x.Release(w.ctx, strings.Repeat("0", 32)),
 		} {
-			if !errors.Is(err, driver.ErrClosed) {
-				t.Errorf("%s: %s says %v", how, name, err)
-			}
+			failIf(t, !errors.Is(err, driver.ErrClosed), "%s: %s says %v", how, name, err)
 		}
 		w.succeeds(rdb.Close())
 		goleak.VerifyNone(t, ignore) // tries for a while: what hangs ends by the client's time-outs
