@@ -110,7 +110,7 @@ var coreCases = []Case{
 			begin s4/3 on=s1/3; unlock s1/3; comes s4/3 slot=1; begin s5/3 on=s0/3; unlock s0/3; comes s5/3 slot=0;
 			begin s6/3 on=s0/3; unlock s2/3; comes s6/3 slot=2; begin s7/3 on=s1/3; unlock s4/3; comes s7/3 slot=1;
 			unlock s5..s7/3; free`},
-	{Name: "Locks.LockInAnyOrder",
+	{Name: "LockAllInAnyOrder",
 		Rule: "Clients that lock several keys at once, in whatever order they name them, all have their turn, each alone; Locks.TryLock acquires all or none.",
 		run:  lockAllInAnyOrder},
 	{Name: "LostPartEndsAll",
