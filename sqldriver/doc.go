@@ -48,8 +48,8 @@
 // journal_mode is PERSIST so that the one file says what is held: in WAL a clean-up that
 // takes the -wal gives every key away. A process that was stopped in the middle of a read
 // or a transaction (some milliseconds) keeps all others from writing until it goes on.
-// A file that an earlier version made in WAL is switched by the first process that
-// opens it when no other has it open.
+// A file that another program left in WAL is switched by the first process that opens it
+// when no other has it open.
 //
 // # SQLite: guarantees and assumptions
 //
@@ -77,9 +77,8 @@
 // free: then only the fence protects. A process that has the old file open gets an
 // error, and has lost what it held in it at its next renewal.
 //
-// The tables have a version. A program with a newer version upgrades them at its first
-// write, and leases stand; programs with an older version get an error from then on, and
-// lose their leases: end them first.
+// The tables have a version, counted from v0.1 on. A program refuses those of another
+// version with an error that says what to do.
 //
 // The key of a holder that dies is free when its TTL is over. Process ids are not used:
 // they are reused, and mean nothing in another container.

@@ -89,6 +89,16 @@ var troubles = []trouble{
 		return SQLiteDSN(path)
 	}, driver.ClassMisconfigured, []string{"version 6", "update it"}},
 
+	{"a hasp before v0.1 made it", func(t *testing.T, path string) string {
+		change(t, path, "UPDATE hasp_meta SET version = 4")
+		return SQLiteDSN(path)
+	}, driver.ClassMisconfigured, []string{"version 4", "before v0.1", "delete it", "name a new one"}},
+
+	{"a hasp before v0.1 made it, with fewer columns", func(t *testing.T, path string) string {
+		change(t, path, "ALTER TABLE hasp_meta DROP COLUMN wall; UPDATE hasp_meta SET version = 3")
+		return SQLiteDSN(path)
+	}, driver.ClassMisconfigured, []string{"before v0.1", "delete it", "name a new one"}},
+
 	{"the tables were emptied", func(t *testing.T, path string) string {
 		change(t, path, "DELETE FROM hasp_meta")
 		return SQLiteDSN(path)

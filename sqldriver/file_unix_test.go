@@ -53,7 +53,7 @@ func TestHardLink(t *testing.T) {
 }
 
 // Rule: what is held stands in the file alone. Its -journal may be deleted while no
-// process is killed, and so may what an earlier version kept beside it.
+// process is killed.
 func TestDeletedBeside(t *testing.T) {
 	path := newFile(t)
 	d, held := openDriver(t, path), request("k")

@@ -50,7 +50,7 @@ func patientDSN(path string) string {
 	return strings.Replace(SQLiteDSN(path), "busy_timeout(5000)", "busy_timeout(60000)", 1)
 }
 
-// walDSN is of a database as hasp opened it before version 5.
+// walDSN is of a database that another program keeps in WAL.
 func walDSN(path string) string {
 	return strings.Replace(patientDSN(path), "journal_mode(persist)", "journal_mode(wal)", 1)
 }

@@ -231,7 +231,7 @@ func (d *Driver) Inspect(ctx context.Context, key string) (driver.Info, error) {
 		return driver.Info{}, err
 	}
 	info := driver.Info{Key: key, ByHand: byHand(key)}
-	err := d.survey(ctx, qKey, qOldKey, func(now rules.Now) []any {
+	err := d.survey(ctx, qKey, func(now rules.Now) []any {
 		return []any{[]byte(key), int64(now.At)}
 	}, func(rows *sql.Rows, now rules.Now) error {
 		var r rules.Row
@@ -275,7 +275,7 @@ func (d *Driver) List(ctx context.Context, prefix string) iter.Seq2[driver.Info,
 // first is left out when after is 1.
 func (d *Driver) page(ctx context.Context, from, last string, after int) ([]driver.Info, error) {
 	var page []driver.Info
-	err := d.survey(ctx, qKeys, qOldKeys, func(now rules.Now) []any {
+	err := d.survey(ctx, qKeys, func(now rules.Now) []any {
 		return []any{[]byte(from), []byte(last), int64(now.At), pageKeys, after}
 	}, func(rows *sql.Rows, now rules.Now) error {
 		var key []byte

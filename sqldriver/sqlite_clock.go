@@ -81,12 +81,13 @@ func (h *head) clockChange(now reading) (clockChange, error) {
 	began := now.Wall - now.At.Microseconds() // when this boot began, by the wall clock
 	apart := began - (h.wall - time.Duration(h.clock).Microseconds())
 	known, behind := now.boot == h.boot, int64(now.At) < h.clock
+	if err := rightVersion(h.version); err != nil {
+		return 0, err
+	}
 	switch {
-	case h.version > schemaVersion:
-		return 0, tooNew(h.version)
 	case h.journal != persist:
 		return 0, errSwitched
-	case h.wall == 0 && !known, h.wall == 0 && behind && now.boot == "": // as versions before 4 have it
+	case h.wall == 0 && !known: // no program has written to the file yet
 		return rebooted, nil
 	case !behind && (known || max(apart, -apart) <= agree.Microseconds()):
 		return sameClock, nil

@@ -45,14 +45,16 @@ var sqliteTrouble = []struct {
 		"FILE, or the -journal beside it, cannot be opened: it must be a file, in a directory that exists and is writable for this user " +
 			"(ls -l; for several users with one group: chgrp, chmod g+rw, and g+rwxs for the directory)"},
 	{[]string{"database is locked", "database table is locked", "database schema is locked", "stayed locked", "locking protocol"}, driver.ClassUnreachable,
-		"another process is in a transaction, was stopped within one, or is an older hasp, which has it open in WAL; find it with: fuser -v FILE"},
+		"another process is in a transaction, was stopped within one, or has it open in WAL; find it with: fuser -v FILE"},
 	{[]string{errSwitched.Error()}, driver.ClassUnreachable,
-		"end it, as an older hasp is: fuser -v FILE; the file is switched back by itself"},
+		"end it: fuser -v FILE; the file is switched back by itself"},
 	{[]string{"the disk has not finished"}, driver.ClassUnreachable,
 		"the disk of FILE hangs or is very slow, or this machine is overloaded (dmesg and top say more)"},
 	{[]string{"disk i/o error"}, driver.ClassUnreachable,
 		"the disk of FILE fails, or is a network file system, which is not supported"},
-	{[]string{"hasp_meta", "hasp_lease", "no such column", "constraint failed", "datatype mismatch"}, driver.ClassMisconfigured,
+	{[]string{"no such column"}, driver.ClassMisconfigured,
+		"the tables in FILE are not as hasp made them, or of a hasp before v0.1; " + startAnew},
+	{[]string{"hasp_meta", "hasp_lease", "constraint failed", "datatype mismatch"}, driver.ClassMisconfigured,
 		"the tables in FILE are not as hasp made them: end the programs that use them, DROP TABLE hasp_meta and hasp_lease, and they are made anew"},
 	{[]string{"pragma_", "syntax error", "unrecognized token"}, driver.ClassMisconfigured,
 		"this SQLite is too old for hasp (3.37 is needed)"},
@@ -116,20 +118,6 @@ func isLocked(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "is locked")
 }
 
-// isOldTable: no program of this version has written to the database yet.
-func isOldTable(err error) bool {
-	if err == nil {
-		return false
-	}
-	_, column, missing := strings.Cut(err.Error(), "no such column: ")
-	for _, later := range []string{"old", "h.mark", "wall", "m.wall"} {
-		if missing && strings.HasPrefix(column, later) {
-			return true
-		}
-	}
-	return false
-}
-
 // isNoTable: hasp has not used this database yet.
 func isNoTable(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "no such table: hasp_")
@@ -162,14 +150,24 @@ var errNotPersist = errors.New("it must be " + persist + ", so that the file alo
 // errReplaced: what is held in the file that we have open keeps no other process away.
 var errReplaced = errors.New("deleted or replaced")
 
-// errSwitched: another program, such as hasp before tables of version 5, has
+// errSwitched: another program has
 // switched the file to WAL, or had when the connection last read it.
 var errSwitched = errors.New("another program has switched the file to another journal_mode than " + persist)
 
-func tooNew(version int) error {
-	return &storeError{class: driver.ClassMisconfigured,
-		err:    fmt.Errorf("the tables are of version %d, and this program knows %d", version, schemaVersion),
-		advice: "update it"}
+// startAnew is what to do with a file whose tables mean nothing to this program.
+const startAnew = "end the programs that use the file, and delete it with its -journal, or name a new one"
+
+// rightVersion refuses tables of another version than this program's.
+func rightVersion(version int) error {
+	advice := "update it"
+	switch {
+	case version == schemaVersion:
+		return nil
+	case version < schemaVersion:
+		advice = "a hasp before v0.1 made them; " + startAnew
+	}
+	return &storeError{class: driver.ClassMisconfigured, advice: advice,
+		err: fmt.Errorf("the tables are of version %d, and this program knows %d", version, schemaVersion)}
 }
 
 const inTheName = "set it in the data source name, where it holds for every connection (see sqldriver.SQLiteDSN)"

@@ -73,9 +73,9 @@ type sqliteFile struct {
 }
 
 // connect opens a connection, once, and looks at the file from then on. A file that
-// an earlier version left in WAL is switched by the first connection; of several
-// that come at the same moment all may fail, without a wait; and all do while a program
-// of that version has it open, which is said before the caller has given up.
+// another program left in WAL is switched by the first connection; of several
+// that come at the same moment all may fail, without a wait; and all do while such a
+// program has it open, which is said before the caller has given up.
 func (s *sqlite) connect(ctx context.Context) error {
 	var locked error
 	start := time.Now()
@@ -222,10 +222,8 @@ func (s *sqlite) setup(ctx context.Context) error {
 	switch version, err := tablesVersion(ctx, c); {
 	case err != nil:
 		return err
-	case version > schemaVersion:
-		return tooNew(version)
-	case version == schemaVersion:
-		return nil
+	case version != 0:
+		return rightVersion(version)
 	}
 	if err := s.makeTables(ctx, c); err != nil {
 		// A failure at BEGIN leaves nothing to roll back, which is an error, too.
@@ -249,25 +247,20 @@ func tablesVersion(ctx context.Context, c *sql.Conn) (version int, err error) {
 	return version, err
 }
 
-// makeTables brings the tables from whatever version they are of to this one, in
-// one transaction. Leases of an earlier version stand.
+// makeTables makes the tables in one transaction, unless another process has made them meanwhile.
 func (s *sqlite) makeTables(ctx context.Context, c *sql.Conn) error {
 	if _, err := c.ExecContext(ctx, `BEGIN IMMEDIATE; `+sqliteTables); err != nil {
 		return err
 	}
-	version, err := tablesVersion(ctx, c)
-	if err != nil {
+	if _, err := c.ExecContext(ctx, sqliteFirst, schemaVersion, max(s.wall().UnixMicro(), 1), rand.Text()); err != nil {
 		return err
 	}
-	for ; version > 0 && version < schemaVersion; version++ { // it may be newer already, by another process
-		if _, err := c.ExecContext(ctx, sqliteUpgrades[version-1]); err != nil {
-			return err
-		}
-		if version == 1 {
-			if _, err := c.ExecContext(ctx, sqliteFirst, max(s.wall().UnixMicro(), 1), rand.Text()); err != nil {
-				return err
-			}
-		}
+	version, err := tablesVersion(ctx, c)
+	if err == nil {
+		err = rightVersion(version)
+	}
+	if err != nil {
+		return err
 	}
 	_, err = c.ExecContext(ctx, `COMMIT`)
 	return err

@@ -49,15 +49,15 @@ func (s *sqlite) read(ctx context.Context, f func(ctx context.Context) error) er
 }
 
 // look reads a view, outside of a transaction; nil when there is none that
-// means something: the tables are missing or of an earlier version, or
-// everything in them is over, or was written since the clock was read.
+// means something: the tables are missing, everything in them is over, or it was
+// written since the clock was read.
 func (s *sqlite) look(ctx context.Context, c driver.Claim) (rules.Now, *rules.View, error) {
 	now, err := s.see()
 	if err != nil {
 		return now.Now, nil, err
 	}
 	stmt, err := s.texts.get(ctx, beside(c, qLook, qLookBeside))
-	if isNoTable(err) || isOldTable(err) {
+	if isNoTable(err) {
 		return now.Now, nil, nil
 	}
 	if err != nil {
@@ -117,17 +117,13 @@ func scanView(v *rules.View, c driver.Claim, from *sql.Row, rest ...any) error {
 	return nil
 }
 
-// survey reads rows that are not over, with old where the tables are of an earlier
-// version. There are none when the tables are missing, or the clock that ends
-// leases began anew.
-func (s *sqlite) survey(ctx context.Context, q, old query, args func(now rules.Now) []any, each func(rows *sql.Rows, now rules.Now) error) error {
+// survey reads rows that are not over. There are none when the tables are missing, or
+// the clock that ends leases began anew.
+func (s *sqlite) survey(ctx context.Context, q query, args func(now rules.Now) []any, each func(rows *sql.Rows, now rules.Now) error) error {
 	return s.read(ctx, func(ctx context.Context) error {
-		now, version, err := s.present(ctx)
-		if version == 0 || err != nil {
+		now, ok, err := s.present(ctx)
+		if !ok || err != nil {
 			return err
-		}
-		if version < modesVersion {
-			q = old
 		}
 		stmt, err := s.texts.get(ctx, q)
 		if err != nil {
@@ -138,36 +134,31 @@ func (s *sqlite) survey(ctx context.Context, q, old query, args func(now rules.N
 	})
 }
 
-// present reads the clock, and says of which version the tables are, 0 when there
-// are none or their rows are over. now is the moment that the rows' times are to be
+// present reads the clock, and says whether there are tables whose rows may not be
+// over. now is the moment that the rows' times are to be
 // compared with. The store's mark is read first: a mark from after the clock would
 // look like a clock that went back.
-func (s *sqlite) present(ctx context.Context) (now rules.Now, version int, err error) {
+func (s *sqlite) present(ctx context.Context) (now rules.Now, ok bool, err error) {
 	var h head
-	fields := h.fields()
 	stmt, err := s.texts.get(ctx, qHead)
-	if isOldTable(err) {
-		fields = fields[:5]
-		stmt, err = s.texts.get(ctx, qBoot)
-	}
 	if isNoTable(err) {
-		return now, 0, nil
+		return now, false, nil
 	}
 	if err != nil {
-		return now, 0, err
+		return now, false, err
 	}
-	if err := scanHead(stmt.QueryRowContext(ctx), fields); err != nil {
-		return now, 0, err
+	if err := scanHead(stmt.QueryRowContext(ctx), h.fields()); err != nil {
+		return now, false, err
 	}
 	at, err := s.see()
 	if err != nil {
-		return now, 0, err
+		return now, false, err
 	}
 	switch change, err := h.clockChange(at); {
 	case change == rebooted || err != nil:
-		return now, 0, err
+		return now, false, err
 	case change == unknownClock:
 		at.At = time.Duration(h.clock)
 	}
-	return at.Now, h.version, nil
+	return at.Now, true, nil
 }

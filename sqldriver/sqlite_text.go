@@ -10,70 +10,20 @@ import (
 	"sync"
 )
 
-// schemaVersion is written to hasp_meta. A process meets a newer one with an
-// error, as it cannot know what the rows mean.
+// schemaVersion is written to hasp_meta. A process refuses tables of another version, as it
+// cannot know what the rows mean. 5 is the first that a release writes.
 const schemaVersion = 5
 
-// modesVersion is the first whose rows say how a key is held.
-const modesVersion = 3
-
-// sqliteTables makes the tables of version 1. An acquisition is one row for all
+// sqliteTables makes the tables. An acquisition is one row for all
 // of its life: it waits ('queue'), holds ('held'), was released ('gone'), and is
 // swept when it has been over for a while.
 //
 // hasp_lease_queue is what makes two holders impossible by the database's own
 // rule: a holder's seq is 0, a place's is its turn in the queue of the key, a
-// tombstone's is NULL, which is never equal to another, or a fence.
+// tombstone's is NULL, which is never equal to another, or the fence that was given up.
+// A tombstone without an owner, the key's mark, is there for that fence only.
 //
-// since and expires are nanoseconds of the boot that hasp_meta names. before
-// is the boot that came before it. clock is a reading of the clock, about a second
-// older than the last write at most; before version 4 it was kept only on systems
-// that don't name their boots.
-const sqliteTables = `
-CREATE TABLE IF NOT EXISTS hasp_meta (
-	id      INTEGER PRIMARY KEY CHECK (id = 1),
-	version INTEGER NOT NULL,
-	boot    TEXT    NOT NULL,
-	before  TEXT    NOT NULL,
-	clock   INTEGER NOT NULL,
-	fence   INTEGER NOT NULL
-) STRICT;
-CREATE TABLE IF NOT EXISTS hasp_lease (
-	key     BLOB    NOT NULL,
-	owner   TEXT    NOT NULL,
-	label   TEXT    NOT NULL,
-	kind    TEXT    NOT NULL CHECK (kind IN ('held', 'queue', 'gone')),
-	seq     INTEGER,
-	fence   INTEGER NOT NULL,
-	since   INTEGER NOT NULL,
-	expires INTEGER NOT NULL,
-	PRIMARY KEY (key, owner)
-) STRICT, WITHOUT ROWID;
-CREATE UNIQUE INDEX IF NOT EXISTS hasp_lease_queue ON hasp_lease (key, kind, seq);
-CREATE INDEX IF NOT EXISTS hasp_lease_over ON hasp_lease (kind, expires);
-INSERT OR IGNORE INTO hasp_meta (id, version, boot, before, clock, fence) VALUES (1, 1, '', '', 0, 0);
-`
-
-// sqliteProposals makes version 2 of version 1. fence, old, mid and at are those
-// of floors. node is a random name of the file.
-//
-// In hasp_lease the seq of a 'gone' row is the fence that was given up, if any;
-// one without an owner, the key's mark, is there for that only.
-const sqliteProposals = `
-ALTER TABLE hasp_meta ADD COLUMN old INTEGER NOT NULL DEFAULT 0;
-ALTER TABLE hasp_meta ADD COLUMN mid INTEGER NOT NULL DEFAULT 0;
-ALTER TABLE hasp_meta ADD COLUMN at INTEGER NOT NULL DEFAULT 0;
-ALTER TABLE hasp_meta ADD COLUMN node TEXT NOT NULL DEFAULT '';
-`
-
-// sqliteFirst is the end of that. Fences begin at the wall clock, above those of
-// a file that was there before, and above those that version 1 has forgotten.
-//
-// ?1 wall clock ?2 node
-const sqliteFirst = `UPDATE hasp_meta SET version = 2,
-	fence = max(fence, ?1), old = max(fence, ?1), mid = max(fence, ?1), node = ?2 WHERE id = 1`
-
-// sqliteModes makes version 3 of version 2. Of a key that is shared the 'held' row
+// Of a key that is shared the 'held' row
 // with seq 0 has no owner: it is the key's own row, which keeps others out until
 // the last of the owners that share it is gone, and says by itself that they exist. It
 // is the same row that is 'gone' where it only remembers a fence. The owners that share
@@ -86,29 +36,52 @@ const sqliteFirst = `UPDATE hasp_meta SET version = 2,
 // Of the key's row most is the smallest of those whose rows are there, also when
 // they are over: where it is not 0 and the row is over, one of them was not
 // released.
-const sqliteModes = `
-ALTER TABLE hasp_lease ADD COLUMN mode INTEGER NOT NULL DEFAULT 0;
-ALTER TABLE hasp_lease ADD COLUMN most INTEGER NOT NULL DEFAULT 0;
-ALTER TABLE hasp_lease ADD COLUMN slot INTEGER NOT NULL DEFAULT 0;
-ALTER TABLE hasp_lease ADD COLUMN mark INTEGER NOT NULL DEFAULT 0;
-ALTER TABLE hasp_lease ADD COLUMN wrote INTEGER NOT NULL DEFAULT 0;
-UPDATE hasp_lease SET wrote = seq WHERE owner = '' AND seq IS NOT NULL;
-UPDATE hasp_meta SET version = 3 WHERE id = 1;
+//
+// since and expires are nanoseconds of the boot that hasp_meta names. before
+// is the boot that came before it. clock is a reading of the clock, about a second
+// older than the last write at most, and wall the wall clock at that moment, in
+// microseconds; 0: not known yet. fence, old, mid and at are those of floors. node is a
+// random name of the file.
+const sqliteTables = `
+CREATE TABLE IF NOT EXISTS hasp_meta (
+	id      INTEGER PRIMARY KEY CHECK (id = 1),
+	version INTEGER NOT NULL,
+	boot    TEXT    NOT NULL,
+	before  TEXT    NOT NULL,
+	clock   INTEGER NOT NULL,
+	fence   INTEGER NOT NULL,
+	old     INTEGER NOT NULL,
+	mid     INTEGER NOT NULL,
+	at      INTEGER NOT NULL,
+	node    TEXT    NOT NULL,
+	wall    INTEGER NOT NULL
+) STRICT;
+CREATE TABLE IF NOT EXISTS hasp_lease (
+	key     BLOB    NOT NULL,
+	owner   TEXT    NOT NULL,
+	label   TEXT    NOT NULL,
+	kind    TEXT    NOT NULL CHECK (kind IN ('held', 'queue', 'gone')),
+	seq     INTEGER,
+	fence   INTEGER NOT NULL,
+	since   INTEGER NOT NULL,
+	expires INTEGER NOT NULL,
+	mode    INTEGER NOT NULL DEFAULT 0,
+	most    INTEGER NOT NULL DEFAULT 0,
+	slot    INTEGER NOT NULL DEFAULT 0,
+	mark    INTEGER NOT NULL DEFAULT 0,
+	wrote   INTEGER NOT NULL DEFAULT 0,
+	PRIMARY KEY (key, owner)
+) STRICT, WITHOUT ROWID;
+CREATE UNIQUE INDEX IF NOT EXISTS hasp_lease_queue ON hasp_lease (key, kind, seq);
+CREATE INDEX IF NOT EXISTS hasp_lease_over ON hasp_lease (kind, expires);
 `
 
-// sqliteClock makes version 4 of version 3. wall is the wall clock at the moment of
-// clock, in microseconds; 0: not known yet.
-const sqliteClock = `
-ALTER TABLE hasp_meta ADD COLUMN wall INTEGER NOT NULL DEFAULT 0;
-UPDATE hasp_meta SET version = 4 WHERE id = 1;
-`
-
-// sqlitePersist makes version 5 of version 4: the same tables, in a file that is never in
-// WAL. A program that would switch it back does not know this version.
-const sqlitePersist = `UPDATE hasp_meta SET version = 5 WHERE id = 1`
-
-// sqliteUpgrades make each version of the one before it, version 2 first.
-var sqliteUpgrades = [schemaVersion - 1]string{sqliteProposals, sqliteModes, sqliteClock, sqlitePersist}
+// sqliteFirst makes the row of hasp_meta. Fences begin at the wall clock, above those of a
+// file that was there before.
+//
+// ?1 version ?2 wall clock ?3 node
+const sqliteFirst = `INSERT OR IGNORE INTO hasp_meta (id, version, boot, before, clock, fence, old, mid, at, node, wall)
+	VALUES (1, ?1, '', '', 0, ?2, ?2, ?2, 0, ?3, 0)`
 
 const sqliteWipe = `DELETE FROM hasp_lease`
 
@@ -152,7 +125,6 @@ const (
 	qSettings    query = iota // what a connection runs with
 	qLock                     // take the right to write
 	qHead                     // the row of hasp_meta
-	qBoot                     // what has been in it since version 1: the version and the clock
 	qLook                     // what a Try decides upon
 	qLookBeside               // what a Try decides upon that would share the key
 	qView                     // qLook without the row of hasp_meta
@@ -171,9 +143,7 @@ const (
 	qSweep                    // delete a few rows that are over
 	qMark                     // write the row of hasp_meta
 	qKey                      // all that have or want a key
-	qOldKey                   // the same before version 3
 	qKeys                     // a page of keys
-	qOldKeys                  // the same before version 3
 
 	queries
 )
@@ -191,8 +161,6 @@ var sqliteText = [queries]string{
 	qLock: `DELETE FROM hasp_meta WHERE id = 0`,
 
 	qHead: `SELECT version, boot, before, clock, ` + sqliteJournal + `, fence, old, mid, at, node, wall FROM hasp_meta WHERE id = 1`,
-
-	qBoot: `SELECT version, boot, before, clock, ` + sqliteJournal + ` FROM hasp_meta WHERE id = 1`,
 
 	// ?1 key ?2 owner ?3 now
 	qLook:       `SELECT ` + sqliteView + sqliteHead + sqliteRows + ` WHERE m.id = 1`,
@@ -273,28 +241,18 @@ var sqliteText = [queries]string{
 		old = ?5, mid = ?6, at = ?7, wall = ?8 WHERE id = 1`,
 
 	// ?1 key ?2 now. 'held' sorts before 'queue'.
-	qKey:    sqliteKey(`mode, most, slot`),
-	qOldKey: sqliteKey(`0, 0, 0`),
+	qKey: `SELECT kind, owner, label, fence, since, expires, mode, most, slot FROM hasp_lease
+		WHERE key = ?1 AND kind <> 'gone' AND owner <> '' AND expires > ?2 ORDER BY kind, seq`,
 
 	// ?1 first key ?2 last key ?3 now ?4 how many. The first is left out when
 	// ?5 is 1.
-	qKeys:    sqliteKeys(`h.mode, h.most, h.slot`),
-	qOldKeys: sqliteKeys(`0, 0, 0`),
-}
-
-func sqliteKey(modes string) string {
-	return `SELECT kind, owner, label, fence, since, expires, ` + modes + ` FROM hasp_lease
-		WHERE key = ?1 AND kind <> 'gone' AND owner <> '' AND expires > ?2 ORDER BY kind, seq`
-}
-
-func sqliteKeys(modes string) string {
-	return `SELECT k.key, k.waiters, k.holds, h.owner, h.label, h.fence, h.since, h.expires, ` + modes + `
+	qKeys: `SELECT k.key, k.waiters, k.holds, h.owner, h.label, h.fence, h.since, h.expires, h.mode, h.most, h.slot
 		FROM (SELECT key, sum(kind = 'queue') AS waiters, sum(kind = 'held') AS holds,
 			min(iif(kind = 'held', seq, NULL)) AS first FROM hasp_lease
 			WHERE key >= ?1 AND key <= ?2 AND kind <> 'gone' AND owner <> '' AND expires > ?3 AND (?5 = 0 OR key > ?1)
 			GROUP BY key ORDER BY key LIMIT ?4 + 0) k
 		LEFT JOIN hasp_lease h ON h.key = k.key AND h.kind = 'held' AND h.seq = k.first
-		ORDER BY k.key`
+		ORDER BY k.key`,
 }
 
 // prepared are the statements of a driver that it prepared.
