@@ -101,7 +101,7 @@ func firstPart(db *sql.DB, args []string) error {
 func oncePart(db *sql.DB, args []string) error {
 	d := NewSQLite(db)
 	res, err := contend.Try(context.Background(), d, request(args[0]))
-	fmt.Println("answer", res.Granted, d.Classify(err), err)
+	fmt.Println("answer", res.Granted, int(d.Classify(err)), err)
 	return nil
 }
 
