@@ -68,8 +68,10 @@ func Obstacle(h hasp.Holder, left time.Duration, ahead int) string {
 		s = "has been " + s + " " + people.For(l.Since, time.Now())
 	}
 	s += " by " + people.Name(h)
+	when := "; if its holder dies, it is free in "
 	if people.Ended(h) {
 		s += ", a process of this host that has ended"
+		when = "; it is free in "
 	}
 	if h.Limit > 0 {
 		s += " with " + Share(h, true)
@@ -79,7 +81,7 @@ func Obstacle(h hasp.Holder, left time.Duration, ahead int) string {
 	}
 	switch {
 	case left > 0:
-		s += fmt.Sprintf("; if its holder dies, it is free in %s", people.Short(left))
+		s += when + people.Short(left)
 	case h.Foreign:
 		s += "; it may have no expiry"
 	}
