@@ -47,7 +47,7 @@ var alternatives = []alternative{
 	{headline{"One machine, from a shell, without renewal, fences or a view of the holders", "s7", 40, "p50", "hasp (SQLite)"}, []string{"flock"}},
 	{headline{"Free keys, one call at a time, with no fence, queue or renewal", "s1", 1, "p50", ""}, []string{"redislock", "redsync", "rueidislock"}},
 	{headline{"Free keys, as many pairs a second as one client can make", "s1", 512, "pairs", ""}, []string{"redislock", "redsync", "rueidislock"}},
-	{headline{"One hot key: as many grants a second as possible, whoever gets them, even if some starve", "s2", 128, "grants", ""},
+	{headline{"One hot key: as many grants a second as possible, to any client, even if some starve", "s2", 128, "grants", ""},
 		[]string{"redislock", "redsync", "rueidislock", "etcd"}},
 	{headline{"Redlock, one call at a time", "s8", 1, "p50", redlock}, []string{"redsync 5 nodes", "redsync 5 nodes fail-fast"}},
 	{headline{"etcd runs already, or leases must survive the loss of servers without a pause; many are held, few are taken", "s4", 100_000, "cpu", ""}, []string{"etcd"}},
