@@ -6,6 +6,7 @@ package redisdriver
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -91,6 +92,20 @@ func TestSuiteOnAClusterOfOne(t *testing.T) {
 			Names:     func() []string { return everything(t, w.admin) },
 		}
 	}})
+}
+
+// The lanes of a Renew on a cluster wait for the connections that there are.
+func TestRenewWaitsForConnections(t *testing.T) {
+	t.Parallel()
+	w := newCluster(t)
+	d := New(w.clusterClient(func(o *redis.ClusterOptions) { o.PoolSize, o.PoolTimeout = 1, time.Microsecond }), nil)
+	var rs []driver.RenewRequest
+	for i := range 100 {
+		r := ask(strconv.Itoa(i))
+		w.grant(d, r)
+		rs = append(rs, r.Renewal())
+	}
+	d.Renew(w.ctx, rs, func(i int, r driver.Renewal) { failIf(t, r.Err != nil, "%s: %v", rs[i].Key, r.Err) })
 }
 
 // One mark serves the whole server; in a cluster each slot has its own.

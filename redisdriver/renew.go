@@ -96,7 +96,9 @@ func (d *Driver) renewPart(ctx context.Context, part []*job) {
 		return // nothing was sent, and every job says so
 	}
 	begun := time.Now()
-	d.renew.Exec(ctx, calls)
+	for d.renew.Exec(ctx, calls); errors.Is(calls[0].Err, redis.ErrPoolTimeout) && ctx.Err() == nil; d.renew.Exec(ctx, calls) {
+		// A cluster's lanes can be more than its pools have connections, and wait their turn for longer than a pool bears.
+	}
 	if calls[0].Err == nil {
 		d.delay.sample(time.Since(begun))
 	}
