@@ -133,7 +133,7 @@ func (m *jobMetrics) put() {
 	m.done = done
 	go func() {
 		if before != nil {
-			_ = <-before // that it failed, this write says too
+			<-before //nolint:errcheck // that it failed, this write says too
 		}
 		done <- m.write(f)
 	}()
