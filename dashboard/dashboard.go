@@ -7,7 +7,8 @@
 //
 //	http.Handle("/locks/", http.StripPrefix("/locks", dashboard.New(client, nil)))
 //
-// [New] without options serves this machine alone, and only to look. Which other users may
+// [New] without options serves this machine alone, and only to look; a look at Doctor acquires a key of its own, once in half a
+// minute at most. Which other users may
 // look, and which may break a lock, is what [Options.Identify] says: by [Tokens], by
 // [Certificates], or by whatever the program knows its users by.
 //

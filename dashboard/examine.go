@@ -31,6 +31,8 @@ func (s *server) examine(ctx context.Context) (found []Finding, err error) {
 		if err != nil {
 			return found, err
 		}
+	} else {
+		say(operator.LevelWarn, "settings", "this page cannot examine a store of this engine: hasp doctor does, with the store's URL")
 	}
 	if !s.client.Traits().Fencing {
 		say(operator.LevelWarn, "fences", "these locks have no fences, so nothing can refuse the late write of a holder that was paused")
@@ -96,23 +98,29 @@ func verdict(found []Finding, trouble string) (l operator.Level, text string) {
 	case fails > 0:
 		return operator.LevelFail, "Locks are not granted, or not safe: mend " + people.Count(fails, "check", "checks")
 	case trouble != "":
-		return operator.LevelFail, "Locks are not granted"
+		return operator.LevelFail, "The examination failed"
 	case warns > 0:
 		return operator.LevelWarn, "Locks are granted, but less is promised than could be: look at " + people.Count(warns, "check", "checks")
 	}
 	return operator.LevelOK, "Locks are granted, and nothing endangers them"
 }
 
-var commandIn = regexp.MustCompile(`\b(?:[Rr]un|and): (.+?)(?:, |\.? and: |\. |\.?$)`)
+var (
+	commandIn = regexp.MustCompile(`\b(?:[Rr]un|and): (.+?)(?:, |\.? and: |\. |\.?$)`)
+	// inert is a command without what a shell acts on: a finding may repeat what a hostile store said.
+	inert = regexp.MustCompile(`^(hasp|redis-cli|valkey-cli) [-\w ./:@=%+'"]+$`)
+)
 
-// commands are those that a finding tells its reader to run.
+// commands returns the shell commands that a finding tells its reader to run.
 func commands(text string) (all []string) {
 	for {
 		m := commandIn.FindStringSubmatchIndex(text)
 		if m == nil {
 			return all
 		}
-		all = append(all, text[m[2]:m[3]])
+		if c := text[m[2]:m[3]]; inert.MatchString(c) {
+			all = append(all, c)
+		}
 		text = text[m[3]:]
 	}
 }

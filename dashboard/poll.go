@@ -4,6 +4,7 @@
 package dashboard
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/people"
 )
 
@@ -104,7 +106,7 @@ func newSnapshot(entries []*entry) *snapshot {
 // needsOf says what about a key needs a person.
 func needsOf(i hasp.Info, now time.Time) string {
 	switch {
-	case i.Held && people.Ended(i.Holder):
+	case i.Held && (people.Ended(i.Holder) || slices.ContainsFunc(i.Holders, func(h driver.Holding) bool { return people.Ended(h.Holder) })):
 		return "its process has ended"
 	case i.Held && i.Left < 0:
 		return "never ends"
@@ -372,15 +374,22 @@ func (p *poller) collect(ctx context.Context, before *snapshot) (*snapshot, erro
 	}
 	var waited []string
 	for key, e := range found {
-		if e.Waiters > 0 && len(waited) < mostLooks {
+		if e.Waiters > 0 {
 			waited = append(waited, key)
 		}
 	}
+	slices.SortFunc(waited, func(a, b string) int { return cmp.Or(found[b].Waiters-found[a].Waiters, strings.Compare(a, b)) })
+	waited = waited[:min(len(waited), mostLooks)]
 	looks, done := context.WithTimeout(ctx, lookLimit)
 	defer done()
 	for key, l := range p.inspect(looks, waited) { // for how long they wait
-		if l.err == nil && l.entry.Waiters > 0 {
-			found[key] = l.entry.steady(before.entry(key))
+		switch b := before.entry(key); {
+		case l.err == nil && l.entry.Waiters > 0:
+			found[key] = l.entry.steady(b)
+		case l.err != nil && b != nil: // else a long wait would come and go with each look that is not in time
+			e := found[key]
+			e.Queue = b.Queue
+			e.needs = needsOf(e.Info, time.Now())
 		}
 	}
 	s := newSnapshot(slices.SortedFunc(maps.Values(found), func(a, b *entry) int { return strings.Compare(a.Key, b.Key) }))

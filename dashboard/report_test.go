@@ -12,27 +12,45 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/driver/operator"
 )
 
 // A program has both pages without writing them; the verdict and what is grave stand first, with the commands to run.
 func TestReportsOfTheEngine(t *testing.T) {
 	w, o := newWorld(t), local()
-	for path, want := range map[string]string{"/doctor": "nothing endangers them</strong>", "/leaks": "Nothing was found"} {
+	for path, want := range map[string]string{"/doctor": "cannot examine a store of this engine", "/leaks": "Nothing was found"} {
 		if page := w.get(nil, path); !strings.Contains(page, want) {
 			t.Errorf("%s:\n%s", path, page)
 		}
 	}
 	o.Doctor = func(context.Context) ([]Finding, error) {
-		return []Finding{{operator.LevelOK, "", "fine", ""}, {operator.LevelFail, "", "bad", "so. Run: a b and: c, d <e>, and keep it (ACL SAVE). Or run: f."}}, nil
+		return []Finding{{operator.LevelOK, "", "fine", ""}, {operator.LevelFail, "", "bad", "so. Run: redis-cli a b and: hasp c, d <e>, and keep it (ACL SAVE). Or run: hasp f. Run: hasp g; h, run: i"}}, nil
 	}
 	page := w.get(o, "/doctor")
-	for _, want := range []string{">Locks are not granted, or not safe: mend 1 check<", ">bad<", `>a b</code>`, `>c</code>`, `>f</code>`, ">fine<"} {
+	for _, want := range []string{">Locks are not granted, or not safe: mend 1 check<", ">bad<", `>redis-cli a b</code>`, `>hasp c</code>`, `>hasp f</code></td>`, ">fine<"} {
 		_, rest, ok := strings.Cut(page, want)
 		if page = rest; !ok {
 			t.Fatalf("%q is missing, or too early; after the last:\n%s", want, page)
 		}
 	}
+}
+
+// A long wait does not come and go with the looks at its key.
+func TestLongWaitStays(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.ask("k", driver.Label{})
+		w.ask("k", driver.Label{})
+		h := New(w.client, local())
+		for _, away := range []bool{false, true} {
+			time.Sleep(time.Hour)
+			w.away.Store(away)
+			if _, page, _ := serve(h, request("GET", "/", "")); !strings.Contains(page, "long wait") {
+				t.Errorf("no answer: %v:\n%s", away, page)
+			}
+		}
+	})
 }
 
 // Leaks are looked for only when somebody opens their page, and once for all who do.

@@ -28,6 +28,7 @@ type world struct {
 	client   *hasp.Client
 	lists    atomic.Int64
 	inspects atomic.Int64
+	away     atomic.Bool             // an Inspect fails
 	claims   map[string]driver.Claim // by owner
 }
 
@@ -43,7 +44,9 @@ func (c counted) List(ctx context.Context, prefix string) iter.Seq2[driver.Info,
 }
 
 func (c counted) Inspect(ctx context.Context, key string) (driver.Info, error) {
-	c.w.inspects.Add(1)
+	if c.w.inspects.Add(1); c.w.away.Load() {
+		return driver.Info{}, errors.New("no answer")
+	}
 	return c.Store.Inspect(ctx, key)
 }
 

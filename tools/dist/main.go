@@ -98,7 +98,7 @@ func (r *release) clone() {
 // goCommand runs go on the command's module in one of the clones.
 func (r *release) goCommand(clone int, env []string, args ...string) string {
 	dir := r.clones[clone]
-	env = append([]string{"CGO_ENABLED=0", "GOWORK=off", "GOFLAGS=-trimpath -buildvcs=true -modfile=" + dir + ".mod"}, env...)
+	env = append([]string{"CGO_ENABLED=0", "GOWORK=off", "GOAMD64=v1", "GOARM64=v8.0", "GOEXPERIMENT=", "GOFLAGS=-trimpath -buildvcs=true -modfile=" + dir + ".mod"}, env...)
 	return command(dir+"/cmd/hasp", env, append([]string{"go"}, args...)...)
 }
 
