@@ -5,7 +5,7 @@
 //
 //	go run ./examples/cron
 //
-// Each ten seconds, which stand for a night, one of three replicas makes the report, and two say who makes it.
+// Each ten seconds, which stand for a night, one of three replicas makes the report, and the other two log its holder.
 package main
 
 import (
@@ -59,8 +59,8 @@ func once(ctx context.Context, key *hasp.Mutex, atLeast time.Duration, job func(
 	ctx = lease.Context(ctx)
 	early := time.Now().Add(atLeast)
 	err = job(ctx, lease.Fence())
-	sleep(ctx, time.Until(early))
-	return err
+	sleep(ctx, time.Until(early)) // a replica that is stopped meanwhile frees the key
+	return cmp.Or(err, lease.Err())
 }
 
 // sleep reports whether ctx has not ended meanwhile.

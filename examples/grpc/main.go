@@ -14,7 +14,9 @@ import (
 	"log"
 	"net"
 	"os"
+	"os/signal"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/hasplock/hasp"
@@ -31,23 +33,34 @@ type fenceKey struct{}
 // exclusive has each call wait for its key until the call's deadline. The handler finds the fence in its context.
 func exclusive(locks *hasp.Client, key func(request any) string) grpc.UnaryServerInterceptor {
 	return func(ctx context.Context, request any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (any, error) {
-		lease, err := locks.Mutex(key(request), &hasp.LockOptions{Reason: info.FullMethod}).Lock(ctx)
+		order := key(request)
+		if order == "" {
+			return next(ctx, request)
+		}
+		lease, err := locks.Mutex(order, &hasp.LockOptions{Reason: info.FullMethod}).Lock(ctx)
 		if err != nil { // it names the holder
 			return nil, status.Error(cmp.Or(status.FromContextError(ctx.Err()).Code(), codes.Unavailable), err.Error())
 		}
 		defer lease.Release()
 		answer, err := next(context.WithValue(lease.Context(ctx), fenceKey{}, lease.Fence()), request)
-		if lost := lease.Err(); lost != nil && err != nil {
+		if lost := lease.Err(); lost != nil { // also when the handler did not notice
 			err = status.Error(codes.Aborted, lost.Error())
 		}
 		return answer, err
 	}
 }
 
-func orderKey(r any) string { return "orders/" + r.(*health.HealthCheckRequest).GetService() }
+// orderKey returns the key of the order that a request works on; empty: none.
+func orderKey(r any) string {
+	if order, ok := r.(*health.HealthCheckRequest); ok {
+		return "orders/" + order.GetService()
+	}
+	return ""
+}
 
 func main() {
-	ctx := context.Background()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
 	locks, err := open.Client(ctx, cmp.Or(os.Getenv("HASP_STORE"), "sqlite:examples.db"), nil)
 	if err != nil {
 		log.Fatal(err)
@@ -59,6 +72,7 @@ func main() {
 	}
 	server := grpc.NewServer(grpc.UnaryInterceptor(exclusive(locks, orderKey)))
 	health.RegisterHealthServer(server, shipping{})
+	defer server.GracefulStop() // before Close releases the orders of calls under way
 	go func() { _ = server.Serve(listener) }()
 	conn, err := grpc.NewClient(listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -74,7 +88,7 @@ func main() {
 	calls.Wait()
 }
 
-// shipping stands for your service: it is the one that gRPC brings along, to check a service. Here that is an order.
+// shipping stands for your service. It is the health service, which gRPC brings along; the service to check is an order here.
 type shipping struct {
 	health.UnimplementedHealthServer
 }

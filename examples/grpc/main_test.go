@@ -55,3 +55,27 @@ func TestCallsTakeTurns(t *testing.T) {
 		t.Errorf("the calls are answered %v and %v, with fences %d and %d", a, b, fence, next)
 	}
 }
+
+// A handler that goes on although its lock is gone is not answered as if it had held it; a request without an order has no lock.
+func TestLostLock(t *testing.T) {
+	locks, err := open.Client(t.Context(), "sqlite:"+t.TempDir()+"/locks.db", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	intercept := exclusive(locks, orderKey)
+	ask := func(request any) codes.Code {
+		_, err := intercept(t.Context(), request, &grpc.UnaryServerInfo{}, func(ctx context.Context, _ any) (any, error) {
+			if ctx.Value(fenceKey{}) != nil {
+				_ = locks.Close()
+			}
+			return nil, nil
+		})
+		return status.Code(err)
+	}
+	if code := ask("of another service"); code != codes.OK {
+		t.Errorf("a request without an order is answered %v", code)
+	}
+	if code := ask(&health.HealthCheckRequest{Service: "42"}); code != codes.Aborted {
+		t.Errorf("a call that lost its lock is answered %v", code)
+	}
+}

@@ -74,8 +74,9 @@ func run(ctx context.Context, db *sql.DB) error {
 		return err
 	}
 	return order.Do(ctx, func(ctx context.Context, second *hasp.Lease) error {
-		log.Printf("second holder, fence %d: %v", second.Fence(), save(ctx, db, 42, "shipped", second.Fence()))
+		err := save(ctx, db, 42, "shipped", second.Fence())
+		log.Printf("second holder, fence %d: %v", second.Fence(), err)
 		log.Printf("first holder, fence %d: %v", first.Fence(), save(ctx, db, 42, "cancelled", first.Fence()))
-		return nil
+		return err
 	})
 }

@@ -33,11 +33,16 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	defer locks.Close() // ends the work of requests under way, and releases their orders
+	defer locks.Close()
 	http.Handle("POST /orders/{order}/ship", &shipping{locks: locks, pack: pack})
 	server := &http.Server{Addr: "localhost:8080"}
-	context.AfterFunc(ctx, func() { _ = server.Close() })
-	log.Print(server.ListenAndServe())
+	drained := make(chan struct{})
+	context.AfterFunc(ctx, func() { defer close(drained); _ = server.Shutdown(context.Background()) }) // the handlers end by themselves
+	if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
+		log.Print(err)
+		return
+	}
+	<-drained // until no handler works: Close releases the orders
 }
 
 // shipping is the handler. saved stands for a database, which compares fences in its own transaction: see ../guard.

@@ -13,7 +13,7 @@ import (
 	"github.com/hasplock/hasp/open"
 )
 
-// While a server works on an order, another refuses it, and takes one that is free. The storage refuses a server that was paused.
+// While one server works on an order, another server refuses it, and takes a free order. The storage refuses a server that was paused.
 func TestOneRequestForAnOrder(t *testing.T) {
 	url, packing, finish, done := "sqlite:"+t.TempDir()+"/locks.db", make(chan bool, 1), make(chan bool), make(chan bool)
 	server := func(pack func(context.Context) error) *shipping {
