@@ -61,7 +61,7 @@ func (ls Locks) TryLock(ctx context.Context) (*Leases, error) {
 	return ls.acquire(ctx, "try lock all", false, nil)
 }
 
-// Do holds all of them while f runs, as Mutex.Do does.
+// Do holds all of them while f runs, as Mutex.Do does. An Observe that panics when the keys are released ends the process.
 func (ls Locks) Do(ctx context.Context, f func(ctx context.Context, leases *Leases) error) error {
 	if f == nil {
 		panic("hasp: the function to run is nil")

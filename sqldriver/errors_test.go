@@ -29,7 +29,7 @@ type trouble struct {
 var troubles = []trouble{
 	{"the directory is missing", func(t *testing.T, path string) string {
 		return SQLiteDSN(filepath.Join(path, "locks.db"))
-	}, driver.ClassMisconfigured, []string{"does not exist: make it"}},
+	}, driver.ClassMisconfigured, []string{"does not exist: make the folder"}},
 
 	{"it is a directory", func(t *testing.T, path string) string {
 		must(t, os.Mkdir(path, 0o700))

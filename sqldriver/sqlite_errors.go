@@ -40,7 +40,7 @@ var sqliteTrouble = []struct {
 		"FILE holds something else: name another file, or move this one away"},
 	{[]string{"malformed", "database corruption"}, driver.ClassMisconfigured,
 		"FILE is damaged: end the programs that use it, move it away together with its -journal, and a new one is made"},
-	{[]string{"no such file or directory"}, driver.ClassMisconfigured, "the folder of FILE does not exist: make it"},
+	{[]string{"no such file or directory"}, driver.ClassMisconfigured, "FILE or its folder does not exist: make the folder"},
 	{[]string{"unable to open database file"}, driver.ClassMisconfigured,
 		"FILE, or the -journal beside it, cannot be opened: it must be a file, in a directory that exists and is writable for this user " +
 			"(ls -l; for several users with one group: chgrp, chmod g+rw, and g+rwxs for the directory)"},
@@ -52,7 +52,7 @@ var sqliteTrouble = []struct {
 		"the disk of FILE hangs or is very slow, or this machine is overloaded (dmesg and top say more)"},
 	{[]string{"disk i/o error"}, driver.ClassUnreachable,
 		"the disk of FILE fails, or is a network file system, which is not supported"},
-	{[]string{"no such column"}, driver.ClassMisconfigured,
+	{[]string{"no such column", "has no column named"}, driver.ClassMisconfigured,
 		"the tables in FILE are not as hasp made them, or of a hasp before v0.1; " + startAnew},
 	{[]string{"hasp_meta", "hasp_lease", "constraint failed", "datatype mismatch"}, driver.ClassMisconfigured,
 		"the tables in FILE are not as hasp made them: end the programs that use them, DROP TABLE hasp_meta and hasp_lease, and they are made anew"},
@@ -155,7 +155,7 @@ var errReplaced = errors.New("deleted or replaced")
 var errSwitched = errors.New("another program has switched the file to another journal_mode than " + persist)
 
 // startAnew is what to do with a file whose tables mean nothing to this program.
-const startAnew = "end the programs that use the file, and delete it with its -journal, or name a new one"
+const startAnew = "end the programs that use the file, and delete it with its -journal, -wal and -shm, or name a new one"
 
 // rightVersion refuses tables of another version than this program's.
 func rightVersion(version int) error {

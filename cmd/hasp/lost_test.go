@@ -193,7 +193,7 @@ func TestHolderThatHasEnded(t *testing.T) {
 		for _, args := range [][]string{{"show", "k", "-o", "json"}, {"ls", "-o", "json"}} {
 			matches(t, look(args...), `"ended":true`)
 		}
-		matches(t, s.exits(75, "run", "-n", "k", "--", "true"), `busy: "k" has been held for .*\(pid \d+, user .*\), a process of this host that has ended, reason "sh"; it is free in \d+s`)
+		matches(t, s.exits(75, "run", "-n", "k", "--", "true"), `busy: "k" has been held for .*\(pid \d+, user .*\), a process of this host that has ended, reason "sh"; its lease ends in \d+s`)
 	})
 }
 

@@ -204,7 +204,7 @@ func TestSQLiteTrouble(t *testing.T) {
 	must(t, os.WriteFile(filepath.Join(dir, "text"), []byte(strings.Repeat("no database ", 1000)), 0o600))
 	for path, pattern := range map[string]string{
 		"text":      "file is not a database",
-		"no/dir/db": "unable to open database file: .*the folder of .* does not exist: make it",
+		"no/dir/db": "unable to open database file: .*does not exist: make the folder",
 		".":         "is a directory",
 	} {
 		s := newSandbox(t, "sqlite:"+filepath.Join(dir, path))

@@ -69,9 +69,12 @@ func Obstacle(h hasp.Holder, left time.Duration, ahead int) string {
 	}
 	s += " by " + people.Name(h)
 	when := "; if its holder dies, it is free in "
+	if h.Mode == hasp.Shared || h.Foreign || ahead > 0 {
+		when = "; unless it is renewed, its lease ends in "
+	}
 	if people.Ended(h) {
 		s += ", a process of this host that has ended"
-		when = "; it is free in "
+		when = "; its lease ends in "
 	}
 	if h.Limit > 0 {
 		s += " with " + Share(h, true)

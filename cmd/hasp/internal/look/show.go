@@ -97,9 +97,9 @@ func describe(w io.Writer, l *base.Locks, store *base.StoreFlag, i hasp.Info) {
 	}
 	if i.Held && !i.Holder.Foreign {
 		fact("to break", "%s", store.Again("break", i.Key, "--owner", i.Holder.Owner))
-	}
-	if i.Holds+len(i.Queue) > 1 {
-		fact("", "(or another owner, to take it from that one)")
+		if i.Holds+len(i.Queue) > 1 {
+			fact("", "(or another owner, to take it from that one)")
+		}
 	}
 	byHand := func(name string, statements []string) {
 		for _, s := range statements {

@@ -162,7 +162,7 @@ func (j *job) ending(leases *hasp.Leases, pid int) child.Order {
 // ended is the end of a command that was ended.
 func (j *job) ended(st child.Status, over error) *base.Exit {
 	message := fmt.Sprintf("the lock on %s was lost, and the command was ended: it %s", base.Quote(j.lost(over)), outcome(st))
-	if st.Signal == 0 {
+	if st.Signal == 0 && j.candidate == nil {
 		message += fmt.Sprintf(", and hasp exits with %d instead", base.ExitLost)
 	}
 	if len(st.Remaining) > 0 {
@@ -189,6 +189,7 @@ func (j *job) release(leases *hasp.Leases) {
 	case j.silent: // the loss was reported
 	default:
 		for _, err := range each(err) {
+			j.foundLost = j.foundLost || errors.Is(err, hasp.ErrLost)
 			if !errors.Is(err, hasp.ErrLost) { // that was reported, or no work was at risk
 				key := base.KeyOf(err, j.keys[0])
 				j.rep.say(problem, event{Event: "release-failed", Key: key, Error: err.Error(), Message: fmt.Sprintf(

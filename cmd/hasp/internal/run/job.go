@@ -51,6 +51,7 @@ type job struct {
 	acquired  time.Time
 	worked    time.Duration // how long the command ran
 	metrics   *jobMetrics   // nil: without --metrics-file
+	foundLost bool          // a release found that the lease was lost before
 	leave     bool          // go without releasing
 	silent    bool          // the store did not answer: do not wait long for it
 	received  os.Signal     // the latest that came while nothing of the command ran
@@ -78,7 +79,7 @@ func run(cmd *cobra.Command, o *options, keys, argv []string) error {
 	j, stop := newJob(o, keys, argv)
 	defer stop()
 	if o.metrics != "" {
-		j.metrics = &jobMetrics{path: o.metrics, label: jobLabel(keys), figures: noFigures()}
+		j.metrics = &jobMetrics{path: o.metrics, label: jobLabel(keys, o.metrics), figures: noFigures()}
 	}
 	status, err := j.all(cmd, j.once)
 	j.measureEnd(status, err)

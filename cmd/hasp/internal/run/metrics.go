@@ -19,13 +19,12 @@ import (
 	"github.com/hasplock/hasp/cmd/hasp/internal/base"
 	"github.com/hasplock/hasp/cmd/hasp/internal/child"
 	"github.com/hasplock/hasp/driver"
-	"github.com/hasplock/hasp/internal/people"
 )
 
 const (
 	// metricsLimit is how long hasp waits at its end for --metrics-file, on a disk that hangs. Its keys are released by then.
 	metricsLimit = 30 * time.Second
-	// lockLimit is how long a run waits for others that write there. Anybody who may read the folder can lock it.
+	// lockLimit is how long a run waits for others that write there. Any process that may read the folder can lock it.
 	lockLimit = time.Second
 	// mostMetrics bounds what is read of the file: a key has 512 bytes, and several KEYs are one label.
 	mostMetrics = 1 << 20
@@ -45,14 +44,14 @@ const (
 )
 
 var gaugeNames = [gauges]struct{ name, help string }{
-	{"hasp_job_last_start_timestamp_seconds", "When the command last began, with the key held."},
+	{"hasp_job_last_start_timestamp_seconds", "When the key was last acquired for the command."},
 	{"hasp_job_last_success_timestamp_seconds", "When the command last ended with status 0, and the lock was not lost."},
 	{"hasp_job_last_duration_seconds", "How long the command ran, when it last did."},
 	{"hasp_job_last_exit_status", "What hasp run last exited with."},
 	{"hasp_job_last_wait_seconds", "How long hasp run last waited for the key."},
 	{"hasp_job_last_lost", "1 when the lock was lost in the last run."},
 	{"hasp_job_last_busy", "1 when the last run gave up because the key was held."},
-	{"hasp_job_running", "1 from the start of the command to its end: it stays when hasp is killed with -9."},
+	{"hasp_job_running", "1 while the command of the run that started last works; it stays when hasp is killed with -9."},
 }
 
 // jobFigures are the gauges of a job; NaN: not known yet.
@@ -77,13 +76,26 @@ func (f jobFigures) after(old jobFigures) jobFigures {
 	return f
 }
 
-// jobLabel is the label of a job's gauges, escaped as Prometheus' text format wants it.
-func jobLabel(keys []string) string {
-	key := strings.Join(keys, ",")
-	if !utf8.ValidString(key) { // which Prometheus refuses, together with the rest of the file
-		key = driver.Printable(key)
+// credible returns f without times of a clock that was ahead: they would outlast every later run.
+func (f jobFigures) credible(now time.Time) jobFigures {
+	for _, i := range []int{lastStart, lastSuccess} {
+		if f[i] > stamp(now.Add(time.Minute)) {
+			f[i] = math.NaN()
+		}
 	}
-	return `{key="` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(key) + `"} `
+	return f
+}
+
+// jobLabel returns the labels of a job's gauges, escaped as Prometheus' text format wants it. The file tells jobs of one key apart:
+// node_exporter drops one of two equal series.
+func jobLabel(keys []string, path string) string {
+	escaped := func(s string) string {
+		if !utf8.ValidString(s) { // which Prometheus refuses, together with the rest of the file
+			s = driver.Printable(s)
+		}
+		return strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(s)
+	}
+	return `{key="` + escaped(strings.Join(keys, ",")) + `",file="` + escaped(filepath.Base(path)) + `"} `
 }
 
 // text is the file of a job with such a label.
@@ -154,7 +166,7 @@ func (m *jobMetrics) write(f jobFigures) error {
 	case err != nil:
 		return err
 	case !info.Mode().IsRegular(): // opening it might hang, and a rename would replace a device
-		return errNotOurs
+		return errors.New("it is not a regular file: name a file in the collector's folder")
 	default:
 		file, err := os.Open(m.path)
 		if err != nil {
@@ -169,12 +181,13 @@ func (m *jobMetrics) write(f jobFigures) error {
 			return err
 		}
 	}
+	m.sweep(dir)
 	// The collector reads *.prom only.
 	tmp, err := os.CreateTemp(dir, "."+filepath.Base(m.path)+".*.tmp")
 	if err != nil {
 		return err
 	}
-	_, err = tmp.Write(f.after(old).text(m.label))
+	_, err = tmp.Write(f.after(old.credible(time.Now())).text(m.label))
 	if err == nil {
 		err = tmp.Chmod(0o644)
 	}
@@ -185,6 +198,19 @@ func (m *jobMetrics) write(f jobFigures) error {
 		_ = os.Remove(tmp.Name()) // what failed is reported
 	}
 	return err
+}
+
+// sweep removes what runs left that were killed while they wrote.
+func (m *jobMetrics) sweep(dir string) {
+	all, _ := os.ReadDir(dir) // what hinders us hinders the write, too
+	for _, e := range all {
+		if !strings.HasPrefix(e.Name(), "."+filepath.Base(m.path)+".") || !strings.HasSuffix(e.Name(), ".tmp") {
+			continue
+		}
+		if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > time.Hour {
+			_ = os.Remove(filepath.Join(dir, e.Name())) // the next run tries again
+		}
+	}
 }
 
 // stamp is a time as a gauge, in milliseconds' precision.
@@ -213,7 +239,7 @@ func (j *job) measureEnd(status *child.Status, end error) {
 		return
 	}
 	exit := endOf(end)
-	lost := strings.HasPrefix(exit.Verdict, "lost")
+	lost := j.foundLost || strings.HasPrefix(exit.Verdict, "lost")
 	f := &m.figures
 	f[lastExit], f[lastLost], f[lastBusy] = float64(exit.Code), flag(lost), flag(exit.Verdict == "busy")
 	if began := j.wait.began; j.acquired.IsZero() && !began.IsZero() {
@@ -229,11 +255,17 @@ func (j *job) measureEnd(status *child.Status, end error) {
 		}
 	}
 	m.put()
-	var err error
-	select {
-	case err = <-m.done:
-	case <-time.After(metricsLimit):
-		err = fmt.Errorf("the disk did not answer within %s", people.Short(metricsLimit))
+	slow := errors.New("the disk does not answer")
+	err := j.finish(func() error {
+		select {
+		case err := <-m.done:
+			return err
+		case <-time.After(metricsLimit):
+			return slow
+		}
+	})
+	if errors.Is(err, errReleaseUnanswered) { // a signal came meanwhile
+		err = slow
 	}
 	if err != nil {
 		j.rep.say(problem, event{Event: "metrics-failed", Error: err.Error(), Message: fmt.Sprintf("the metrics are not written to %s: %v", base.Quote(m.path), err)})

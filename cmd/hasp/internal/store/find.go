@@ -123,7 +123,7 @@ func fromFile(name string) (*URL, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", EnvFile, err)
 	}
-	u, err := parseFrom(fmt.Sprintf("%s (the file %s, which holds the URL alone)", EnvFile, name), strings.TrimSpace(string(text)))
+	u, err := parseFrom(fmt.Sprintf("%s (the file %s, which must hold the URL alone)", EnvFile, name), strings.TrimSpace(string(text)))
 	if err == nil {
 		u.file = name
 	}
