@@ -171,7 +171,7 @@ func TestKeptAbandoned(t *testing.T) {
 		z := lock(t, newClient(t, store, nil), "z", nil)
 		ctx, cancel := context.WithTimeout(t.Context(), ttl+time.Second)
 		defer cancel()
-		_, err := hasp.Locks{c.Mutex("k", kept), c.Mutex("z", nil)}.Lock(ctx) // has k, and nobody works
+		_, err := hasp.Locks{c.Mutex("k", kept), c.Mutex("z", nil)}.Lock(ctx) // has k, and no caller works under it
 		wantIs(t, err, context.DeadlineExceeded)
 		release(t, z)
 		stopIf(t, !isKept(t, store), "the case is void")

@@ -222,7 +222,7 @@ func TestSidecarsExpire(t *testing.T) {
 	check("a strike")
 	w.grant(d, b)
 	check("a claim")
-	w.on(d).join(lapses).release(b) // to one that polls
+	w.on(d).join(lapses).release(b) // to a waiter that polls
 	w.until("it lapses", func() bool { return !w.inspect(d, "k").Held })
 	w.grant(d, c)
 	check("a lapse")

@@ -205,7 +205,7 @@ func TestMintedAndProposed(t *testing.T) {
 			continue
 		}
 		c := proposing("k", 1)
-		w.on(d).wait(c).renew(queued(c)).on(old).release(b) // to one that proposes
+		w.on(d).wait(c).renew(queued(c)).on(old).release(b) // to a waiter that proposes
 		if info := w.inspect(old, "k"); info.Holder.Owner != c.Owner || info.Fence != 0 {
 			t.Errorf("handed over: %+v", info)
 		}
