@@ -26,7 +26,8 @@ func TestRenderedFilesAreFresh(t *testing.T) {
 // The configuration changes every query, as config.libsonnet says.
 func TestConfiguration(t *testing.T) {
 	text, err := vmIn(".").EvaluateAnonymousSnippet("override", `
-		local m = (import 'mixin.libsonnet') + { _config+:: { selector: 'cluster="eu"', waitSeconds: 5, longHeldClasses: 'nightly|backup' } };
+		local m = (import 'mixin.libsonnet') + { _config+:: { selector: 'cluster="eu"', waitSeconds: 5, longHeldClasses: 'nightly|backup',
+			lateJobs: 'key!="weekly"', lateJobHours: 2, heldHours: 0 } };
 		[m.prometheusAlerts, m.grafanaDashboards]`)
 	must(t, err)
 	metrics := regexp.MustCompile(`distributed_lock_\w+.{0,13}`).FindAllString(text, -1)
@@ -38,7 +39,7 @@ func TestConfiguration(t *testing.T) {
 			t.Errorf("selects without the selector: %s", m)
 		}
 	}
-	for _, want := range []string{`> 5"`, `cluster=\"eu\", class!~\"nightly|backup\"`} {
+	for _, want := range []string{`> 5"`, `cluster=\"eu\", class!~\"nightly|backup\"`, `hasp_job_last_busy{key!=\"weekly\"} == 1`, `offset 7200s`} {
 		if !strings.Contains(text, want) {
 			t.Errorf("nothing rendered has %s", want)
 		}

@@ -20,6 +20,11 @@
     },
   },
 
+  local theJob = 'Job {{ $labels.key }} ({{ $labels.file }} on {{ $labels.instance }})',
+  // ofJob is a metric of hasp run --metrics-file.
+  local ofJob(name) = 'hasp_job_last_%s%s' % [name, if config.lateJobs == '' then '' else '{%s}' % config.lateJobs],
+  local success = ofJob('success_timestamp_seconds'),
+
   local theClass = 'the keys of class {{ $labels.class }} ({{ $labels.engine }}, job {{ $labels.job }})',
 
   prometheusAlerts+:: {
@@ -129,6 +134,59 @@
           ],
           'The store answers with errors, or not at all, so locks cannot be had. "hasp doctor" says what is wrong with it.',
           'Errors that job {{ $labels.job }} got from {{ $labels.engine }} in two minutes: {{ printf "%.0f" $value }}.',
+        ),
+        // Busy is no failure by itself: HaspJobLate sees whether the job runs at all.
+        alert(
+          'HaspJobFailed',
+          '',
+          'warning',
+          'hasp_job_last_exit_status != 0 unless (hasp_job_last_busy == 1 or hasp_job_last_lost == 1)',
+          'A job under a lock failed. Read what it wrote: the last line of "hasp run" says whether the command or hasp failed.',
+          theJob + ' ended with status {{ $value }}.',
+        ),
+        // A time ahead of ours is of a wrong clock. A host that finds the key held is excused by one that does the job.
+        alert(
+          'HaspJobLate',
+          '',
+          'warning',
+          |||
+            (
+              %(success)s < time() - %(late)d
+              or
+              %(success)s > time() + 600
+              or
+              (%(wait)s and %(wait)s offset %(late)ds unless %(success)s)
+            )
+            unless
+            (%(busy)s == 1 and on (job, key, file) %(success)s > time() - %(late)d <= time() + 600)
+          ||| % { success: success, late: config.lateJobHours * 3600, wait: ofJob('wait_seconds'), busy: ofJob('busy') },
+          'A job under a lock has not succeeded for too long. Does its timer start it, does it wait for the key, does it still run?',
+          theJob + ' has not succeeded for %d hours, or never, or at a time that has not come.' % config.lateJobHours,
+        ),
+        alert(
+          'HaspJobLostLock',
+          '',
+          'critical',
+          'hasp_job_last_lost == 1',
+          'A job lost its lock while it worked, or reached --max-hold. Check what it wrote since; its fence is refused if the storage compares fences.',
+          theJob + ' lost the lock in its last run.',
+        ),
+        alert(
+          'HaspStoreDown',
+          '3m',
+          'critical',
+          'hasp_inventory_up == 0',
+          '"hasp serve" cannot list the store. "hasp doctor" on that host says what is wrong with it.',
+          'The store of {{ $labels.instance }} (job {{ $labels.job }}) was not listed for three minutes.',
+        ),
+      ] + if config.heldHours == 0 then [] else [
+        alert(
+          'HaspKeyHeldLong',
+          '10m',
+          'warning',
+          'time() - hasp_inventory_oldest_hold_start_timestamp_seconds > %d and hasp_inventory_up == 1' % (config.heldHours * 3600),
+          'A key has been held for too long. Sort "hasp top" by the time held to find it; "hasp show KEY" names its holder.',
+          'The oldest lease that {{ $labels.instance }} (job {{ $labels.job }}) lists is {{ $value | humanizeDuration }} old.',
         ),
       ],
     }],

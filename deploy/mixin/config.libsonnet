@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 {
   _config+:: {
-    // What every query selects, as PromQL has it between braces: 'job="orders"'. Empty: everything.
+    // What every query of a program's metrics selects, as PromQL has it between braces: 'job="orders"'. Empty: everything.
     selector: '',
 
     // The 99th percentile of the wait for a lock, above which HaspWaitSlow fires.
@@ -23,6 +23,13 @@
 
     // The share of releases that the store may leave unconfirmed.
     failedReleases: 0.01,
+
+    // Within how many hours a job must succeed, and which jobs, by selector: 'key!~"weekly|monthly"'. Empty: all.
+    lateJobHours: 26,
+    lateJobs: '',
+
+    // For how many hours a key may be held. 0: no such alert, as where leaders hold theirs for weeks.
+    heldHours: 24,
 
     // The anchors of this document are the names of the alerts.
     runbooks: 'https://github.com/hasplock/hasp/blob/main/docs/operations.md#',
