@@ -116,7 +116,7 @@ func (a *attempt) tell(lease *Lease, err error) (*Lease, error) {
 
 // begin begins a Lock, which takes as many steps as it needs.
 func (a *attempt) begin() {
-	a.wait.Begin(a.c.traits.JoinFirst, a.c.busy.is(a.key))
+	a.wait.Begin(a.c.traits.Tells.Has(driver.TellsEarlier), a.c.busy.is(a.key))
 	a.tried = a.wait.Queue()
 }
 

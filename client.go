@@ -70,7 +70,7 @@ func (c *Client) made() *core {
 	return c.core
 }
 
-// Traits says what the store promises as it is configured, and, of MaxTTL and SessionTTL, as it has decided since it was reached.
+// Traits says what the store promises as it is configured, and, of MaxTTL, as it has decided since it was reached.
 func (c *Client) Traits() driver.Traits { return c.made().drv.Traits() }
 
 // Close ends every wait (ErrClosed), stops renewal, ends the contexts of all

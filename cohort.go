@@ -359,7 +359,7 @@ func (co *cohort) handOn(t *turn) bool {
 		return false // Close has begun
 	}
 	co.latest = next.hold
-	if co.keeps() && co.onWanted == nil && t.c.traits.TellsWanted {
+	if co.keeps() && co.onWanted == nil && t.c.traits.Tells.Has(driver.TellsWanted) {
 		co.onWanted = co.hear
 		co.askToTell(next.hold)
 	}

@@ -18,11 +18,11 @@ import (
 	"github.com/hasplock/hasp/memdriver"
 )
 
-// joiner records what it is asked, and has the trait JoinFirst or not.
+// joiner records what it is asked, and tells earlier or not.
 type joiner struct {
 	*memdriver.Store
-	first bool
-	deaf  string // the key whose Watch fails
+	first driver.Telling // TellsEarlier, or 0
+	deaf  string         // the key whose Watch fails
 
 	mu    sync.Mutex // guards what follows
 	fails bool       // the next Try fails
@@ -31,7 +31,7 @@ type joiner struct {
 
 func (j *joiner) Traits() driver.Traits {
 	t := j.Store.Traits()
-	t.JoinFirst = j.first
+	t.Tells |= j.first
 	return t
 }
 
@@ -86,7 +86,7 @@ func (j *joiner) Watch(ctx context.Context, c driver.Claim) (<-chan driver.Hint,
 
 // A Lock asks without the queue and watches before it joins, unless the store says that it may join at once; a TryLock never joins.
 func TestJoinFirst(t *testing.T) {
-	for first, want := range map[bool][]string{false: {"try", "watch", "join"}, true: {"join", "watch"}} {
+	for first, want := range map[driver.Telling][]string{0: {"try", "watch", "join"}, driver.TellsEarlier: {"join", "watch"}} {
 		synctest.Test(t, func(t *testing.T) {
 			d := &joiner{Store: memdriver.New(), first: first}
 			c, err := hasp.New(d, nil)
@@ -94,7 +94,7 @@ func TestJoinFirst(t *testing.T) {
 			defer c.Close()
 			held, err := c.Mutex("k", nil).TryLock(t.Context())
 			need(t, err)
-			failIf(t, !slices.Equal(d.all(), []string{"try"}), "JoinFirst %v: a TryLock asks %q", first, d.all())
+			failIf(t, !slices.Equal(d.all(), []string{"try"}), "Tells %v: a TryLock asks %q", first, d.all())
 			d.forget(false)
 			got := make(chan error)
 			go func() {
@@ -108,7 +108,7 @@ func TestJoinFirst(t *testing.T) {
 			release(t, held)
 			check(t, <-got)
 			if got := d.all(); !slices.Equal(got, want) {
-				t.Errorf("JoinFirst %v: a Lock that waits asks %q, want %q", first, got, want)
+				t.Errorf("Tells %v: a Lock that waits asks %q, want %q", first, got, want)
 			}
 		})
 	}

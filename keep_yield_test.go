@@ -22,7 +22,7 @@ func TestKeeperYields(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := newStore()
 		traits := mem.Traits()
-		traits.TellsWanted = false
+		traits.Tells &^= driver.TellsWanted
 		store := &hooked{Driver: &without{mem, traits}}
 		c, elsewhere := newClient(t, store, nil), newClient(t, store, nil)
 		o := &hasp.LockOptions{Keep: time.Hour}

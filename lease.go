@@ -92,7 +92,7 @@ func (l *Lease) Abandoned() bool { return l.hold().grant.abandoned }
 
 // Wanted returns a channel that is closed once a waiter is in the queue for the
 // key, so that a long holder can finish early. It stays closed. Where the engine can
-// (Traits.TellsWanted) the first call has the lease renewed at once, and from then on the
+// ([driver.TellsWanted]) the first call has the lease renewed at once, and from then on the
 // store tells within a round trip; if its message is lost, or the engine cannot, it is
 // learned at a renewal, up to a third of the TTL later. With NoRenew nothing is asked before
 // Extend is called. Waiters for a turn in this lease's own cohort do not count.
@@ -349,7 +349,7 @@ func (h *hold) wish() context.Context {
 		if h.life.Wanted() {
 			s.wishEnd()
 		}
-		if h.req.Wanted == nil && h.c.traits.TellsWanted { // otherwise it was asked
+		if h.req.Wanted == nil && h.c.traits.Tells.Has(driver.TellsWanted) { // otherwise it was asked
 			h.life.Listen()
 		}
 	}

@@ -36,7 +36,7 @@ func (c *core) lock(key string, o *LockOptions, mode Mode, limit int) lock {
 	}
 	l.opts.waits = wait.Terms{TTL: l.opts.TTL, Lead: l.opts.Lead, Patience: min(l.opts.TTL, maxPatience), Call: tryLimit,
 		Silence: c.maxSilence, Grace: c.maxRefused}
-	l.enters = c.traits.Enters && mode == Exclusive && !l.opts.NoRenew && l.opts.Lead <= min(mostLead, l.opts.TTL/4)
+	l.enters = c.traits.Tells.Has(driver.TellsHandover) && mode == Exclusive && !l.opts.NoRenew && l.opts.Lead <= min(mostLead, l.opts.TTL/4)
 	if err := driver.CheckKey(key); err != nil {
 		l.err = err
 	}

@@ -112,13 +112,13 @@ func (a *asked) seen() (all []bool) {
 // Where the message is lost, or the engine sends none, the next renewal says it.
 func TestWantedComesWithARenewal(t *testing.T) {
 	for name, c := range map[string]struct {
-		tells  bool
+		lacks  driver.Telling
 		renews int64 // before the next that is due
-	}{"the message is lost": {true, 1}, "the engine sends none": {false, 0}} {
+	}{"the message is lost": {0, 1}, "the engine sends none": {driver.TellsWanted, 0}} {
 		bubbled(t, name, func(t *testing.T) {
 			store := newStore()
 			traits := store.Traits()
-			traits.TellsWanted = c.tells
+			traits.Tells &^= c.lacks
 			d := &hooked{Driver: &without{store, traits}}
 			(&asked{lost: true}).of(d)
 			lease := lock(t, newClient(t, d, nil), "k", nil)

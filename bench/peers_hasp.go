@@ -45,7 +45,7 @@ type unsaid struct{ driver.Driver }
 
 func (d unsaid) Traits() driver.Traits {
 	t := d.Driver.Traits()
-	t.Enters = false
+	t.Tells &^= driver.TellsHandover
 	return t
 }
 

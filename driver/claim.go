@@ -36,8 +36,8 @@ type ID struct{ Key, Owner, Label string }
 // ID returns the claim's ID.
 func (c Claim) ID() ID { return ID{c.Key, c.Owner, c.Label} }
 
-// Check returns nil for a valid claim, or an error that says what is wrong. It is
-// ErrUnsupported for a mode that this version does not know.
+// Check returns nil for a valid claim, or an error that says what is wrong.
+// It is ErrUnsupported for a mode that this version does not know.
 func (c Claim) Check() error {
 	switch {
 	case c.Mode > Shared:
@@ -106,12 +106,10 @@ func ValidOwner(s string) bool {
 
 // End is how a lease ended, as far as its holder knows.
 //
-// A lease that expires, or is released Unfinished, leaves a mark on the key, which
-// Result.Abandoned reports; a reader's lease (Shared without Limit) leaves none.
-// Readers see the mark but do not clear it. Any other holder takes it over:
-// when it finishes, or converts to Shared, the mark is cleared; released Unused,
-// the mark is on the key again, as it is after a handoff that was not claimed. A handoff to a place that may
-// enter (TryRequest.Enters) leaves it in any case.
+// A lease that expires, or is released Unfinished, leaves a mark on the key, which Result.Abandoned reports; a reader's lease (Shared
+// without Limit) leaves none. Readers see the mark but do not clear it. Any other holder takes it over: when it finishes, or converts to
+// Shared, the mark is cleared; released Unused, the mark is on the key again, as it is after a handoff that was not claimed. A handoff to
+// a place that may enter (TryRequest.Enters) leaves it in any case.
 type End uint8
 
 // The ends.

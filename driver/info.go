@@ -11,30 +11,18 @@ import (
 
 // Info describes a key.
 type Info struct {
-	Key  string
-	Held bool
-	// Holder has the key; of several, the first that was granted it. Its
-	// Mode, Limit and Slot say how it holds the key.
-	Holder Holder
-	// Fence is the holder's, 0 when not known.
-	Fence uint64
-	// Left is how long the holder's lease lasts without renewal; negative when it
-	// never expires, 0 when not known.
-	Left time.Duration
-	// Holds counts the leases on the key; Holders lists them in the order of
-	// their grants (Inspect only), beginning with Holder's.
-	Holds   int
-	Holders []Holding
-	// Waiters counts the live places in the queue; Queue lists them in order
-	// (Inspect only).
-	Waiters int
-	Queue   []Holder
-	// ByHand are statements, in the store's own language, with which a person
-	// can look at the key (Inspect only).
-	ByHand []string
-	// Free are statements with which a person can free the key when its Holder is
-	// foreign and never expires (Inspect only). They do nothing once the key has
-	// another holder. Empty where no statement can do that.
+	Key     string
+	Held    bool
+	Holder  Holder        // has the key; of several, the first that was granted it. Its Mode, Limit and Slot say how it holds the key
+	Fence   uint64        // the holder's; 0 when not known
+	Left    time.Duration // how long the holder's lease lasts without renewal; negative when it never expires, 0 when not known
+	Holds   int           // the number of leases on the key
+	Holders []Holding     // those leases, in the order of their grants, beginning with Holder's (Inspect only)
+	Waiters int           // the number of live places in the queue
+	Queue   []Holder      // those places, in order (Inspect only)
+	ByHand  []string      // statements, in the store's own language, with which a person can look at the key (Inspect only)
+	// Free are statements with which a person can free the key when its Holder is foreign and never expires (Inspect only). They do nothing
+	// once the key has another holder. Empty where no statement can do that.
 	Free []string
 }
 
@@ -52,22 +40,13 @@ type Holding struct {
 
 // Holder holds a key or waits for it.
 type Holder struct {
-	// Owner is its 26 characters, empty for a foreign holder.
-	Owner string
-	// Label is the text as stored; for a foreign holder the value it wrote, or
-	// a part of it.
-	Label string
-	// Foreign: the key has a value that hasp did not write. It is respected,
-	// shown, and never changed.
-	Foreign bool
-	// Since is when the key was granted, by the store's clock; zero when the
-	// engine does not know.
-	Since time.Time
-	// Mode and Limit are those with which it holds the key or waits for it.
-	Mode  Mode
-	Limit int
-	// Slot is its number among Limit holders; 0 for a waiter.
-	Slot int
+	Owner   string    // its 26 characters; empty for a foreign holder
+	Label   string    // the text as stored; for a foreign holder the value it wrote, or a part of it
+	Foreign bool      // the key has a value that hasp did not write. It is respected, shown, and never changed
+	Since   time.Time // when the key was granted, by the store's clock; zero when the engine does not know
+	Mode    Mode      // with which it holds the key or waits for it
+	Limit   int       // as Mode
+	Slot    int       // its number among Limit holders; 0 for a waiter
 }
 
 // Describe returns the parts of the label, as far as it can be parsed. Since is the

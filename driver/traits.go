@@ -5,29 +5,19 @@ package driver
 
 import "time"
 
-// Traits is what an engine promises, as data: the suite, hasp, the command and the
-// table in the documents are all based on this struct. The zero value of a field is
-// the least that an engine can promise.
+// Traits is what an engine promises, as data: the suite, hasp, the command and the table in the documents are all based on this struct.
+// The zero value of a field is the least that an engine can promise.
 type Traits struct {
-	Engine    string // "redis", "sqlite", "memory": for error texts and HASP_STORE_KIND
-	Queue     QueueKind
-	Hints     bool // Watch gives hints to the next waiter in the queue
-	JoinFirst bool // Watch gives a hint, too, for what happened since its owner joined: so hasp joins with its first Try, and watches after it
-	Enters    bool // hints tell of handovers: a waiter that is handed the key has it with the hint
-	// TellsWanted: RenewRequest.Wanted of a lease is called at once; else Renewal.Wanted is all that tells. It is called when a
-	// waiter joins the queue for the key, until the lease is released, or renewed without it; nil: the holder does not ask.
-	// A waiter that joins while another waits need not be reported: Renewal.Wanted of the same Renew says whether one
-	// does, and none that joins after that is missed, unless a message is lost. A call that is late, repeated or without a
-	// waiter is rare and does no harm. Wanted does not block, and may be called by any goroutine until Close returns.
-	TellsWanted bool
-	Fencing     bool          // grants carry strictly increasing fences
-	Shared      bool          // honours Mode
-	Slots       bool          // honours Limit and assigns Slot
-	Abandons    bool          // Result.Abandoned is set where it should be; where several nodes grant, perhaps for a later holder, too
-	MinTTL      time.Duration // the shortest TTL that the engine can keep
-	MaxTTL      time.Duration // 0: no limit
-	SessionTTL  time.Duration // what a process that dies held may last for about so long, even if its TTL is shorter; 0: no longer than its TTL
-	Survives    Fault         // faults that never lead to two holders
+	Engine   string // "redis", "sqlite", "memory": for error texts and HASP_STORE_KIND
+	Queue    QueueKind
+	Tells    Telling       // what the store tells before it is asked
+	Fencing  bool          // grants carry strictly increasing fences
+	Shared   bool          // honours Mode
+	Slots    bool          // honours Limit and assigns Slot
+	Abandons bool          // Result.Abandoned is set where it should be; where several nodes grant, perhaps for a later holder, too
+	MinTTL   time.Duration // the shortest TTL that the engine can keep
+	MaxTTL   time.Duration // 0: no limit
+	Survives Fault         // faults that never lead to two holders
 }
 
 // QueueKind says how an engine's waiters queue.

@@ -104,7 +104,7 @@ var brokenQueues = []brokenEngine{
 	})},
 	{"a queue that is polled, with signs of life that say nothing", "SignOfLifeTellsTheTurn", one(func(s *memdriver.Store, p *patched) {
 		p.traits = func(t driver.Traits) driver.Traits {
-			t.Queue, t.Hints = driver.QueueHint, false
+			t.Queue, t.Tells = driver.QueueHint, t.Tells&^driver.TellsFree
 			return t
 		}
 		p.renew = func(ctx context.Context, r driver.RenewRequest) driver.Renewal {
@@ -117,8 +117,8 @@ var brokenQueues = []brokenEngine{
 			return a
 		}
 	})},
-	{"a queue in an engine that has none", "QueueIsIgnored", traits(func(t *driver.Traits) { t.Queue, t.Hints = driver.QueueNone, false })},
-	{"a watch that begins when it is asked for", "WatchAfterTheJoin", traits(func(t *driver.Traits) { t.JoinFirst = true })},
+	{"a queue in an engine that has none", "QueueIsIgnored", traits(func(t *driver.Traits) { t.Queue, t.Tells = driver.QueueNone, t.Tells&^driver.TellsFree })},
+	{"a watch that begins when it is asked for", "WatchAfterTheJoin", traits(func(t *driver.Traits) { t.Tells |= driver.TellsEarlier })},
 	{"hints go to all waiters", "HintWakesNobodyElse", one(func(s *memdriver.Store, p *patched) {
 		var mu sync.Mutex
 		var all []chan driver.Hint

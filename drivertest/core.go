@@ -195,7 +195,7 @@ func (c *crowd) read(ctx context.Context, e *env, client *hasp.Client, holds tim
 func writerIsNotStarved(e *env) {
 	const every, holds = 10 * time.Millisecond, 200 * time.Millisecond
 	readers := 100
-	if !e.traits.Hints {
+	if !e.traits.Tells.Has(driver.TellsFree) {
 		readers = 40 // twice what holds the key at any time; more of them that poll are more than a slow machine's database serves
 	}
 	clients := []*hasp.Client{e.client(nil), e.client(nil), e.client(nil)}

@@ -225,7 +225,7 @@ func (e *env) watchUntil(ctx context.Context, d driver.Driver, r contend.Owner) 
 	if err != nil {
 		e.Fatalf("Watch of %q: %v", r.Key, err)
 	}
-	if !e.traits.Hints { // what may come is of other waiters, not of the key
+	if !e.traits.Tells.Has(driver.TellsFree) { // what may come is of other waiters, not of the key
 		return nil
 	}
 	return ch

@@ -109,8 +109,8 @@ type Need struct {
 var (
 	needQueue     = need("Queue", func(t driver.Traits) bool { return t.Queue != driver.QueueNone })
 	needHandoff   = need("Queue: QueueHandoff", func(t driver.Traits) bool { return t.Queue == driver.QueueHandoff })
-	needHints     = need("Hints", func(t driver.Traits) bool { return t.Hints })
-	needJoinFirst = need("JoinFirst", func(t driver.Traits) bool { return t.JoinFirst })
+	needHints     = need("TellsFree", func(t driver.Traits) bool { return t.Tells.Has(driver.TellsFree) })
+	needJoinFirst = need("TellsEarlier", func(t driver.Traits) bool { return t.Tells.Has(driver.TellsEarlier) })
 	needNoQueue   = need("Queue: QueueNone", func(t driver.Traits) bool { return t.Queue == driver.QueueNone })
 	needFencing   = need("Fencing", func(t driver.Traits) bool { return t.Fencing })
 	needMarks     = need("Abandons", func(t driver.Traits) bool { return t.Abandons })

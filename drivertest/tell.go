@@ -104,7 +104,7 @@ var tellers = map[string]func(p *player, s step, name string, r contend.Owner){
 	},
 }
 
-var needTellsWanted = need("TellsWanted", func(t driver.Traits) bool { return t.TellsWanted })
+var needTellsWanted = need("TellsWanted", func(t driver.Traits) bool { return t.Tells.Has(driver.TellsWanted) })
 
 // news is what a holder that asks was told.
 type news struct {
@@ -144,7 +144,7 @@ func (e *env) told(all ...*news) {
 	}
 }
 
-var needEnters = Need{"Enters", func(d driver.Driver) bool { return d.Traits().Enters }}
+var needEnters = need("TellsHandover", func(t driver.Traits) bool { return t.Tells.Has(driver.TellsHandover) })
 
 // hand has d's owner b handed the key by a of another client, and returns what the hint says.
 func (e *env) hand(d, from driver.Driver, a, b contend.Owner) driver.Handover {

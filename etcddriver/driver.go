@@ -113,7 +113,7 @@ func (d *Driver) Traits() driver.Traits {
 	return driver.Traits{
 		Engine:   "etcd",
 		Queue:    driver.QueueHint,
-		Hints:    true,
+		Tells:    driver.TellsFree,
 		Fencing:  true,
 		Shared:   true,
 		Slots:    true,

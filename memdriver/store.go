@@ -62,17 +62,15 @@ func (s *Store) Check() error { return nil }
 // Traits implements [driver.Driver].
 func (s *Store) Traits() driver.Traits {
 	t := driver.Traits{
-		Engine:      "memory",
-		Queue:       driver.QueueHandoff,
-		Hints:       true,
-		TellsWanted: true,
-		Enters:      true,
-		Fencing:     true,
-		Shared:      true,
-		Slots:       true,
-		Abandons:    true,
-		MinTTL:      minTTL,
-		MaxTTL:      s.options.MaxTTL,
+		Engine:   "memory",
+		Queue:    driver.QueueHandoff,
+		Tells:    driver.TellsFree | driver.TellsHandover | driver.TellsWanted,
+		Fencing:  true,
+		Shared:   true,
+		Slots:    true,
+		Abandons: true,
+		MinTTL:   minTTL,
+		MaxTTL:   s.options.MaxTTL,
 	}
 	t.Survives = driver.Failover // there is no other
 	if s.options.Now == nil {

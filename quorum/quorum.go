@@ -159,24 +159,22 @@ func nameOf(o *Options, i int) string {
 // merge is what the nodes promise together.
 func (d *Driver) merge() driver.Traits {
 	t := driver.Traits{
-		Engine:      engine,
-		Queue:       driver.QueueHint,
-		Hints:       true,
-		TellsWanted: true, // by the node of the queue, or any other that has heard of a waiter
-		Fencing:     true,
-		Shared:      true,
-		Abandons:    true,
-		MinTTL:      minTTL,
-		Survives:    driver.StoreRestart | driver.StoreLoss | driver.ClockStep | driver.Failover,
+		Engine:   engine,
+		Queue:    driver.QueueHint,
+		Tells:    driver.TellsFree | driver.TellsWanted, // by the node of the queue, or any other that has heard of a waiter
+		Fencing:  true,
+		Shared:   true,
+		Abandons: true,
+		MinTTL:   minTTL,
+		Survives: driver.StoreRestart | driver.StoreLoss | driver.ClockStep | driver.Failover,
 	}
 	for _, n := range d.nodes {
 		nt := n.drv.Traits()
-		t.MinTTL, t.MaxTTL, t.Survives = max(t.MinTTL, nt.MinTTL), nt.MaxTTL, t.Survives&nt.Survives
+		t.MinTTL, t.MaxTTL, t.Survives, t.Tells = max(t.MinTTL, nt.MinTTL), nt.MaxTTL, t.Survives&nt.Survives, t.Tells&nt.Tells
 		t.Shared, t.Abandons = t.Shared && nt.Shared, t.Abandons && nt.Abandons
 		if nt.Queue == driver.QueueNone {
 			t.Queue = driver.QueueNone
 		}
-		t.Hints, t.TellsWanted = t.Hints && nt.Hints, t.TellsWanted && nt.TellsWanted
 	}
 	return t
 }

@@ -149,13 +149,14 @@ func TestWhyNodesSaidNothing(t *testing.T) {
 
 // What a quorum promises is what each of its nodes does.
 func TestQuorumPromisesWhatEachNodeDoes(t *testing.T) {
+	const tells = driver.TellsFree | driver.TellsWanted
 	for name, c := range map[string]struct {
 		lacks func(*driver.Traits) // node 2
 		want  func(driver.Traits) bool
 	}{
-		"nothing":      {func(*driver.Traits) {}, func(t driver.Traits) bool { return t.Hints && t.TellsWanted && t.Shared && t.Queue == driver.QueueHint }},
-		"hints":        {func(t *driver.Traits) { t.Hints = false }, func(t driver.Traits) bool { return !t.Hints }},
-		"telling":      {func(t *driver.Traits) { t.TellsWanted = false }, func(t driver.Traits) bool { return !t.TellsWanted }},
+		"nothing":      {func(*driver.Traits) {}, func(t driver.Traits) bool { return t.Tells == tells && t.Shared && t.Queue == driver.QueueHint }},
+		"hints":        {func(t *driver.Traits) { t.Tells &^= driver.TellsFree }, func(t driver.Traits) bool { return !t.Tells.Has(driver.TellsFree) }},
+		"telling":      {func(t *driver.Traits) { t.Tells &^= driver.TellsWanted }, func(t driver.Traits) bool { return !t.Tells.Has(driver.TellsWanted) }},
 		"shared locks": {func(t *driver.Traits) { t.Shared = false }, func(t driver.Traits) bool { return !t.Shared }},
 		"marks":        {func(t *driver.Traits) { t.Abandons = false }, func(t driver.Traits) bool { return !t.Abandons }},
 		"a queue":      {func(t *driver.Traits) { t.Queue = driver.QueueNone }, func(t driver.Traits) bool { return t.Queue == driver.QueueNone }},

@@ -191,8 +191,8 @@ func TestWhoMayNotEnter(t *testing.T) {
 		}
 		res := w.refuse(c.d, queued(b))
 		place := w.admin.HGet(w.ctx, c.d.names(name).places, b.Owner).Val()
-		if got := strings.Contains(strings.Fields(place)[3], "E"); got != c.want || res.At > 0 != c.want || seen(c.d).Traits().Enters != c.want && c.watches && b.Enters {
-			t.Errorf("%s: the place is %q, the refusal of %v, the trait %v", name, place, res.At, c.d.Traits().Enters)
+		if got := strings.Contains(strings.Fields(place)[3], "E"); got != c.want || res.At > 0 != c.want || seen(c.d).Traits().Tells.Has(driver.TellsHandover) != c.want && c.watches && b.Enters {
+			t.Errorf("%s: the place is %q, the refusal of %v, the trait %v", name, place, res.At, c.d.Traits().Tells)
 		}
 	}
 }

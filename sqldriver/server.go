@@ -32,10 +32,9 @@ func newServer(db *sql.DB, eng *engine) *Server {
 
 // Traits implements [driver.Driver].
 func (s *Server) Traits() driver.Traits {
-	return driver.Traits{
+	t := driver.Traits{
 		Engine:   s.eng.name,
 		Queue:    driver.QueueHint,
-		Hints:    s.hints.listener != nil,
 		Fencing:  true,
 		Shared:   true,
 		Slots:    true,
@@ -47,6 +46,10 @@ func (s *Server) Traits() driver.Traits {
 		// server may not have its last commits.
 		Survives: driver.StoreRestart,
 	}
+	if s.hints.listener != nil {
+		t.Tells = driver.TellsFree
+	}
+	return t
 }
 
 // Init makes the tables in the database, where they are missing, as [PostgresSchema] or

@@ -101,25 +101,31 @@ func validRoot(root string) bool {
 // Check returns nil, or an error that says why this configuration cannot work. It does no I/O.
 func (d *Driver) Check() error { return d.bad }
 
-// Traits returns what this engine promises; see [driver.Traits]. The times are of the session that the servers granted, once they have
-// been reached, and until then of the requested one.
+// Traits returns what this engine promises; see [driver.Traits]. MaxTTL goes by [Driver.Session].
 func (d *Driver) Traits() driver.Traits {
 	t := driver.Traits{
-		Engine:    "zookeeper",
-		Queue:     driver.QueueHint,
-		Hints:     true,
-		JoinFirst: true,
-		Fencing:   true,
-		Shared:    d.layout != Mutex,
-		Slots:     d.layout == Semaphore,
-		MinTTL:    minTTL,
-		Survives:  driver.StoreRestart | driver.ClockStep | driver.Failover,
+		Engine:   "zookeeper",
+		Queue:    driver.QueueHint,
+		Tells:    driver.TellsFree | driver.TellsEarlier,
+		Fencing:  true,
+		Shared:   d.layout != Mutex,
+		Slots:    d.layout == Semaphore,
+		MinTTL:   minTTL,
+		Survives: driver.StoreRestart | driver.ClockStep | driver.Failover,
 	}
 	if d.c != nil {
-		t.SessionTTL = d.c.granted()
-		t.MaxTTL = min(zk.Share(t.SessionTTL), zk.Share(d.c.timeout))
+		t.MaxTTL = min(zk.Share(d.c.granted()), zk.Share(d.c.timeout))
 	}
 	return t
+}
+
+// Session is the time-out of the session: what a process that dies held may last for about so long, even if its TTL is shorter. It is the
+// one that the servers granted, once they have been reached, and until then the requested one. It does no I/O; 0 if Check fails.
+func (d *Driver) Session() time.Duration {
+	if d.c == nil {
+		return 0
+	}
+	return d.c.granted()
 }
 
 // Tell has lost called for each lease that this driver was granted and that is over, though this driver did not release it: its

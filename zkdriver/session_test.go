@@ -95,11 +95,11 @@ func TestTraitsAreTheGrantedSessions(t *testing.T) {
 		{9 * time.Second, 9 * time.Second, 6 * time.Second},
 		{3 * time.Second, 6 * time.Second, 2 * time.Second},
 	} {
-		conn := w.connect(w.server.Addr(), c.asked)
-		client, err := hasp.New(w.over(conn), nil)
+		d := w.over(w.connect(w.server.Addr(), c.asked))
+		client, err := hasp.New(d, nil)
 		must(t, err)
 		o := &hasp.LockOptions{TTL: c.asked / 3 * 2}
-		if tr := client.Traits(); tr.MaxTTL != o.TTL || tr.SessionTTL != c.asked {
+		if tr := client.Traits(); tr.MaxTTL != o.TTL || d.Session() != c.asked {
 			t.Errorf("%v asked for: %+v before the servers were reached", c.asked, tr)
 		}
 		m := client.Mutex("k", o)
@@ -110,10 +110,10 @@ func TestTraitsAreTheGrantedSessions(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if tr := client.Traits(); tr.MaxTTL != c.longest || tr.SessionTTL != c.granted {
+		if tr := client.Traits(); tr.MaxTTL != c.longest || d.Session() != c.granted {
 			t.Errorf("%v asked for: %+v", c.asked, tr)
 		}
-		found, err := w.over(conn).Examine(w.ctx)
+		found, err := d.Examine(w.ctx)
 		if err != nil || (found[0].Level == operator.LevelOK) != (c.asked == c.granted) ||
 			slices.ContainsFunc(found, func(f operator.Finding) bool { return f.Check == "leader" }) != (c.granted < 12*time.Second) {
 			t.Errorf("%v asked for: %+v, %v", c.asked, found, err)

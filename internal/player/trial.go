@@ -40,7 +40,7 @@ type Trial struct {
 	Clients int
 	Keys    []string // which no other program may use
 	TTL     time.Duration
-	Session time.Duration // driver.Traits.SessionTTL
+	Session time.Duration // what a client that dies held may last for about so long; 0: no longer than its TTL
 	Seed    uint64
 
 	For        time.Duration // of faults; what comes after them takes Bound at most

@@ -118,7 +118,7 @@ func (d *Driver) tooLong(ttl time.Duration) bool { return d.maxTTL > 0 && ttl > 
 
 // Traits returns what this engine promises; see [driver.Traits].
 func (d *Driver) Traits() driver.Traits {
-	t := driver.Traits{Engine: "redisson", Hints: true, MinTTL: minTTL, Fencing: d.kind == Fenced, Shared: d.kind == ReadWrite, MaxTTL: d.maxTTL}
+	t := driver.Traits{Engine: "redisson", Tells: driver.TellsFree, MinTTL: minTTL, Fencing: d.kind == Fenced, Shared: d.kind == ReadWrite, MaxTTL: d.maxTTL}
 	if d.kind == Fair {
 		t.Queue = driver.QueueHint
 	}

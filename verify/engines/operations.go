@@ -276,7 +276,7 @@ const hintLimit = lasts / 8
 func (s *step) hinted(hints <-chan driver.Hint, again time.Duration) (fence uint64) {
 	for limit := time.After(hintLimit); hints != nil; {
 		var poll <-chan time.Time
-		if again > 0 && !s.far.Traits().Hints {
+		if again > 0 && !s.far.Traits().Tells.Has(driver.TellsFree) {
 			poll = time.After(again)
 		}
 		select {

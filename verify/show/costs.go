@@ -159,7 +159,7 @@ func costTable(all []*candidate) string {
 			waiting = "queue, handoff"
 		case c.traits.Queue == driver.QueueNone:
 			waiting = "no order"
-		case c.traits.Hints:
+		case c.traits.Tells.Has(driver.TellsFree):
 			waiting = "queue, hints"
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s | %s; %s | %s | %s |\n", c.title, waiting, yes[c.traits.Fencing], yes[c.traits.Shared], yes[c.traits.Slots],

@@ -6,6 +6,7 @@ package doctor
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/hasplock/hasp/driver"
 )
@@ -22,10 +23,11 @@ var faults = []struct {
 
 // Kind is what the traits of an engine do not say about a store.
 type Kind struct {
-	Nodes   int    // the number of its servers
-	Local   bool   // it is a file, for the processes of this machine
-	Dangers string // faults that the engine cannot notice
-	Clock   bool   // a store that lost its fences begins again at its clock
+	Nodes   int           // the number of its servers
+	Local   bool          // it is a file, for the processes of this machine
+	Dangers string        // faults that the engine cannot notice
+	Session time.Duration // what a process that dies held may last for about so long; 0: no longer than its TTL
+	Clock   bool          // a store that lost its fences begins again at its clock
 
 	// NoFences says what to change where there are no fences: the end of a sentence.
 	NoFences string
@@ -67,8 +69,8 @@ func Promise(t driver.Traits, k Kind) []string {
 	if k.Nodes > 1 {
 		lines = append(lines, fmt.Sprintf("grants locks while at most %d of %d nodes are down or held back", k.Nodes-k.Nodes/2-1, k.Nodes))
 	}
-	if t.SessionTTL > 0 {
-		lines = append(lines, fmt.Sprintf("keeps what a process that dies held until its session expires, after up to %v, even if its TTL is shorter", t.SessionTTL))
+	if k.Session > 0 {
+		lines = append(lines, fmt.Sprintf("keeps what a process that dies held until its session expires, after up to %v, even if its TTL is shorter", k.Session))
 	}
 	switch {
 	case t.Fencing && k.Clock:

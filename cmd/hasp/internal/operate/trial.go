@@ -196,7 +196,7 @@ func (t *trialLock) wait(ctx context.Context) (answer chan granted, waits bool) 
 		answer <- granted{lease, err, time.Now()}
 	}()
 	watches := t.hints.asked
-	if !t.x.l.Traits().Hints {
+	if !t.x.l.Traits().Tells.Has(driver.TellsFree) {
 		watches = nil
 	}
 	for refused := t.refused; refused != nil || watches != nil; {
@@ -254,7 +254,7 @@ func (t *trialLock) handoff() {
 
 func (t *trialLock) handedOff(took time.Duration, told bool) {
 	x, in := t.x, took.Round(10*time.Microsecond)
-	switch hints := x.l.Traits().Hints; {
+	switch hints := x.l.Traits().Tells.Has(driver.TellsFree); {
 	case told && took > slowHandoff:
 		x.measured(took, doctor.Warn, "handoff", "a waiter was told by a message that the key is free, but was granted it only %v after the release: the store, "+
 			"the network or this machine is slow", in)

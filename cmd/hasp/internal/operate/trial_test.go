@@ -97,7 +97,7 @@ func TestTrial(t *testing.T) {
 		"well, fence":    {level: doctor.OK, check: "fence", text: "fences rose with each of 5 grants"},
 		"a longer lease": {store: &twisted{traits: func(t *driver.Traits) { t.MinTTL = minute }}, level: doctor.OK, check: "expiry", text: "a lease of 1m0s that"},
 		"a shorter one":  {store: &twisted{traits: func(t *driver.Traits) { t.MaxTTL = minute / 100 }}, level: doctor.OK, check: "expiry", text: "a lease of 600ms that"},
-		"polls":          {store: &twisted{deaf: true, traits: func(t *driver.Traits) { t.Hints = false }}, level: doctor.OK, check: "handoff", text: "by polling, as this store sends no messages"},
+		"polls":          {store: &twisted{deaf: true, traits: func(t *driver.Traits) { t.Tells &^= driver.TellsFree }}, level: doctor.OK, check: "handoff", text: "by polling, as this store sends no messages"},
 		"no message":     {store: &twisted{deaf: true}, level: doctor.Warn, check: "handoff", text: "but by polling: no message told it. Messages of this store do not come through: the reason"},
 		"no fences":      {store: &twisted{traits: func(t *driver.Traits) { t.Fencing = false }}, level: doctor.OK, check: "fence", text: "have no fences"},
 		"fences fall":    {store: &twisted{fence: 100}, level: doctor.Fail, check: "fence", text: "a holder had 100, and the next one 9"},

@@ -179,7 +179,7 @@ func (t *trial) run(cmd *cobra.Command) error {
 		silent = true
 		return base.Trouble(l.URL, err)
 	}
-	o.Session = l.Traits().SessionTTL // as the store has decided by now
+	o.Session = l.Store.Session() // as the store has decided by now
 	signals, stop := child.Notify()
 	defer stop()
 	if !t.output.JSON() {

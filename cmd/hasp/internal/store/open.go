@@ -83,7 +83,19 @@ func (s *Store) Fit(found []doctor.Finding, usable bool) (doctor.Use, []doctor.F
 }
 
 // Promise describes what the store promises.
-func (s *Store) Promise() []string { return doctor.Promise(s.Traits(), s.kind) }
+func (s *Store) Promise() []string {
+	k := s.kind
+	k.Session = s.Session()
+	return doctor.Promise(s.Traits(), k)
+}
+
+// Session is the time-out of ZooKeeper's session as the servers have granted it by now; 0: the store has none.
+func (s *Store) Session() time.Duration {
+	if d, ok := s.Driver.(interface{ Session() time.Duration }); ok {
+		return d.Session()
+	}
+	return 0
+}
 
 // NodeTimeout is how long each server of redlock: may take to answer; 0: as package
 // quorum has it. Tests set it, since a machine that is busy with other tests is
