@@ -27,6 +27,7 @@ type node struct {
 	spare  *testserver.Server // the replica to be promoted
 	keep   Persistence
 	clock  *testserver.Clock // nil: the clock is right
+	ahead  time.Duration     // of the right time, by all steps so far
 	wired  *location         // its address in the real network; nil: it is behind proxies
 	links  [clients]*faultproxy.Proxy
 }

@@ -92,7 +92,7 @@ func (n *node) begin(a Action) {
 		n.t.Must(n.do(n.server, []any{"config", "set", "maxmemory-policy", "volatile-lru"}, []any{"config", "set", "maxmemory", "1"}))
 		_ = n.do(n.server, []any{"set", "x", "y"}) // evicts keys, and is then refused for lack of memory
 	case ClockForward, ClockBack:
-		n.clock.Step(a.By)
+		n.step(a.By)
 	case StopNode:
 		n.server.Stop()
 	case RefuseWrites:
@@ -106,6 +106,12 @@ func (n *node) begin(a Action) {
 	default:
 		n.server.Kill()
 	}
+}
+
+// step sets the clock forward, or back.
+func (n *node) step(by time.Duration) {
+	n.ahead += by
+	n.clock.Step(n.ahead)
 }
 
 func (n *node) end(a Action) {
@@ -122,7 +128,7 @@ func (n *node) end(a Action) {
 		n.forget()
 		n.server.Restart()
 		if a.Kind == ClockHeldBack {
-			n.clock.Step(a.By)
+			n.step(a.By)
 		}
 	case RestartRDB:
 		n.forget()

@@ -38,6 +38,7 @@ func TestClockForwardMakesTwoHolders(t *testing.T) {
 	}
 	t.Parallel()
 	s := again(ClockForward, time.Minute, 2)
+	s.MaxTTL, s.Long, s.Polls = 6*time.Second, 2, true // the others ask many times before the holder renews, and some finish before it
 	s.Actions = append(s.Actions, wired(0, true, true).Actions...)
 	byTime(s.Actions)
 	checkTwoHolders(t, s)
