@@ -23,7 +23,7 @@ func clocked(t *testing.T) (w *world, step func(offset string)) {
 		write(offset)
 		w.until("the clock is stepped", func() bool {
 			now := w.micros()
-			return now > before+20_000_000 || now < before-20_000_000
+			return now > before+5_000_000 || now < before-5_000_000
 		})
 	}
 }

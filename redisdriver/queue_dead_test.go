@@ -17,12 +17,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// sleeps waits like hasp: for a hint, for its RetryIn, or for
-// what its signs of life say, when it gives some. It
-// returns for how long refusals had it wait, in all.
-func (w *world) sleeps(d *Driver, r contend.Owner, hints <-chan driver.Hint, signs bool) time.Duration {
+// sleeps waits like hasp, for a hint, for its RetryIn, or for what its signs of life say when it gives some, until it is granted the key.
+func (w *world) sleeps(d *Driver, r contend.Owner, hints <-chan driver.Hint, signs bool) {
 	w.Helper()
-	retry, waited := time.Duration(0), time.Duration(0)
+	var retry time.Duration
 	for {
 		var at, sign <-chan time.Time
 		if retry > 0 {
@@ -45,10 +43,9 @@ func (w *world) sleeps(d *Driver, r contend.Owner, hints <-chan driver.Hint, sig
 		}
 		res := w.try(d, queued(r))
 		if res.Granted {
-			return waited
+			return
 		}
 		retry = res.RetryIn
-		waited += retry
 	}
 }
 
@@ -191,52 +188,46 @@ func TestManyReadersOfASlowProcess(t *testing.T) {
 	}
 }
 
-// claimTime is how long a key is kept for one who waits, once it is handed off.
-func (w *world) claimTime(d *Driver, r contend.Owner) time.Duration {
-	w.Helper()
-	place := strings.Fields(w.admin.HGet(w.ctx, d.names(r.Key).places, r.Owner).Val())
-	stopIf(w, len(place) < 3, "the place of %q is %q", r.Owner, place)
-	claim, err := time.ParseDuration(place[2] + "ms")
-	w.succeeds(err)
-	return claim
-}
-
-// The key is nobody's for 50 ms at most after a claim or a lease is over, for a waiter that
-// only asks on hints and at its RetryIn: the hint has it look in time, and then it
-// is granted the key, or has to wait for no more than those 50 ms.
+// After a claim or a lease is over, the key is free for 50 ms at most, for a waiter that only asks on hints and at its
+// RetryIn: the hint has it look in time, and then it is granted the key, or has to wait for no more than those 50 ms.
+// The server's clock is stepped to when the hint says.
 func TestWakingAfterDeaths(t *testing.T) {
 	t.Parallel()
-	const bound = 50 * time.Millisecond
+	const bound, claim = 50 * time.Millisecond, 30 * time.Minute
 	for name, claims := range map[string]bool{"a claim that lapses": false, "a holder that dies after a handoff": true} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t)
-			d, stopped := hasty(w.driver(nil)), hasty(w.driver(nil))
+			w, step := clocked(t)
+			ahead := func(by time.Duration) { step(fmt.Sprintf("+%f", by.Seconds())) }
+			d, stopped := w.driver(nil), w.driver(nil)
 			sub := w.news(d)
-			for range 5 {
-				a, next, b := ask("k"), ask("k"), ask("k")
-				next.TTL = 400 * time.Millisecond
-				limit := bound
-				w.on(d).grant(a).on(stopped).wait(next)
-				over := max(next.TTL, w.claimTime(d, next)) // as long on a quick server
-				hints := w.wait(d, b)
-				begun := time.Now()
-				w.release(d, a)
-				if claims {
-					w.grant(stopped, queued(next))
-					limit += time.Since(begun) // the hint of the claim may come later than what the release's has it do
+			a, next, b := ask("k"), ask("k"), ask("k")
+			a.TTL, next.TTL, b.TTL = time.Hour, time.Hour, time.Hour
+			next.Patience, b.Patience = 5*time.Hour, 5*time.Hour
+			w.on(d).grant(a).on(stopped).wait(next)
+			place := strings.Fields(w.admin.HGet(w.ctx, d.names("k").places, next.Owner).Val())
+			place[2] = fmt.Sprint(claim.Milliseconds()) // how long the key is kept for it, once it is handed off
+			w.do("HSET", d.names("k").places, next.Owner, strings.Join(place, " "))
+			w.on(d).wait(b)
+			w.release(d, a)
+			m := w.came(sub)
+			hint, _ := d.parseHint(m)
+			if hint.after < claim || hint.after > claim+bound {
+				t.Errorf("%q has it look after %v, want %v", m, hint.after, claim)
+			}
+			if claims {
+				w.grant(stopped, queued(next))
+			}
+			ahead(hint.after)
+			res := w.try(d, queued(b))
+			if claims {
+				if res.Granted || res.RetryIn > res.Left+bound {
+					t.Errorf("beside the second holder: %+v", res)
 				}
-				if waited := w.sleeps(d, b, hints, false); waited > limit {
-					t.Errorf("refusals after the hint had it wait for %v, want %v at most", waited, limit)
-				}
-				for look := false; !look; {
-					m := w.came(sub)
-					hint, _ := d.parseHint(m)
-					look = hint.after > 0
-					if hint.after > over+bound {
-						t.Errorf("%q has it look after %v, want %v at most", m, hint.after, over+bound)
-					}
-				}
-				w.release(d, b)
+				ahead(hint.after + res.RetryIn)
+				res = w.try(d, queued(b))
+			}
+			if !res.Granted && (res.RetryIn == 0 || res.RetryIn > bound) {
+				t.Errorf("told to look too early: %+v", res)
 			}
 		})
 	}
