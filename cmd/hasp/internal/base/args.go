@@ -4,10 +4,38 @@
 package base
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
+
+// Brief has --help show what fits on a screen: the first paragraph, the examples, and these flags with the first clause of what
+// they do. --help-all shows everything.
+func Brief(cmd *cobra.Command, flags ...string) {
+	all, everything := false, cmd.HelpFunc()
+	cmd.Flags().BoolFunc("help-all", "show every flag, and how it all works", func(string) error {
+		all = true
+		return cmd.Flags().Set("help", "true")
+	})
+	cmd.SetHelpFunc(func(cmd *cobra.Command, args []string) {
+		if all {
+			everything(cmd, args)
+			return
+		}
+		some := pflag.NewFlagSet("", pflag.ContinueOnError)
+		some.SortFlags = false
+		for _, name := range append(flags, "help-all") {
+			f := *cmd.Flags().Lookup(name)
+			f.Usage, _, _ = strings.Cut(f.Usage, "; ")
+			f.DefValue = ""
+			some.AddFlag(&f)
+		}
+		what, _, _ := strings.Cut(cmd.Long, "\n\n")
+		fmt.Fprintf(cmd.OutOrStdout(), "%s\n\nUsage: %s\n\n%s\n\n%s", what, cmd.UseLine(), cmd.Example, some.FlagUsages())
+	})
+}
 
 // Exactly wants n arguments, named so.
 func Exactly(n int, names string) cobra.PositionalArgs {

@@ -35,7 +35,7 @@ type StoreFlag struct {
 // Add adds the flag.
 func (f *StoreFlag) Add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.Text, "store", "",
-		"`URL` of the store, such as redis://HOST:6379 or sqlite:PATH (hasp help store has all forms); without it what HASP_STORE says, "+
+		"`URL` of the store, as hasp help store says; such as redis://HOST:6379 or sqlite:PATH; without it what HASP_STORE says, "+
 			"or the file that HASP_STORE_FILE names, else a SQLite file of yours")
 }
 

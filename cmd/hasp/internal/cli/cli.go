@@ -55,19 +55,13 @@ func newRoot(args []string) *cobra.Command {
 share it. Waiters are served in order, a timeout frees the key when its holder
 crashes, and each holder has a number that storage can check (a fence).
 
-The store of the locks is named by --store or ` + "`HASP_STORE`" + `. Without it, it is a
-SQLite file in your state directory: for your own processes on this machine.`,
+The store of the locks is named by --store or HASP_STORE. Without it each user of
+each machine has their own, a SQLite file in the state directory: jobs of other
+users and of other machines are not excluded.`,
 		Example: `  hasp run nightly -- ./report.sh --full       wait for the key, hold it while the command runs
   hasp run -nq -E 0 nightly -- ./report.sh     from cron: skip it when somebody else holds the key
   hasp acquire nightly || exit                 in a script: hold the key until the script ends
-  hasp elect worker -- ./worker                run it on one of several hosts, again and again
-  hasp ls                                      who holds what
-  hasp top                                     the same, live: sort, filter, look, break
-  hasp show nightly                            all about one key
-  hasp serve                                   the same in a browser
-  hasp leaks                                   what nobody will end
-  hasp doctor                                  does the store work, and what does it promise
-  hasp verify                                  does it keep that, when clients are killed and stopped`,
+  hasp elect worker -- ./worker                run it on one of several hosts, again and again`,
 		Version:                    readBuild().String(),
 		SuggestionsMinimumDistance: 2,
 		SilenceErrors:              true,

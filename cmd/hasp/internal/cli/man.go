@@ -16,15 +16,25 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// newMan writes the manual pages, for packagers. Cobra's own generator would
-// bring three modules with it, for pages without our sections.
+// newMan writes the manual pages. Cobra's own generator would bring three modules with it, for pages without our sections.
 func newMan(root *cobra.Command) *cobra.Command {
 	return &cobra.Command{
-		Use:    "man DIR",
-		Short:  "Write the manual pages into a directory",
-		Hidden: true,
-		Args:   base.Exactly(1, "DIR"),
+		Use:   "man [DIR]",
+		Short: "Write the manual pages into DIR, else where man looks for them",
+		Long:  "Without DIR, the manual pages go into share/man/man1 beside the folder of this\nprogram: man finds them there if that folder is in PATH.",
+		Args:  base.AtMost(1, "DIR"),
 		RunE: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				self, err := os.Executable()
+				dir := filepath.Join(filepath.Dir(self), "..", "share", "man", "man1")
+				if err == nil {
+					err = os.MkdirAll(dir, 0o755)
+				}
+				if err != nil {
+					return base.Failed("%v; or name the directory: hasp man DIR", err)
+				}
+				args = []string{dir}
+			}
 			for _, cmd := range append([]*cobra.Command{root}, root.Commands()...) {
 				if cmd.Hidden || cmd.Name() == "help" {
 					continue
@@ -34,6 +44,7 @@ func newMan(root *cobra.Command) *cobra.Command {
 					return base.Failed("%v", err)
 				}
 			}
+			fmt.Fprintln(base.Stdout, "the manual pages are in", args[0])
 			return nil
 		},
 	}

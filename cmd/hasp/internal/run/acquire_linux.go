@@ -72,8 +72,9 @@ func newAcquire(args []string, k *keeper) *cobra.Command {
 	o.askFlags(cmd)
 	o.holdFlags(cmd, "when the lock is lost: TERM and then KILL the shell and all that it started, only KILL them, or let them go on")
 	f.Lookup("slots").Usage = "share the key with at most N-1 others; hasp held --print slot KEY tells which slot it is, 0 to N-1"
-	f.Lookup("max-hold").Usage = "end the shell after so long, as if the lock was lost"
+	f.Lookup("max-hold").Usage = "end the shell after so long; as if the lock was lost"
 	f.Lookup("reason").Usage = "`TEXT` for those who wait for the key (default: the name of the script)"
+	base.Brief(cmd, "nonblock", "wait", "conflict-exit-code", "shared", "slots", "max-hold", "ttl", "quiet", "store")
 	return cmd
 }
 

@@ -64,8 +64,9 @@ func newElect(args []string) *cobra.Command {
 	cmd.SetFlagErrorFunc(commandFlagError(args))
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.BoolVarP(&observe, "observe", "l", false, "run nothing: print who leads, now and at each change")
+	f.BoolVarP(&observe, "observe", "l", false, "run nothing, print who leads; now and at each change")
 	o.holdFlags(cmd, "when the leadership is lost: TERM and then KILL the command, or only KILL it")
+	base.Brief(cmd, "observe", "ttl", "grace", "quiet", "verbose", "output", "store")
 	return cmd
 }
 

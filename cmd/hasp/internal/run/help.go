@@ -19,12 +19,12 @@ var (
 	electLong string
 )
 
-const runExample = `  hasp run nightly -- ./report.sh --full
-  hasp run -nq -E 0 nightly -- ./report.sh              from cron: busy is not an error, and sends no mail
+const runExample = `  hasp run nightly -- ./report.sh --full      wait for the key, then hold it
+  hasp run -nq -E 0 nightly -- ./report.sh    from cron: if held, do nothing
   hasp run -w 30 nightly -- sh -c 'psql -v fence=$HASP_FENCE -f nightly.sql'
-  hasp run --shared data -- ./backup.sh                 beside others who read
+  hasp run --shared data -- ./backup.sh       beside other readers
   hasp run --slots 3 gpu -- sh -c 'train --gpu $HASP_SLOT'
-  hasp run from to -- ./move.sh                         two keys, without a deadlock
+  hasp run from to -- ./move.sh               two keys, without a deadlock
   hasp run --hold-at-least 10m --reason cron nightly -- ./report.sh`
 
 const acquireExample = `  hasp acquire nightly || exit

@@ -87,7 +87,8 @@ func newRun(args []string) *cobra.Command {
 	o.askFlags(cmd)
 	f.Var(&o.atLeast, "hold-at-least", "keep the key for at least so long, even when the command was quicker")
 	o.holdFlags(cmd, "when the lock is lost: TERM and then KILL the command, only KILL it, or let it go on")
-	f.StringVar(&o.metrics, "metrics-file", "", "write how the job went to `FILE`, for the textfile collector of node_exporter")
+	f.StringVar(&o.metrics, "metrics-file", "", "write how it went to `FILE`; for the textfile collector of node_exporter")
+	base.Brief(cmd, "nonblock", "wait", "conflict-exit-code", "shared", "slots", "max-hold", "ttl", "quiet", "metrics-file", "store")
 	return cmd
 }
 
@@ -119,12 +120,12 @@ func (o *options) oneKind(cmd *cobra.Command, args []string) error {
 // askFlags say how a key is asked for, and for how long.
 func (o *options) askFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.BoolVarP(&o.shared, "shared", "s", false, "read: share the key with other readers, and exclude writers")
+	f.BoolVarP(&o.shared, "shared", "s", false, "read: share the key with other readers; exclude writers")
 	f.Var(&o.slots, "slots", "share the key with at most N-1 others; the command sees its number, 0 to N-1, as HASP_SLOT")
-	f.BoolVarP(&o.now, "nonblock", "n", false, "try once; when the key is busy exit with 75, or -E")
-	f.VarP(&o.wait, "wait", "w", "wait so long at most (seconds, or 1m30s; 0 is -n), then exit with 75, or -E")
-	f.VarP(&o.busyCode, "conflict-exit-code", "E", "exit with this when the key is busy, 0 to 255")
-	f.Var(&o.maxHold, "max-hold", "end the command after so long, as if the lock was lost")
+	f.BoolVarP(&o.now, "nonblock", "n", false, "do not wait; when the key is busy exit with 75, or -E")
+	f.VarP(&o.wait, "wait", "w", "wait so long at most, as 30 or 1m30s; 0 is -n; then exit with 75, or -E")
+	f.VarP(&o.busyCode, "conflict-exit-code", "E", "exit with this when the key is busy; 0 to 255")
+	f.Var(&o.maxHold, "max-hold", "end the command after so long; as if the lock was lost")
 }
 
 // commandFlagError says what is wrong with a flag, which may be the command's.
@@ -140,11 +141,11 @@ func commandFlagError(args []string) func(cmd *cobra.Command, err error) error {
 // holdFlags are those of whatever holds a key while a command runs.
 func (o *options) holdFlags(cmd *cobra.Command, onLost string) {
 	f := cmd.Flags()
-	f.Var(&o.ttl, "ttl", "how long the store keeps the key after hasp died (default 30s, or the most that the store allows)")
+	f.Var(&o.ttl, "ttl", "how long the store keeps a key after a crash; default 30s, or the most that the store allows")
 	o.onLost.Add(cmd, "on-lost", "", onLost)
-	f.Var(&o.grace, "grace", "from TERM to KILL, which comes when the lease ends (default 5s, or TTL/6 when that is less)")
+	f.Var(&o.grace, "grace", "from TERM to KILL; KILL comes when the lease ends; default 5s, or TTL/6 when that is less")
 	f.StringVar(&o.reason, "reason", "", "`TEXT` for those who wait for the key (default: the name of COMMAND)")
-	f.BoolVarP(&o.quiet, "quiet", "q", false, "report errors only: not who holds the key, not that it is busy, not how the command ended")
+	f.BoolVarP(&o.quiet, "quiet", "q", false, "report errors only; not who holds the key, not that it is busy, not how the command ended")
 	f.BoolVarP(&o.verbose, "verbose", "v", false, "also say when the key is acquired, renewed, released")
 	o.output.AddOutput(cmd, "messages as lines, or as objects, one a line")
 	o.audit.Add(cmd, "record a loss of the lock")
