@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/event"
 	"github.com/hasplock/hasp/internal/admission"
 	"github.com/hasplock/hasp/internal/backoff"
 	"github.com/hasplock/hasp/internal/clock"
@@ -107,7 +108,7 @@ func (a *attempt) alone() (lease *Lease, err error) {
 // tell tells the observer what came of the attempt.
 func (a *attempt) tell(lease *Lease, err error) (*Lease, error) {
 	if err != nil {
-		a.emit(EventFailed, func(e *Event) { e.Err = err })
+		a.emit(event.Failed, func(e *event.Event) { e.Err = err })
 		return nil, err
 	}
 	lease.emitAcquired(a.began, a.waiting)
@@ -217,7 +218,7 @@ func (a *attempt) try() (*Lease, error) {
 	}
 	if lease == nil && joins {
 		held, _ := a.wait.Why().(*HeldError) //nolint:errorlint // as it was noted
-		a.emit(EventWaiting, func(e *Event) { e.Holder, e.Ahead, e.Left = held.Holder, held.Ahead, held.Left })
+		a.emit(event.Waiting, func(e *event.Event) { e.Holder, e.Ahead, e.Left = held.Holder, held.Ahead, held.Left })
 	}
 	return lease, nil
 }
@@ -389,26 +390,26 @@ func (a *attempt) troubled(err error) error {
 	if err := a.wait.Failed(now, a.c.trouble(err), err); err != nil {
 		return err
 	}
-	event, left := EventTrouble, a.wait.Bears(now)
+	kind, left := event.Trouble, a.wait.Bears(now)
 	if errors.As(err, new(*admission.HeldBack)) {
-		event, left = EventHeldBack, heldBack(err)
+		kind, left = event.HeldBack, heldBack(err)
 	}
-	a.emit(event, func(e *Event) { e.Left, e.Err = left, a.c.fail(a.op, a.req.Key, err) })
+	a.emit(kind, func(e *event.Event) { e.Left, e.Err = left, a.c.fail(a.op, a.req.Key, err) })
 	return nil
 }
 
 // emit tells the observer of this attempt.
-func (a *attempt) emit(kind EventKind, more func(e *Event)) {
+func (a *attempt) emit(kind event.Kind, more func(e *event.Event)) {
 	if a.c.observe == nil {
 		return
 	}
 	now := a.c.now()
-	e := Event{Kind: kind, Key: a.req.Key, Owner: a.req.Owner, Mode: a.req.Mode, TTL: a.req.TTL,
+	e := event.Event{Kind: kind, Key: a.req.Key, Owner: a.req.Owner, Mode: a.req.Mode, TTL: a.req.TTL,
 		Waited: now.Sub(a.began)}
 	if a.asked != 0 {
 		e.Sent = sentAt(a.asked, now)
 	}
-	switch ends := kind == EventFailed; {
+	switch ends := kind == event.Failed; {
 	case ends && a.waiting:
 		e.Waiters = -1
 	case !ends && !a.waiting:
@@ -652,7 +653,7 @@ func (a *attempt) subscribed(w watched) (wakes bool) {
 	a.sub.hints = w.hints
 	if w.err != nil {
 		a.sub.hints = nil
-		a.emit(EventTrouble, func(e *Event) {
+		a.emit(event.Trouble, func(e *event.Event) {
 			e.Sent = time.Time{} // that is a Try's
 			e.Err = a.c.fail(a.op, a.req.Key, fmt.Errorf("the store sends no hints when the key is free, so this polls: %w", w.err))
 		})

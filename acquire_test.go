@@ -14,6 +14,7 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/event"
 )
 
 func TestTryLockSaysWhoHoldsTheKey(t *testing.T) {
@@ -280,11 +281,11 @@ func TestWaitingIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore()
 		holder := lock(t, newClient(t, store, nil), "k", nil)
-		var events []hasp.Event
-		c := newClient(t, store, &hasp.Options{Observe: func(_ context.Context, e *hasp.Event) { events = append(events, *e) }})
+		var events []event.Event
+		c := newClient(t, store, &hasp.Options{Observe: func(_ context.Context, e *event.Event) { events = append(events, *e) }})
 		_, err := c.Mutex("k", nil).TryLock(t.Context())
 		wantIs(t, err, hasp.ErrHeld)
-		if len(events) != 1 || events[0].Kind != hasp.EventFailed || !errors.Is(events[0].Err, err) || !events[0].Sent.Equal(time.Now()) {
+		if len(events) != 1 || events[0].Kind != event.Failed || !errors.Is(events[0].Err, err) || !events[0].Sent.Equal(time.Now()) {
 			t.Errorf("of a TryLock: %+v", events)
 		}
 		events = nil
@@ -292,10 +293,10 @@ func TestWaitingIsTold(t *testing.T) {
 		defer cancel()
 		_, err = c.Mutex("k", nil).Lock(ctx)
 		wantIs(t, err, hasp.ErrHeld)
-		if len(events) != 2 || events[0].Kind != hasp.EventWaiting || events[0].Holder.Owner != holder.Owner() || events[0].Left <= 0 {
+		if len(events) != 2 || events[0].Kind != event.Waiting || events[0].Holder.Owner != holder.Owner() || events[0].Left <= 0 {
 			t.Fatalf("of a Lock: %+v", events)
 		}
-		if e := events[1]; e.Kind != hasp.EventFailed || !errors.Is(e.Err, err) || e.Waited != time.Second || e.Owner != events[0].Owner {
+		if e := events[1]; e.Kind != event.Failed || !errors.Is(e.Err, err) || e.Waited != time.Second || e.Owner != events[0].Owner {
 			t.Errorf("of a Lock that gave up: %+v", e)
 		}
 	})

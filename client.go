@@ -17,6 +17,7 @@ import (
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/driver/voting"
+	"github.com/hasplock/hasp/event"
 	"github.com/hasplock/hasp/internal/admission"
 	"github.com/hasplock/hasp/internal/clock"
 	"github.com/hasplock/hasp/internal/gate"
@@ -130,7 +131,7 @@ func mustHave(ctx context.Context) {
 type core struct {
 	drv         driver.Driver
 	traits      driver.Traits
-	observe     func(context.Context, *Event)
+	observe     func(context.Context, *event.Event)
 	recordTaken bool
 	maxSilence  time.Duration
 	maxRefused  time.Duration
@@ -161,9 +162,9 @@ func newCore(d driver.Driver, o *Options) *core {
 }
 
 // events are used again, so that an observer costs no memory for each of its calls.
-var events = sync.Pool{New: func() any { return new(Event) }}
+var events = sync.Pool{New: func() any { return new(event.Event) }}
 
-func (c *core) emit(ctx context.Context, e Event) {
+func (c *core) emit(ctx context.Context, e event.Event) {
 	if c.observe == nil {
 		return
 	}
@@ -171,11 +172,16 @@ func (c *core) emit(ctx context.Context, e Event) {
 		ctx = context.Background()
 	}
 	e.Engine = c.traits.Engine
-	shown := events.Get().(*Event)
+	shown := events.Get().(*event.Event)
 	*shown = e
 	c.observe(ctx, shown)
-	*shown = Event{}
+	*shown = event.Event{}
 	events.Put(shown)
+}
+
+// sentAt returns a time on the monotonic clock as the observer wants it.
+func sentAt(mono time.Duration, now clock.Instant) time.Time {
+	return time.Now().Add(mono - now.Mono)
 }
 
 // ended takes from the engine which leases the store has ended, see

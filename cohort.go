@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/event"
 	"github.com/hasplock/hasp/internal/clock"
 )
 
@@ -282,7 +283,7 @@ func (co *cohort) await(a *attempt, q *queuedCall) (g gift, err error) {
 			co.quit(q)
 		}
 	}()
-	a.emit(EventWaiting, func(e *Event) {
+	a.emit(event.Waiting, func(e *event.Event) {
 		if held := (*HeldError)(nil); errors.As(co.whyQueued(q), &held) {
 			e.Holder, e.Ahead, e.Left = held.Holder, held.Ahead, held.Left
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/event"
 )
 
 // A caller that gives up leaves its turn to the others; the error says who was in
@@ -268,9 +269,9 @@ func TestCohortLeaderLeavesAWatch(t *testing.T) {
 // A caller that waits for its turn in a cohort learns of the leader.
 func TestWaitingForATurnIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var told []hasp.Event
-		c := newClient(t, newStore(), &hasp.Options{Observe: func(_ context.Context, e *hasp.Event) {
-			if e.Kind == hasp.EventWaiting {
+		var told []event.Event
+		c := newClient(t, newStore(), &hasp.Options{Observe: func(_ context.Context, e *event.Event) {
+			if e.Kind == event.Waiting {
 				told = append(told, *e)
 			}
 		}})

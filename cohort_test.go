@@ -13,6 +13,7 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/event"
 )
 
 var inCohort = &hasp.LockOptions{Cohort: time.Minute}
@@ -173,8 +174,8 @@ func TestTurnThatIsLostOnItsWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, d := hookedMem()
 		var waiting atomic.Int64
-		c := newClient(t, d, &hasp.Options{Observe: func(_ context.Context, e *hasp.Event) {
-			if e.Kind == hasp.EventWaiting && waiting.Add(1) == 2 {
+		c := newClient(t, d, &hasp.Options{Observe: func(_ context.Context, e *event.Event) {
+			if e.Kind == event.Waiting && waiting.Add(1) == 2 {
 				time.Sleep(2 * time.Minute) // as if the second caller's process stood still
 			}
 		}})

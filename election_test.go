@@ -16,6 +16,7 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/event"
 	"github.com/hasplock/hasp/internal/history"
 )
 
@@ -362,8 +363,8 @@ func TestLeadEndsWithItsContext(t *testing.T) {
 func TestLeadCampaignsAgainAfterALossBeforeItsFunction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var stopped sync.Once
-		c := newClient(t, newStore(), &hasp.Options{Observe: func(_ context.Context, e *hasp.Event) {
-			if e.Kind == hasp.EventAcquired {
+		c := newClient(t, newStore(), &hasp.Options{Observe: func(_ context.Context, e *event.Event) {
+			if e.Kind == event.Acquired {
 				stopped.Do(func() { time.Sleep(time.Minute) }) // as if the process stood still
 			}
 		}})

@@ -15,6 +15,7 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/event"
 	"github.com/hasplock/hasp/internal/clock"
 	"github.com/hasplock/hasp/internal/fault"
 	"github.com/hasplock/hasp/memdriver"
@@ -149,9 +150,9 @@ func TestEventOfWhoEnters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newHander(newStore())
 		held := lockOf(t, newClient(t, d.store, nil))
-		var got []hasp.Event
-		c := newClient(t, d, &hasp.Options{Observe: func(_ context.Context, e *hasp.Event) {
-			if e.Kind == hasp.EventAcquired {
+		var got []event.Event
+		c := newClient(t, d, &hasp.Options{Observe: func(_ context.Context, e *event.Event) {
+			if e.Kind == event.Acquired {
 				got = append(got, *e)
 			}
 		}})

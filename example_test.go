@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/event"
 	"github.com/hasplock/hasp/memdriver"
 )
 
@@ -101,7 +102,7 @@ func ExampleOperator_Break() {
 
 func ExampleOptions() {
 	locks, _ := hasp.New(memdriver.New(), &hasp.Options{
-		Observe: func(_ context.Context, e *hasp.Event) { fmt.Println(e.Kind, e.Key) },
+		Observe: func(_ context.Context, e *event.Event) { fmt.Println(e.Kind, e.Key) },
 	})
 	defer locks.Close()
 	lease, _ := locks.Mutex("k", nil).Lock(context.Background())
@@ -205,9 +206,9 @@ func ExampleError() {
 }
 
 func ExampleEvent() {
-	waiting := make(chan hasp.Event, 1)
-	locks, _ := hasp.New(memdriver.New(), &hasp.Options{Observe: func(_ context.Context, e *hasp.Event) {
-		if e.Kind == hasp.EventWaiting {
+	waiting := make(chan event.Event, 1)
+	locks, _ := hasp.New(memdriver.New(), &hasp.Options{Observe: func(_ context.Context, e *event.Event) {
+		if e.Kind == event.Waiting {
 			waiting <- *e
 		}
 	}})
@@ -234,7 +235,7 @@ func ExampleLogTo() {
 		return slog.Attr{}
 	}}))
 	store := memdriver.New()
-	locks, _ := hasp.New(store, &hasp.Options{Observe: hasp.LogTo(logger)})
+	locks, _ := hasp.New(store, &hasp.Options{Observe: event.LogTo(logger)})
 	defer locks.Close()
 	lease, _ := locks.Mutex("orders/42", &hasp.LockOptions{TTL: 100 * time.Millisecond}).Lock(context.Background())
 	store.Lose("orders/42") // in a test: somebody else's lease from here on

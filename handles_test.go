@@ -16,6 +16,7 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/event"
 )
 
 // collected lets leases be renewed, with a garbage collection before each.
@@ -140,13 +141,13 @@ func TestForgottenLease(t *testing.T) {
 	for _, f := range forgets {
 		bubbled(t, f.name, func(t *testing.T) {
 			store := newStore()
-			told, lost := make(chan hasp.Event, 10), make(chan hasp.Event, 10)
-			c := newClient(t, store, &hasp.Options{RecordTaken: true, Observe: func(_ context.Context, e *hasp.Event) {
+			told, lost := make(chan event.Event, 10), make(chan event.Event, 10)
+			c := newClient(t, store, &hasp.Options{RecordTaken: true, Observe: func(_ context.Context, e *event.Event) {
 				switch {
 				case e.Key != "k":
-				case e.Kind == hasp.EventForgotten:
+				case e.Kind == event.Forgotten:
 					told <- *e
-				case e.Kind == hasp.EventLost:
+				case e.Kind == event.Lost:
 					lost <- *e
 				}
 			}})
@@ -238,8 +239,8 @@ func TestForgottenLeaseComesBack(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var told atomic.Int32
 				store, d := hookedMem()
-				c := newClient(t, d, &hasp.Options{Observe: func(_ context.Context, e *hasp.Event) {
-					if e.Kind == hasp.EventForgotten {
+				c := newClient(t, d, &hasp.Options{Observe: func(_ context.Context, e *event.Event) {
+					if e.Kind == event.Forgotten {
 						told.Add(1)
 					}
 				}})

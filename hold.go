@@ -15,6 +15,7 @@ import (
 	"weak"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/event"
 	"github.com/hasplock/hasp/internal/clock"
 	"github.com/hasplock/hasp/internal/keepalive"
 	"github.com/hasplock/hasp/internal/lifetime"
@@ -175,7 +176,7 @@ func (h *hold) declareLost(answer error) (tell func()) {
 		return nil
 	}
 	took := h.life.Held(now)
-	return func() { h.emit(EventLost, func(e *Event) { e.Held, e.Err = took, why }) }
+	return func() { h.emit(event.Lost, func(e *event.Event) { e.Held, e.Err = took, why }) }
 }
 
 // finish ends a hold that was not released, once, as lost or closed. running: a
@@ -229,7 +230,7 @@ func (h *hold) Request() (r driver.RenewRequest, ok bool) {
 	now := h.c.now()
 	took, left, taken := h.life.Held(now), h.life.Left(now)-h.opts.Lead, h.handles.known[0].taken
 	err := fmt.Errorf("dropped without Release: nothing can reach this lease any more, so it is not renewed and ends in %v", clock.Short(left))
-	go h.emit(EventForgotten, func(e *Event) {
+	go h.emit(event.Forgotten, func(e *event.Event) {
 		e.Held, e.Left, e.Taken, e.Err = took, left, taken.String(), h.c.fail("hold", h.req.Key, err)
 	})
 	return r, false
@@ -257,7 +258,7 @@ func (h *hold) Renewed(start clock.Instant, r driver.Renewal) {
 		wanted = h.signals.told(h.life.Wanted())
 	}
 	h.mu.Unlock()
-	kind := EventRenewed
+	kind := event.Renewed
 	switch answer {
 	case lifetime.Ignored:
 		return
@@ -268,13 +269,13 @@ func (h *hold) Renewed(start clock.Instant, r driver.Renewal) {
 		h.lose(nil)
 		return
 	case lifetime.Failed:
-		kind = EventRenewFailed
+		kind = event.RenewFailed
 	}
 	h.c.renewer.Again(h, now)
 	if wanted != nil {
 		wanted()
 	}
-	h.emit(kind, func(e *Event) {
+	h.emit(kind, func(e *event.Event) {
 		e.Left, e.Sent, e.Age, e.Err = left, sentAt(start.Mono, now), age, h.c.fail("renew", h.req.Key, r.Err)
 	})
 }
@@ -350,7 +351,7 @@ func (h *hold) setCaller(ctx context.Context) {
 }
 
 // emit reports an event of this hold.
-func (h *hold) emit(kind EventKind, more func(e *Event)) {
+func (h *hold) emit(kind event.Kind, more func(e *event.Event)) {
 	if h.c.observe == nil {
 		return
 	}
@@ -360,16 +361,16 @@ func (h *hold) emit(kind EventKind, more func(e *Event)) {
 }
 
 // event returns what all events of this hold say, and the context of its caller.
-func (h *hold) event(kind EventKind) (context.Context, Event) {
+func (h *hold) event(kind event.Kind) (context.Context, event.Event) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	e := Event{Kind: kind, Key: h.req.Key, Owner: h.req.Owner, Fence: h.req.Fence, Mode: h.req.Mode, TTL: h.life.TTL(),
+	e := event.Event{Kind: kind, Key: h.req.Key, Owner: h.req.Owner, Fence: h.req.Fence, Mode: h.req.Mode, TTL: h.life.TTL(),
 		Slot: h.grant.slot}
 	switch kind {
-	case EventAcquired:
+	case event.Acquired:
 		e.Leases = h.life.Began()
-	case EventLost, EventReleased:
-		e.Leases = h.life.Ended(kind == EventReleased)
+	case event.Lost, event.Released:
+		e.Leases = h.life.Ended(kind == event.Released)
 	}
 	return h.handles.caller, e
 }
@@ -386,7 +387,7 @@ func (l *Lease) emitAcquired(began clock.Instant, waited bool) {
 	}()
 	h := l.h
 	if h.c.observe != nil { // emit would move the event to the heap, for each pair of calls twice
-		ctx, e := h.event(EventAcquired)
+		ctx, e := h.event(event.Acquired)
 		now := h.c.now()
 		e.Waited, e.Handoff = now.Sub(began), h.grant.handoff
 		if !h.grant.unasked {
@@ -406,7 +407,7 @@ func (h *hold) emitReleased(sent time.Duration, err error) {
 	if h.c.observe == nil {
 		return
 	}
-	ctx, e := h.event(EventReleased)
+	ctx, e := h.event(event.Released)
 	now := h.c.now()
 	e.Held, e.Err = h.life.Held(now), err
 	if sent != 0 {

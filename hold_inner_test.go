@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/event"
 	"github.com/hasplock/hasp/internal/clock"
 	"github.com/hasplock/hasp/internal/lifetime"
 	"github.com/hasplock/hasp/memdriver"
@@ -97,8 +98,8 @@ func TestWantedStays(t *testing.T) {
 func TestLossIsToldOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		told := 0
-		c := innerClient(t, memdriver.New(), &Options{Observe: func(_ context.Context, e *Event) {
-			if e.Kind == EventLost {
+		c := innerClient(t, memdriver.New(), &Options{Observe: func(_ context.Context, e *event.Event) {
+			if e.Kind == event.Lost {
 				told++
 			}
 		}})

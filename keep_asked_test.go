@@ -15,6 +15,7 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/event"
 )
 
 // keeping returns a client that keeps the key, and one elsewhere over d.
@@ -57,9 +58,9 @@ func TestTryLockOfAKeeperAtWork(t *testing.T) {
 		bubbled(t, name, func(t *testing.T) {
 			d := &hooked{Driver: newStore()}
 			c, _, o := keeping(t, d)
-			var told []hasp.Event
+			var told []event.Event
 			var from context.Context
-			elsewhere := newClient(t, d, &hasp.Options{Observe: func(ctx context.Context, e *hasp.Event) { told, from = append(told, *e), ctx }})
+			elsewhere := newClient(t, d, &hasp.Options{Observe: func(ctx context.Context, e *event.Event) { told, from = append(told, *e), ctx }})
 			work := lock(t, c, "k", o)
 			ctx := t.Context()
 			d.onTry(func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
@@ -87,7 +88,7 @@ func TestTryLockOfAKeeperAtWork(t *testing.T) {
 				t.Errorf("after %v: %v", took, err)
 			}
 			synctest.Wait()
-			failIf(t, limit >= 0 && (len(told) != 1 || told[0].Kind != hasp.EventFailed || from != ctx), "the events are %+v", told)
+			failIf(t, limit >= 0 && (len(told) != 1 || told[0].Kind != event.Failed || from != ctx), "the events are %+v", told)
 			info := must(d.Inspect(t.Context(), "k"))
 			failIf(t, info.Waiters != 0 || info.Holder.Owner != work.Owner(), "the store has %+v", info)
 			check(t, work.Err())

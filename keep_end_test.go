@@ -14,6 +14,7 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/event"
 )
 
 // The clock is asked before a kept key is granted: a process that stood still for most of the
@@ -59,8 +60,8 @@ func TestKeptKeyInTrouble(t *testing.T) {
 		bubbled(t, name, func(t *testing.T) {
 			d := &hooked{Driver: newStore(), renew: renew}
 			var mu sync.Mutex
-			kinds := map[hasp.EventKind]int{}
-			c := newClient(t, d, &hasp.Options{Observe: func(_ context.Context, e *hasp.Event) {
+			kinds := map[event.Kind]int{}
+			c := newClient(t, d, &hasp.Options{Observe: func(_ context.Context, e *event.Event) {
 				mu.Lock()
 				defer mu.Unlock()
 				kinds[e.Kind]++
@@ -78,7 +79,7 @@ func TestKeptKeyInTrouble(t *testing.T) {
 			failIf(t, d.tries.Load() != tries+1, "granted without the store")
 			mu.Lock()
 			defer mu.Unlock()
-			if kinds[hasp.EventLost] != 0 || kinds[hasp.EventAcquired] != 2 || kinds[hasp.EventReleased] != 2 || kinds[hasp.EventRenewFailed] == 0 && name == "refused" {
+			if kinds[event.Lost] != 0 || kinds[event.Acquired] != 2 || kinds[event.Released] != 2 || kinds[event.RenewFailed] == 0 && name == "refused" {
 				t.Errorf("the events: %v", kinds)
 			}
 		})
@@ -89,8 +90,8 @@ func TestKeptKeyInTrouble(t *testing.T) {
 func TestKeptKeyIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, d := hookedMem()
-		c := newClient(t, d, &hasp.Options{Observe: func(_ context.Context, e *hasp.Event) {
-			failIf(t, e.Kind == hasp.EventLost || e.Err != nil, "%v: %v", e.Kind, e.Err)
+		c := newClient(t, d, &hasp.Options{Observe: func(_ context.Context, e *event.Event) {
+			failIf(t, e.Kind == event.Lost || e.Err != nil, "%v: %v", e.Kind, e.Err)
 		}})
 		o := &hasp.LockOptions{Keep: time.Hour}
 		fence := useOnce(t, c, o)
@@ -207,13 +208,13 @@ func TestEventsOfAKeeper(t *testing.T) {
 		var acquired, released atomic.Int64
 		d := &hooked{Driver: newStore()}
 		type ctxKey struct{}
-		c := newClient(t, d, &hasp.Options{Observe: func(ctx context.Context, e *hasp.Event) {
+		c := newClient(t, d, &hasp.Options{Observe: func(ctx context.Context, e *event.Event) {
 			n.observe(ctx, e)
 			switch e.Kind {
-			case hasp.EventAcquired:
+			case event.Acquired:
 				failIf(t, ctx.Value(ctxKey{}) != acquired.Add(1), "the context of another call: %v", ctx)
 				failIf(t, e.Sent.IsZero() == (acquired.Load() == 1), "event %d: sent %v", acquired.Load(), e.Sent)
-			case hasp.EventReleased:
+			case event.Released:
 				released.Add(1)
 				failIf(t, e.Held != time.Second, "held for %v", e.Held)
 			}
@@ -250,8 +251,8 @@ func TestEventsOfAKeeper(t *testing.T) {
 func TestKeepAndAnObserverThatPanics(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var n atomic.Int64
-		c := newClient(t, newStore(), &hasp.Options{Observe: func(_ context.Context, e *hasp.Event) {
-			if e.Kind == hasp.EventAcquired && n.Add(1) == 2 {
+		c := newClient(t, newStore(), &hasp.Options{Observe: func(_ context.Context, e *event.Event) {
+			if e.Kind == event.Acquired && n.Add(1) == 2 {
 				panic("a bug")
 			}
 		}})

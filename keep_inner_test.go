@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/event"
 	"github.com/hasplock/hasp/internal/clock"
 	"github.com/hasplock/hasp/internal/lifetime"
 	"github.com/hasplock/hasp/memdriver"
@@ -278,9 +279,9 @@ func TestKeptKeyIsTakenAndLost(t *testing.T) {
 		var sum atomic.Int64
 		var lostTold atomic.Int64
 		d := &rkClassify{Store: memdriver.New()}
-		c := innerClient(t, d, &Options{Observe: func(_ context.Context, e *Event) {
+		c := innerClient(t, d, &Options{Observe: func(_ context.Context, e *event.Event) {
 			sum.Add(int64(e.Leases))
-			if e.Kind == EventLost {
+			if e.Kind == event.Lost {
 				lostTold.Add(1)
 			}
 		}})
@@ -299,7 +300,7 @@ func TestKeptKeyIsTakenAndLost(t *testing.T) {
 		}
 		_ = lease.Release()
 		if sum.Load() != 0 || lostTold.Load() != 1 {
-			t.Errorf("the sum of Event.Leases is %d, EventLost was told %d times", sum.Load(), lostTold.Load())
+			t.Errorf("the sum of Event.Leases is %d, event.Lost was told %d times", sum.Load(), lostTold.Load())
 		}
 	})
 }

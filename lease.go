@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/event"
 	"github.com/hasplock/hasp/internal/backoff"
 	"github.com/hasplock/hasp/internal/lifetime"
 	"github.com/hasplock/hasp/internal/wait"
@@ -21,7 +22,7 @@ import (
 // at once.
 //
 // A lease that is dropped without Release is no longer renewed once the garbage
-// collector has taken it, and expires with its TTL; EventForgotten reports it. It
+// collector has taken it, and expires with its TTL; event.Forgotten reports it. It
 // counts as in use while one of its contexts has not ended, and for good after
 // Done or Wanted was called.
 //
@@ -207,7 +208,7 @@ func (l *Lease) Downgrade(ctx context.Context) error {
 	ask, err := l.beginConversion()
 	if ask {
 		err = h.c.fail("downgrade", h.req.Key, h.convert(ctx))
-		h.emit(EventDowngraded, func(e *Event) { e.Err = err })
+		h.emit(event.Downgraded, func(e *event.Event) { e.Err = err })
 	}
 	return h.c.fail("downgrade", h.req.Key, err)
 }

@@ -148,7 +148,7 @@ func (c *Client) Mutex(key string, o *LockOptions) *Mutex {
 // joined with what kept Lock waiting, both found with errors.Is and errors.As, and
 // whatever this attempt left in the store is cleaned up, in the background if need
 // be. Lock also waits for a store that is unreachable or held back, as long as
-// ctx and Options.MaxSilence allow; EventTrouble or EventHeldBack reports it.
+// ctx and Options.MaxSilence allow; event.Trouble or event.HeldBack reports it.
 //
 // So it does, by Error.Class, for a store that answers with an error:
 //   - ClassReadOnly, ClassFull, once this client had a good answer of the store; before, for Options.MaxRefused;
@@ -332,7 +332,7 @@ func (e *Election) TryLock(ctx context.Context) (*Lease, error) {
 // f has returned.
 //
 // If the lease was lost before f returned, or before it began, f's result is dropped
-// (EventLost says why), and Lead waits again. Otherwise, and once ctx has ended, it returns
+// (event.Lost says why), and Lead waits again. Otherwise, and once ctx has ended, it returns
 // f's error joined with that of the release. An error of Lock ends it, too.
 func (e *Election) Lead(ctx context.Context, f func(ctx context.Context, lease *Lease) error) error {
 	for {

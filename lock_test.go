@@ -15,6 +15,7 @@ import (
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/driver/voting"
+	"github.com/hasplock/hasp/event"
 	"github.com/hasplock/hasp/memdriver"
 )
 
@@ -87,8 +88,8 @@ func TestHandleIsOverwritten(t *testing.T) {
 func TestHandleIsOverwrittenWhileItWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		waiting := make(chan struct{}, 1)
-		c := newClient(t, newStore(), &hasp.Options{Observe: func(_ context.Context, e *hasp.Event) {
-			if e.Kind == hasp.EventWaiting {
+		c := newClient(t, newStore(), &hasp.Options{Observe: func(_ context.Context, e *event.Event) {
+			if e.Kind == event.Waiting {
 				waiting <- struct{}{}
 			}
 		}})
@@ -191,8 +192,8 @@ func TestTryLockWithACohort(t *testing.T) {
 // Do of a lease that was lost before its function began says so once.
 func TestDoSaysOnceThatTheLeaseIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newClient(t, newStore(), &hasp.Options{Observe: func(_ context.Context, e *hasp.Event) {
-			if e.Kind == hasp.EventAcquired {
+		c := newClient(t, newStore(), &hasp.Options{Observe: func(_ context.Context, e *event.Event) {
+			if e.Kind == event.Acquired {
 				time.Sleep(time.Minute) // as if the process stood still
 			}
 		}})

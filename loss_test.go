@@ -14,6 +14,7 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/event"
 	"github.com/hasplock/hasp/internal/clock"
 )
 
@@ -22,9 +23,9 @@ import (
 func TestLossNeedsNoNetwork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &hooked{Driver: newStore(), renew: hangRenew}
-		lost := make(chan hasp.Event, 1)
-		c := newClient(t, d, &hasp.Options{Observe: func(_ context.Context, e *hasp.Event) {
-			if e.Kind == hasp.EventLost {
+		lost := make(chan event.Event, 1)
+		c := newClient(t, d, &hasp.Options{Observe: func(_ context.Context, e *event.Event) {
+			if e.Kind == event.Lost {
 				lost <- *e
 			}
 		}})
@@ -169,8 +170,8 @@ func TestErrHeedsTheLead(t *testing.T) {
 func TestObserverHearsWhatAContextSees(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var told atomic.Int64
-		c := newClient(t, newStore(), &hasp.Options{Observe: func(_ context.Context, e *hasp.Event) {
-			if e.Kind == hasp.EventLost {
+		c := newClient(t, newStore(), &hasp.Options{Observe: func(_ context.Context, e *event.Event) {
+			if e.Kind == event.Lost {
 				told.Add(1)
 			}
 		}})
@@ -316,9 +317,9 @@ func (d *teller) id(t *testing.T, key string) driver.ID {
 func TestEngineTellsOfTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &teller{hooked: &hooked{Driver: newStore()}}
-		var lost []hasp.Event
-		c := newClient(t, d, &hasp.Options{Observe: func(_ context.Context, e *hasp.Event) {
-			if e.Kind == hasp.EventLost {
+		var lost []event.Event
+		c := newClient(t, d, &hasp.Options{Observe: func(_ context.Context, e *event.Event) {
+			if e.Kind == event.Lost {
 				lost = append(lost, *e)
 			}
 		}})

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/event"
 	"github.com/hasplock/hasp/internal/history"
 )
 
@@ -165,8 +166,8 @@ func TestRDo(t *testing.T) {
 func TestEventsCarryTheMode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
-		var seen []hasp.Event
-		c := newClient(t, newStore(), &hasp.Options{Observe: func(_ context.Context, e *hasp.Event) {
+		var seen []event.Event
+		c := newClient(t, newStore(), &hasp.Options{Observe: func(_ context.Context, e *event.Event) {
 			mu.Lock()
 			defer mu.Unlock()
 			seen = append(seen, *e)
@@ -184,10 +185,10 @@ func TestEventsCarryTheMode(t *testing.T) {
 		var kinds []string
 		for _, e := range seen {
 			kinds = append(kinds, e.Kind.String())
-			if e.Mode != hasp.Shared && (e.Key == "s" || e.Kind != hasp.EventAcquired) {
+			if e.Mode != hasp.Shared && (e.Key == "s" || e.Kind != event.Acquired) {
 				t.Errorf("%v of %s is %v", e.Kind, e.Key, e.Mode)
 			}
-			if e.Key == "s" && e.Kind == hasp.EventReleased && (e.Slot == 0) != (e.Owner == a.Owner()) {
+			if e.Key == "s" && e.Kind == event.Released && (e.Slot == 0) != (e.Owner == a.Owner()) {
 				t.Errorf("slot %d was released by %s", e.Slot, e.Owner)
 			}
 		}

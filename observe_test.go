@@ -22,6 +22,7 @@ import (
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/driver/voting"
+	"github.com/hasplock/hasp/event"
 	"github.com/hasplock/hasp/internal/fault"
 	"github.com/hasplock/hasp/memdriver"
 )
@@ -31,13 +32,13 @@ import (
 func TestObserverPanics(t *testing.T) {
 	for _, f := range []struct {
 		name  string
-		kinds []hasp.EventKind
+		kinds []event.Kind
 		use   func(ctx context.Context, c *hasp.Client) error
 	}{
-		{"Lock", []hasp.EventKind{hasp.EventWaiting, hasp.EventAcquired, hasp.EventReleased}, use(nil)},
-		{"cohort", []hasp.EventKind{hasp.EventWaiting, hasp.EventAcquired, hasp.EventReleased}, use(inCohort)},
-		{"cohort without turns", []hasp.EventKind{hasp.EventReleased}, use(&hasp.LockOptions{Cohort: time.Nanosecond})},
-		{"Locks", []hasp.EventKind{hasp.EventWaiting, hasp.EventAcquired}, func(ctx context.Context, c *hasp.Client) error {
+		{"Lock", []event.Kind{event.Waiting, event.Acquired, event.Released}, use(nil)},
+		{"cohort", []event.Kind{event.Waiting, event.Acquired, event.Released}, use(inCohort)},
+		{"cohort without turns", []event.Kind{event.Released}, use(&hasp.LockOptions{Cohort: time.Nanosecond})},
+		{"Locks", []event.Kind{event.Waiting, event.Acquired}, func(ctx context.Context, c *hasp.Client) error {
 			all, err := mutexes(c, "a", "k").Lock(ctx)
 			if err == nil {
 				err = all.Release()
@@ -50,7 +51,7 @@ func TestObserverPanics(t *testing.T) {
 				bubbled(t, fmt.Sprint(f.name, kind, victim), func(t *testing.T) {
 					store := newStore()
 					var armed atomic.Bool
-					c := newClient(t, store, &hasp.Options{Observe: func(_ context.Context, e *hasp.Event) {
+					c := newClient(t, store, &hasp.Options{Observe: func(_ context.Context, e *event.Event) {
 						if e.Kind == kind && armed.CompareAndSwap(true, false) {
 							panic("the observer's")
 						}
@@ -108,9 +109,9 @@ func TestEventsSayWhen(t *testing.T) {
 		store := newStore()
 		holder := lock(t, newClient(t, store, nil), "k", nil)
 		var mu sync.Mutex
-		var events []hasp.Event
+		var events []event.Event
 		slow := fault.New(store, func(fault.Call) fault.Fault { return fault.Fault{Delay: lag} })
-		c := newClient(t, slow, &hasp.Options{Observe: func(ctx context.Context, e *hasp.Event) {
+		c := newClient(t, slow, &hasp.Options{Observe: func(ctx context.Context, e *event.Event) {
 			mu.Lock()
 			defer mu.Unlock()
 			failIf(t, ctx.Value(ctxKey{}) != "caller", "%v: of %v", e.Kind, ctx)
@@ -134,14 +135,14 @@ func TestEventsSayWhen(t *testing.T) {
 		release(t, lease)
 		mu.Lock()
 		defer mu.Unlock()
-		want := map[hasp.EventKind]time.Time{hasp.EventWaiting: start.Add(lag), hasp.EventAcquired: freed, hasp.EventRenewed: {}, hasp.EventReleased: renewed}
+		want := map[event.Kind]time.Time{event.Waiting: start.Add(lag), event.Acquired: freed, event.Renewed: {}, event.Released: renewed}
 		for _, e := range events {
 			failIf(t, e.TTL != 30*time.Second, "%v: TTL %v", e.Kind, e.TTL)
 			if at, ok := want[e.Kind]; ok && !at.IsZero() && (e.Sent.Before(at) || e.Sent.Sub(at) > 50*lag) {
 				t.Errorf("%v: sent at %v, want %v", e.Kind, e.Sent.Sub(start), at.Sub(start))
 			}
-			failIf(t, e.Kind == hasp.EventAcquired && e.Handoff != lag, "a handoff took %v, want %v", e.Handoff, lag)
-			if e.Kind == hasp.EventRenewed && (e.Age < 9*time.Second || e.Age-e.Sent.Sub(freed) > lag) {
+			failIf(t, e.Kind == event.Acquired && e.Handoff != lag, "a handoff took %v, want %v", e.Handoff, lag)
+			if e.Kind == event.Renewed && (e.Age < 9*time.Second || e.Age-e.Sent.Sub(freed) > lag) {
 				t.Errorf("renewed at the age of %v by what was sent %v after the grant was asked for", e.Age, e.Sent.Sub(freed))
 			}
 			delete(want, e.Kind)
@@ -152,13 +153,13 @@ func TestEventsSayWhen(t *testing.T) {
 
 // Observers calls all of them in order, and costs nothing where there are none.
 func TestObservers(t *testing.T) {
-	failIf(t, hasp.Observers(nil, nil) != nil, "two that are nil make one that is not")
+	failIf(t, event.Observers(nil, nil) != nil, "two that are nil make one that is not")
 	var got []int
-	note := func(n int) func(context.Context, *hasp.Event) {
-		return func(context.Context, *hasp.Event) { got = append(got, n) }
+	note := func(n int) func(context.Context, *event.Event) {
+		return func(context.Context, *event.Event) { got = append(got, n) }
 	}
-	hasp.Observers(note(1), nil, note(2))(t.Context(), &hasp.Event{})
-	hasp.Observers(nil, note(3))(t.Context(), &hasp.Event{})
+	event.Observers(note(1), nil, note(2))(t.Context(), &event.Event{})
+	event.Observers(nil, note(3))(t.Context(), &event.Event{})
 	failIf(t, !slices.Equal(got, []int{1, 2, 3}), "called %v", got)
 }
 
@@ -169,7 +170,7 @@ func TestObserverCostsNoMemory(t *testing.T) {
 		return testing.AllocsPerRun(200, func() { release(t, must(m.Lock(t.Context()))) })
 	}
 	without := pair(nil)
-	with := pair(&hasp.Options{Observe: func(context.Context, *hasp.Event) {}})
+	with := pair(&hasp.Options{Observe: func(context.Context, *event.Event) {}})
 	failIf(t, with > without, "%v allocations with an observer, %v without", with, without)
 }
 
@@ -179,7 +180,7 @@ type counts struct {
 	leases, waiters int
 }
 
-func (n *counts) observe(_ context.Context, e *hasp.Event) {
+func (n *counts) observe(_ context.Context, e *event.Event) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.leases += e.Leases
@@ -353,7 +354,7 @@ func logged(t *testing.T, level slog.Level, f func(t *testing.T, c *hasp.Client,
 			time.Sleep(time.Millisecond) // of the fake clock
 			return next(ctx, r)
 		}}
-		c, err := hasp.New(slow, &hasp.Options{Observe: hasp.LogTo(slog.New(h))})
+		c, err := hasp.New(slow, &hasp.Options{Observe: event.LogTo(slog.New(h))})
 		need(t, err)
 		f(t, c, store)
 		check(t, c.Close())
@@ -407,7 +408,7 @@ func TestLogToHostileKey(t *testing.T) {
 		t.Errorf("the text handler writes %q", got)
 	}
 	var out bytes.Buffer
-	hasp.LogTo(slog.New(slog.NewJSONHandler(&out, nil)))(t.Context(), &hasp.Event{Kind: hasp.EventLost, Key: key, Err: errors.New(key)})
+	event.LogTo(slog.New(slog.NewJSONHandler(&out, nil)))(t.Context(), &event.Event{Kind: event.Lost, Key: key, Err: errors.New(key)})
 	var line struct{ Key, Msg string }
 	if err := json.Unmarshal(out.Bytes(), &line); err != nil || line.Key != `a\x1b[2J\nlevel=ERROR msg=forged \u202e\xff` || line.Msg != "lock lost" {
 		t.Errorf("the JSON handler writes %s: %v", out.String(), err)
@@ -430,7 +431,7 @@ func TestLogToLevelOfAFailure(t *testing.T) {
 		{context.Canceled, slog.LevelWarn},
 	} {
 		h := &keepingHandler{Handler: slog.DiscardHandler}
-		hasp.LogTo(slog.New(h))(t.Context(), &hasp.Event{Kind: hasp.EventFailed, Err: c.err})
+		event.LogTo(slog.New(h))(t.Context(), &event.Event{Kind: event.Failed, Err: c.err})
 		failIf(t, len(h.levels) != 1 || h.levels[0] != c.want, "%v is logged as %v, want %v", c.err, h.levels, c.want)
 	}
 }
@@ -438,11 +439,11 @@ func TestLogToLevelOfAFailure(t *testing.T) {
 // The handler is given the caller's context, and one without values where there is none.
 func TestLogToGivesTheContext(t *testing.T) {
 	h := &keepingHandler{Handler: slog.DiscardHandler}
-	observe := hasp.LogTo(slog.New(h))
+	observe := event.LogTo(slog.New(h))
 	var none context.Context
 	ctx := context.WithValue(t.Context(), ctxKey{}, "caller")
-	observe(ctx, &hasp.Event{Kind: hasp.EventAcquired})
-	observe(none, &hasp.Event{Kind: hasp.EventAcquired})
+	observe(ctx, &event.Event{Kind: event.Acquired})
+	observe(none, &event.Event{Kind: event.Acquired})
 	if len(h.contexts) != 2 || h.contexts[0] != ctx || h.contexts[1] == nil || h.contexts[1].Value(ctxKey{}) != nil {
 		t.Errorf("the handler was given %v", h.contexts)
 	}
@@ -474,8 +475,8 @@ func (h *countingHandler) Enabled(context.Context, slog.Level) bool { h.asked++;
 // renewal of many leases is free.
 func TestLogToCostsNothingWhenDisabled(t *testing.T) {
 	h := &countingHandler{Handler: slog.DiscardHandler}
-	observe := hasp.LogTo(slog.New(h))
-	e := hasp.Event{Kind: hasp.EventRenewed, Key: "k", Owner: "o", Fence: 7}
+	observe := event.LogTo(slog.New(h))
+	e := event.Event{Kind: event.Renewed, Key: "k", Owner: "o", Fence: 7}
 	n := testing.AllocsPerRun(100, func() { observe(t.Context(), &e) })
 	failIf(t, n != 0 || h.asked == 0, "%v allocations, the handler was asked %d times", n, h.asked)
 }
@@ -484,13 +485,13 @@ func TestLogToCostsNothingWhenDisabled(t *testing.T) {
 // reader of a log asks for.
 func TestLogToIsWhole(t *testing.T) {
 	var out bytes.Buffer
-	observe := hasp.LogTo(slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug})))
-	for k := hasp.EventWaiting; k.String() != "unknown"; k++ {
+	observe := event.LogTo(slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	for k := event.Waiting; k.String() != "unknown"; k++ {
 		out.Reset()
-		observe(t.Context(), &hasp.Event{Kind: k, Key: "k"})
+		observe(t.Context(), &event.Event{Kind: k, Key: "k"})
 		failIf(t, strings.Contains(out.String(), "lock event") || out.Len() == 0, "%v is logged as %s", k, out.String())
 	}
-	e := hasp.Event{Kind: hasp.EventLost, Engine: "x", Key: "k", Owner: "o", Fence: 1, Mode: hasp.Shared, Slot: 1, Holder: hasp.Holder{Owner: "p"},
+	e := event.Event{Kind: event.Lost, Engine: "x", Key: "k", Owner: "o", Fence: 1, Mode: hasp.Shared, Slot: 1, Holder: hasp.Holder{Owner: "p"},
 		Ahead: 1, Left: 1, Waited: 1, Held: 1, Age: 1, Handoff: 1, Taken: "f", Err: errors.New("e")}
 	out.Reset()
 	observe(t.Context(), &e)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/event"
 	"github.com/hasplock/hasp/internal/lifetime"
 	"github.com/hasplock/hasp/internal/wait"
 )
@@ -40,8 +41,8 @@ type Options struct {
 	// call for a renewal delays other leases in the batch. ctx is the caller's, for its values
 	// (a trace, a logger): of a lease, that of the call which took it. It may have ended,
 	// and is never nil. nil: no calls.
-	Observe func(ctx context.Context, e *Event)
-	// RecordTaken notes for each lease which calls took it, so that EventForgotten can
+	Observe func(ctx context.Context, e *event.Event)
+	// RecordTaken notes for each lease which calls took it, so that event.Forgotten can
 	// say where. It costs about a microsecond and 200 bytes for each lease.
 	RecordTaken bool
 	// MaxSilence ends a Lock that has had no good answer for so long because the store

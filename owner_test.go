@@ -15,6 +15,7 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/event"
 )
 
 // Break takes the key from one of its sharers, and from no other.
@@ -215,7 +216,7 @@ func TestAdoptThatFails(t *testing.T) {
 			store.Lose("k") // since it was looked at
 			next(ctx, rs, done)
 		}
-		c := newClient(t, d, &hasp.Options{Observe: func(_ context.Context, e *hasp.Event) { t.Errorf("%v of %q", e.Kind, e.Key) }})
+		c := newClient(t, d, &hasp.Options{Observe: func(_ context.Context, e *event.Event) { t.Errorf("%v of %q", e.Kind, e.Key) }})
 		_, err := c.Operator().Adopt(t.Context(), "k", lease.Owner(), nil)
 		wantIs(t, err, hasp.ErrNotHeld)
 		synctest.Wait()

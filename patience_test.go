@@ -15,6 +15,7 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/event"
 	"github.com/hasplock/hasp/internal/admission"
 	"github.com/hasplock/hasp/internal/clock"
 	"github.com/hasplock/hasp/memdriver"
@@ -53,8 +54,8 @@ func eachAway(t *testing.T, o *hasp.Options, f func(t *testing.T, c *hasp.Client
 // is informed.
 func TestStoreAwayIsWaitedFor(t *testing.T) {
 	var told atomic.Int64
-	o := &hasp.Options{Observe: func(_ context.Context, e *hasp.Event) {
-		if e.Kind == hasp.EventTrouble {
+	o := &hasp.Options{Observe: func(_ context.Context, e *event.Event) {
+		if e.Kind == event.Trouble {
 			told.Store(int64(e.Waited))
 		}
 	}}
@@ -174,8 +175,8 @@ func TestHeldBackStoreIsWaitedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memdriver.NewNode(memdriver.NodeOptions{MaxTTL: time.Minute})
 		var told []time.Duration
-		c := newClient(t, store, &hasp.Options{Observe: func(_ context.Context, e *hasp.Event) {
-			if e.Kind == hasp.EventHeldBack {
+		c := newClient(t, store, &hasp.Options{Observe: func(_ context.Context, e *event.Event) {
+			if e.Kind == event.HeldBack {
 				told = append(told, e.Left)
 				if err, ok := e.Err.(*hasp.Error); !ok || err.Class != hasp.ClassUnreachable { //nolint:errorlint // the outermost
 					t.Errorf("told of %#v", e.Err)
@@ -311,9 +312,9 @@ func TestShortOutageWhileWaiting(t *testing.T) {
 			}
 			return next(ctx, r)
 		}
-		trouble := make(chan hasp.Event, 10)
-		c := newClient(t, d, &hasp.Options{Observe: func(_ context.Context, e *hasp.Event) {
-			if e.Kind == hasp.EventTrouble {
+		trouble := make(chan event.Event, 10)
+		c := newClient(t, d, &hasp.Options{Observe: func(_ context.Context, e *event.Event) {
+			if e.Kind == event.Trouble {
 				trouble <- *e
 			}
 		}})

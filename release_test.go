@@ -15,6 +15,7 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/event"
 )
 
 // A lease that was lost since the store's client was closed under it is no lease
@@ -83,7 +84,7 @@ func TestLostReleaseRequest(t *testing.T) {
 	})
 }
 
-// Events after EventReleased.
+// Events after event.Released.
 func TestEventAfterReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &hooked{Driver: newStore()}
@@ -95,7 +96,7 @@ func TestEventAfterReleased(t *testing.T) {
 		}
 		var mu sync.Mutex
 		var kinds []string
-		c := newClient(t, d, &hasp.Options{Observe: func(_ context.Context, e *hasp.Event) {
+		c := newClient(t, d, &hasp.Options{Observe: func(_ context.Context, e *event.Event) {
 			mu.Lock()
 			defer mu.Unlock()
 			kinds = append(kinds, e.Kind.String())

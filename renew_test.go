@@ -19,6 +19,7 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/event"
 	"github.com/hasplock/hasp/internal/telemetry"
 )
 
@@ -291,8 +292,8 @@ func TestFailingExtendPostponesRenewal(t *testing.T) {
 func TestSlowObserver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &hooked{Driver: newStore(), renew: hangRenew}
-		c := newClient(t, d, &hasp.Options{Observe: func(_ context.Context, e *hasp.Event) {
-			if e.Kind == hasp.EventLost && e.Key == "a" {
+		c := newClient(t, d, &hasp.Options{Observe: func(_ context.Context, e *event.Event) {
+			if e.Kind == event.Lost && e.Key == "a" {
 				time.Sleep(time.Minute)
 			}
 		}})
@@ -345,8 +346,8 @@ func TestErrorOfARenewal(t *testing.T) {
 			return driver.ClassUnknown
 		}}
 		var mu sync.Mutex
-		got := map[hasp.EventKind]error{}
-		c := newClient(t, d, &hasp.Options{Observe: func(_ context.Context, e *hasp.Event) {
+		got := map[event.Kind]error{}
+		c := newClient(t, d, &hasp.Options{Observe: func(_ context.Context, e *event.Event) {
 			mu.Lock()
 			defer mu.Unlock()
 			if _, told := got[e.Kind]; !told {
@@ -361,10 +362,10 @@ func TestErrorOfARenewal(t *testing.T) {
 		synctest.Wait()
 		mu.Lock()
 		defer mu.Unlock()
-		if err, told := got[hasp.EventRenewed]; !told || err != nil {
+		if err, told := got[event.Renewed]; !told || err != nil {
 			t.Errorf("a renewal that succeeded: told %v, %v", told, err)
 		}
-		for op, err := range map[string]error{"renew": got[hasp.EventRenewFailed], "extend": extend, "hold": got[hasp.EventLost]} {
+		for op, err := range map[string]error{"renew": got[event.RenewFailed], "extend": extend, "hold": got[event.Lost]} {
 			e, ok := err.(*hasp.Error) //nolint:errorlint // the outermost
 			if !ok || e.Op != op || e.Key != "k" || e.Engine != "memory" || e.Class != hasp.ClassUnreachable || !errors.Is(err, errDown) {
 				t.Errorf("%s: %#v", op, err)
@@ -388,8 +389,8 @@ func TestFailedRenewalIsTold(t *testing.T) {
 		d.renew = func(_ context.Context, _ []driver.RenewRequest, done func(int, driver.Renewal), _ renewFunc) {
 			done(0, driver.Renewal{Err: errDown})
 		}
-		lease := lock(t, newClient(t, d, &hasp.Options{Observe: func(_ context.Context, e *hasp.Event) {
-			if e.Kind != hasp.EventRenewFailed {
+		lease := lock(t, newClient(t, d, &hasp.Options{Observe: func(_ context.Context, e *event.Event) {
+			if e.Kind != event.RenewFailed {
 				return
 			}
 			failed.Add(1)
@@ -416,11 +417,11 @@ func TestOldAnswerOfARenewal(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			d := &hooked{Driver: newStore()}
 			var failed, renewed atomic.Int64
-			client := newClient(t, d, &hasp.Options{Observe: func(_ context.Context, e *hasp.Event) {
+			client := newClient(t, d, &hasp.Options{Observe: func(_ context.Context, e *event.Event) {
 				switch e.Kind {
-				case hasp.EventRenewFailed:
+				case event.RenewFailed:
 					failed.Add(1)
-				case hasp.EventRenewed:
+				case event.Renewed:
 					renewed.Add(1)
 				}
 			}})

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/event"
 )
 
 // moody is a store that answers every request with errDown, of a class, while it refuses.
@@ -108,8 +109,8 @@ func TestHowLongTroubleIsBorne(t *testing.T) {
 				bubbled(t, c.name+"/"+what+"/"+phase, func(t *testing.T) {
 					d := newMoody(c.class)
 					told := 0
-					locks := newClient(t, d, &hasp.Options{Observe: func(_ context.Context, e *hasp.Event) {
-						if e.Kind != hasp.EventTrouble {
+					locks := newClient(t, d, &hasp.Options{Observe: func(_ context.Context, e *event.Event) {
+						if e.Kind != event.Trouble {
 							return
 						}
 						if told++; errors.Is(e.Err, errDown) && (e.Left == 0) != (want == endless) || e.Left > want {

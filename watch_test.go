@@ -12,6 +12,7 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/event"
 )
 
 // noWatch is a driver whose Watch fails while it is set, at once or when its context
@@ -61,8 +62,8 @@ func TestLockWithoutASubscription(t *testing.T) {
 			d := newNoWatch(newStore())
 			d.hangs.Store(hangs)
 			var troubles atomic.Int64
-			c := newClient(t, d, &hasp.Options{Observe: func(_ context.Context, e *hasp.Event) {
-				if e.Kind == hasp.EventTrouble {
+			c := newClient(t, d, &hasp.Options{Observe: func(_ context.Context, e *event.Event) {
+				if e.Kind == event.Trouble {
 					troubles.Add(1)
 					if err, ok := e.Err.(*hasp.Error); !ok || err.Op != "lock" || err.Key != "k" { //nolint:errorlint // the outermost
 						t.Errorf("told of %#v", e.Err)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/event"
 	"github.com/hasplock/hasp/redisdriver"
 )
 
@@ -29,9 +30,9 @@ var s15 = scenario{
 }
 
 func runWanted(ctx context.Context, e *env, _ variant, _ *peer) (figures, error) {
-	events := make(chan hasp.Event, 16)
-	note := func(_ context.Context, ev *hasp.Event) {
-		if ev.Kind == hasp.EventRenewed || ev.Kind == hasp.EventWaiting {
+	events := make(chan event.Event, 16)
+	note := func(_ context.Context, ev *event.Event) {
+		if ev.Kind == event.Renewed || ev.Kind == event.Waiting {
 			events <- *ev
 		}
 	}
@@ -45,7 +46,7 @@ func runWanted(ctx context.Context, e *env, _ variant, _ *peer) (figures, error)
 		}
 		defer clients[i].Close()
 	}
-	next := func(kind hasp.EventKind) (hasp.Event, error) {
+	next := func(kind event.Kind) (event.Event, error) {
 		for {
 			select {
 			case ev := <-events:
@@ -53,7 +54,7 @@ func runWanted(ctx context.Context, e *env, _ variant, _ *peer) (figures, error)
 					return ev, nil
 				}
 			case <-ctx.Done():
-				return hasp.Event{}, ctx.Err()
+				return event.Event{}, ctx.Err()
 			}
 		}
 	}
@@ -72,13 +73,13 @@ func runWanted(ctx context.Context, e *env, _ variant, _ *peer) (figures, error)
 }
 
 // wanted has one client hold a key and the other wait for it, once.
-func wanted(ctx context.Context, clients [2]*hasp.Client, next func(hasp.EventKind) (hasp.Event, error)) (time.Duration, error) {
+func wanted(ctx context.Context, clients [2]*hasp.Client, next func(event.Kind) (event.Event, error)) (time.Duration, error) {
 	held, err := clients[0].Mutex(hotKey, nil).Lock(ctx)
 	if err != nil {
 		return 0, err
 	}
 	tells := held.Wanted()
-	if _, err := next(hasp.EventRenewed); err != nil { // it asks
+	if _, err := next(event.Renewed); err != nil { // it asks
 		return 0, err
 	}
 	got := make(chan error, 1)
@@ -96,7 +97,7 @@ func wanted(ctx context.Context, clients [2]*hasp.Client, next func(hasp.EventKi
 	case <-ctx.Done():
 		return 0, ctx.Err()
 	}
-	joins, err := next(hasp.EventWaiting)
+	joins, err := next(event.Waiting)
 	if err == nil {
 		err = held.Release()
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/event"
 	"github.com/hasplock/hasp/memdriver"
 	haspprom "github.com/hasplock/hasp/telemetry/prometheus"
 	"github.com/prometheus/client_golang/prometheus"
@@ -46,7 +47,7 @@ func source(t testing.TB, pace int) http.Handler {
 	}
 	metrics := haspprom.New(&haspprom.Options{Classes: []string{"order", "stock", "nightly"}, Engine: "memory"})
 	for range 3 {
-		c, err := hasp.New(r.store, &hasp.Options{Observe: hasp.Observers(metrics.Observe, r.observe)})
+		c, err := hasp.New(r.store, &hasp.Options{Observe: event.Observers(metrics.Observe, r.observe)})
 		must(t, err)
 		t.Cleanup(func() { _ = c.Close() })
 		r.clients = append(r.clients, c)
@@ -75,8 +76,8 @@ func source(t testing.TB, pace int) http.Handler {
 	})
 }
 
-func (r *run) observe(_ context.Context, e *hasp.Event) {
-	if e.Kind == hasp.EventForgotten {
+func (r *run) observe(_ context.Context, e *event.Event) {
+	if e.Kind == event.Forgotten {
 		r.forgotten <- struct{}{}
 	}
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/event"
 	"github.com/hasplock/hasp/internal/contend"
 	"github.com/hasplock/hasp/internal/fault"
 )
@@ -381,8 +382,8 @@ func (l *link) script(fault.Call) fault.Fault { return fault.Fault{Hang: l.cut.L
 func lossBeforeGrant(e *env, lock func(*hasp.Client) *hasp.Lease) {
 	var l link
 	renewed := make(chan struct{}, 1)
-	c := e.observed(l.script, func(_ context.Context, ev *hasp.Event) {
-		if ev.Kind == hasp.EventRenewed && l.cut.CompareAndSwap(false, true) {
+	c := e.observed(l.script, func(_ context.Context, ev *event.Event) {
+		if ev.Kind == event.Renewed && l.cut.CompareAndSwap(false, true) {
 			renewed <- struct{}{}
 		}
 	})

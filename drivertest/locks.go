@@ -14,6 +14,7 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/event"
 	"github.com/hasplock/hasp/internal/contend"
 	"github.com/hasplock/hasp/internal/fault"
 )
@@ -21,15 +22,15 @@ import (
 // client returns a hasp.Client on a driver of its own, behind faults.
 func (e *env) client(s fault.Script) *hasp.Client {
 	e.Helper()
-	return e.observed(s, func(context.Context, *hasp.Event) {})
+	return e.observed(s, func(context.Context, *event.Event) {})
 }
 
-func (e *env) observed(s fault.Script, observe func(context.Context, *hasp.Event)) *hasp.Client {
+func (e *env) observed(s fault.Script, observe func(context.Context, *event.Event)) *hasp.Client {
 	e.Helper()
 	d := fault.New(e.store.Open(), s)
 	d.Took = e.took
-	c, err := hasp.New(d, &hasp.Options{Observe: func(ctx context.Context, ev *hasp.Event) {
-		if ev.Kind == hasp.EventWaiting {
+	c, err := hasp.New(d, &hasp.Options{Observe: func(ctx context.Context, ev *event.Event) {
+		if ev.Kind == event.Waiting {
 			e.mu.Lock()
 			e.waiting[ev.Owner] = true
 			e.mu.Unlock()

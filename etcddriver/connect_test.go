@@ -23,6 +23,7 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/event"
 	"github.com/hasplock/hasp/internal/faultproxy"
 	"github.com/hasplock/hasp/internal/testserver"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -198,8 +199,8 @@ type holding struct {
 func hold(t testing.TB, d *Driver, key string, ttl time.Duration) *holding {
 	t.Helper()
 	h := &holding{renewed: make(chan time.Time, 1)}
-	c, err := hasp.New(d, &hasp.Options{Observe: func(_ context.Context, e *hasp.Event) {
-		if e.Kind == hasp.EventRenewed {
+	c, err := hasp.New(d, &hasp.Options{Observe: func(_ context.Context, e *event.Event) {
+		if e.Kind == event.Renewed {
 			select {
 			case <-h.renewed:
 			default:

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/event"
 )
 
 // Rule: what a foreign client holds is refused to us, shown as foreign with
@@ -19,7 +20,7 @@ import (
 func TestWeRespectThem(t *testing.T) {
 	each(t, func(t *testing.T, b *bench) {
 		ours, theirs := b.key("k")
-		seen := make(chan hasp.Event, 64)
+		seen := make(chan event.Event, 64)
 		locks := b.locks(seen)
 		unlock := b.obtain(theirs, time.Minute)
 		value := b.value(theirs)
@@ -71,7 +72,7 @@ func TestTheyRespectUs(t *testing.T) {
 	const handoffs = 50
 	each(t, func(t *testing.T, b *bench) {
 		ours, theirs := b.key("k")
-		seen := make(chan hasp.Event, 64)
+		seen := make(chan event.Event, 64)
 		a, c := b.locks(nil), b.locks(seen)
 		held, err := a.Mutex(ours, nil).Lock(t.Context())
 		if err != nil {
@@ -106,7 +107,7 @@ func TestTheyRespectUs(t *testing.T) {
 func TestTheyRespectSharers(t *testing.T) {
 	each(t, func(t *testing.T, b *bench) {
 		ours, theirs := b.key("k")
-		seen := make(chan hasp.Event, 64)
+		seen := make(chan event.Event, 64)
 		locks, others := b.locks(nil), b.locks(seen)
 		m, slots := locks.RWMutex(ours, nil), locks.Semaphore(ours, 5, nil)
 		unlock := b.obtain(theirs, time.Minute)

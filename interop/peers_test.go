@@ -14,6 +14,7 @@ import (
 	"github.com/go-redsync/redsync/v4"
 	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
 	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/event"
 	"github.com/hasplock/hasp/internal/testserver"
 	"github.com/hasplock/hasp/redisdriver"
 	"github.com/redis/go-redis/v9"
@@ -147,15 +148,15 @@ func (b *bench) key(name string) (ours, theirs string) {
 
 // locks returns a client of ours with connections of its own. seen gets every
 // refusal that a waiter meets.
-func (b *bench) locks(seen chan<- hasp.Event) *hasp.Client {
+func (b *bench) locks(seen chan<- event.Event) *hasp.Client {
 	return newLocks(b, b.server, b.layout, seen)
 }
 
-func newLocks(t testing.TB, s *testserver.Server, l layout, seen chan<- hasp.Event) *hasp.Client {
+func newLocks(t testing.TB, s *testserver.Server, l layout, seen chan<- event.Event) *hasp.Client {
 	t.Helper()
 	o := l.options
-	c, err := hasp.New(redisdriver.New(dial(t, s), &o), &hasp.Options{Observe: func(_ context.Context, e *hasp.Event) {
-		if e.Kind == hasp.EventWaiting && seen != nil {
+	c, err := hasp.New(redisdriver.New(dial(t, s), &o), &hasp.Options{Observe: func(_ context.Context, e *event.Event) {
+		if e.Kind == event.Waiting && seen != nil {
 			select {
 			case seen <- *e:
 			default: // nobody reads that many

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/event"
 	"github.com/hasplock/hasp/internal/stall"
 )
 
@@ -25,9 +25,9 @@ func TestWaitersFollowTheirRelease(t *testing.T) {
 		ours, theirs := b.key("k")
 		unlock := b.obtain(theirs, time.Minute)
 		var waits [2]<-chan waited
-		var seen [2]chan hasp.Event
+		var seen [2]chan event.Event
 		for i := range waits {
-			seen[i] = make(chan hasp.Event, 256)
+			seen[i] = make(chan event.Event, 256)
 			waits[i] = lockAsync(t.Context(), b.locks(seen[i]).Mutex(ours, nil))
 			if e := await(t, "refusal in the queue", seen[i]); !e.Holder.Foreign || e.Ahead != i {
 				t.Fatalf("waiter %d got %+v", i, e)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/event"
 	"github.com/hasplock/hasp/internal/testserver"
 )
 
@@ -33,14 +34,14 @@ func TestReadOnlyForAWhile(t *testing.T) {
 			d := kind.empty(t, kind.start(t))
 			admin := d.pool(t)
 			d, _ = d.limited(t, admin)
-			events := make(chan hasp.Event, 1000)
-			client := func(observe func(context.Context, *hasp.Event)) *hasp.Client {
+			events := make(chan event.Event, 1000)
+			client := func(observe func(context.Context, *event.Event)) *hasp.Client {
 				c, err := hasp.New(d.open(t), &hasp.Options{Observe: observe})
 				must(t, err)
 				t.Cleanup(func() { _ = c.Close() })
 				return c
 			}
-			await := func(kind hasp.EventKind, class driver.Class) {
+			await := func(kind event.Kind, class driver.Class) {
 				t.Helper()
 				for limit := time.After(time.Minute); ; {
 					select {
@@ -58,17 +59,17 @@ func TestReadOnlyForAWhile(t *testing.T) {
 			must(t, err)
 			got := make(chan error, 1)
 			go func() {
-				l, err := client(func(_ context.Context, e *hasp.Event) { events <- *e }).Mutex("k", nil).Lock(t.Context())
+				l, err := client(func(_ context.Context, e *event.Event) { events <- *e }).Mutex("k", nil).Lock(t.Context())
 				if err == nil {
 					err = l.Release()
 				}
 				got <- err
 			}()
-			await(hasp.EventWaiting, 0)
+			await(event.Waiting, 0)
 			for _, text := range kind.off {
 				run(t, admin, text)
 			}
-			await(hasp.EventTrouble, driver.ClassReadOnly)
+			await(event.Trouble, driver.ClassReadOnly)
 			if err := holder.Release(); err == nil {
 				t.Error("a server that is read-only released a key")
 			}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/event"
 	"github.com/hasplock/hasp/internal/faultproxy"
 	"github.com/hasplock/hasp/internal/stall"
 	"github.com/hasplock/hasp/internal/testserver"
@@ -189,7 +190,7 @@ func TestContextEndsAfterTheGrant(t *testing.T) {
 		lease, _ := awaitLease(t, got)
 		cancel()
 		for range 4 { // past the TTL
-			events.next(t, hasp.EventRenewed)
+			events.next(t, event.Renewed)
 		}
 		if err := lease.Err(); err != nil {
 			t.Error(err)

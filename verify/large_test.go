@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/event"
 	"github.com/hasplock/hasp/internal/faultproxy"
 	"github.com/hasplock/hasp/internal/testserver"
 	"github.com/redis/go-redis/v9"
@@ -43,13 +44,13 @@ func TestLargeRequestsVanish(t *testing.T) {
 			mu.Unlock()
 		}
 	}
-	locks := LocksOn(t, &redis.Options{Addr: link.Addr(), DisableIdentity: true}, func(_ context.Context, e *hasp.Event) {
+	locks := LocksOn(t, &redis.Options{Addr: link.Addr(), DisableIdentity: true}, func(_ context.Context, e *event.Event) {
 		mu.Lock()
 		defer mu.Unlock()
 		switch e.Kind {
-		case hasp.EventRenewed:
+		case event.Renewed:
 			renewed[e.Key]++
-		case hasp.EventLost:
+		case event.Lost:
 			cancel(fmt.Errorf("%s is lost: %w", e.Key, e.Err))
 		}
 	})

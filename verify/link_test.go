@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/event"
 	"github.com/hasplock/hasp/internal/faultproxy"
 	"github.com/hasplock/hasp/internal/stall"
 	"github.com/hasplock/hasp/internal/testserver"
@@ -27,8 +28,8 @@ func TestCutOffHolderIsToldFirst(t *testing.T) {
 	s := testserver.Redis(t)
 	link, cut := faultproxy.New(t, s.Addr()), make(chan struct{})
 	var once sync.Once
-	holder := Locks(t, link.Addr(), func(_ context.Context, e *hasp.Event) {
-		if e.Kind == hasp.EventRenewed {
+	holder := Locks(t, link.Addr(), func(_ context.Context, e *event.Event) {
+		if e.Kind == event.Renewed {
 			once.Do(func() {
 				link.Swallow(true, true)
 				close(cut)
@@ -160,7 +161,7 @@ func loseOneRenewal(t *testing.T, s *testserver.Server, dial func(string) *redis
 	for lost := false; !lost || time.Now().Before(deadline); {
 		select {
 		case e := <-events.ch:
-			lost = lost || dropped.Load() == 1 && e.Kind == hasp.EventRenewed
+			lost = lost || dropped.Load() == 1 && e.Kind == event.Renewed
 		case <-lease.Done():
 			t.Fatalf("the lease was lost: %v", lease.Err())
 		case <-time.After(soon):

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/event"
 	"github.com/hasplock/hasp/internal/testserver"
 	"github.com/hasplock/hasp/redisdriver"
 	"github.com/redis/go-redis/v9"
@@ -61,13 +62,13 @@ func eachSetting(t *testing.T, f func(t *testing.T, dial func(addr string) *redi
 
 // Locks returns a client of the Redis at addr, with connections of its own and
 // the default settings of go-redis. Both end with the test.
-func Locks(t testing.TB, addr string, observe func(context.Context, *hasp.Event)) *hasp.Client {
+func Locks(t testing.TB, addr string, observe func(context.Context, *event.Event)) *hasp.Client {
 	t.Helper()
 	return LocksOn(t, &redis.Options{Addr: addr}, observe)
 }
 
 // LocksOn is Locks with other settings.
-func LocksOn(t testing.TB, o *redis.Options, observe func(context.Context, *hasp.Event)) *hasp.Client {
+func LocksOn(t testing.TB, o *redis.Options, observe func(context.Context, *event.Event)) *hasp.Client {
 	t.Helper()
 	return locksOf(t, o, &hasp.Options{Observe: observe})
 }
@@ -145,14 +146,14 @@ func allExpire(t testing.TB, rdb *redis.Client) (keys []string) {
 }
 
 // feed keeps the events of a client in order.
-type feed struct{ ch chan hasp.Event }
+type feed struct{ ch chan event.Event }
 
-func newFeed() *feed { return &feed{make(chan hasp.Event, 1<<16)} }
+func newFeed() *feed { return &feed{make(chan event.Event, 1<<16)} }
 
-func (f *feed) observe(_ context.Context, e *hasp.Event) { f.ch <- *e }
+func (f *feed) observe(_ context.Context, e *event.Event) { f.ch <- *e }
 
 // next returns the next event of a kind, skipping others.
-func (f *feed) next(t testing.TB, kind hasp.EventKind) hasp.Event {
+func (f *feed) next(t testing.TB, kind event.Kind) event.Event {
 	t.Helper()
 	limit := time.After(soon)
 	for {
@@ -170,7 +171,7 @@ func (f *feed) next(t testing.TB, kind hasp.EventKind) hasp.Event {
 // waits returns once a Lock of this client waits in the queue.
 func (f *feed) waits(t testing.TB) {
 	t.Helper()
-	f.next(t, hasp.EventWaiting)
+	f.next(t, event.Waiting)
 }
 
 // outcome is the result of a Lock in the background, and its time.

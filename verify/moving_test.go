@@ -12,6 +12,7 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver/voting"
+	"github.com/hasplock/hasp/event"
 	"github.com/hasplock/hasp/internal/faultproxy"
 	"github.com/hasplock/hasp/internal/stall"
 	"github.com/hasplock/hasp/internal/testserver"
@@ -49,7 +50,7 @@ func (f *five) node(t testing.TB, addr string) voting.Node {
 }
 
 // locks returns a client with links of its own.
-func (f *five) locks(t testing.TB, observe func(context.Context, *hasp.Event)) (*hasp.Client, []*faultproxy.Proxy) {
+func (f *five) locks(t testing.TB, observe func(context.Context, *event.Event)) (*hasp.Client, []*faultproxy.Proxy) {
 	t.Helper()
 	var links []*faultproxy.Proxy
 	var nodes []voting.Node

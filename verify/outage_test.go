@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/event"
 	"github.com/hasplock/hasp/internal/faultproxy"
 	"github.com/hasplock/hasp/internal/stall"
 	"github.com/hasplock/hasp/internal/testserver"
@@ -68,7 +69,7 @@ func TestWaiterAfterClientKill(t *testing.T) {
 		c := newContest(t, dial, outageTTL)
 		run(t, c.admin, "client", "kill", "type", "pubsub")
 		run(t, c.admin, "client", "kill", "type", "normal", "skipme", "yes")
-		c.events.next(t, hasp.EventWaiting) // it tried again, as all do after a lost subscription
+		c.events.next(t, event.Waiting) // it tried again, as all do after a lost subscription
 		release(t, c.holder)
 		c.goesOn(t, little)
 	})
@@ -107,7 +108,7 @@ func TestServerHangs(t *testing.T) {
 		c := newContest(t, dial, outageTTL)
 		c.server.Stop()
 		for range 3 {
-			c.events.next(t, hasp.EventTrouble)
+			c.events.next(t, event.Trouble)
 		}
 		c.server.Cont()
 		c.goesOn(t, outageTTL+little)
@@ -167,7 +168,7 @@ func TestServerGone(t *testing.T) {
 			c := newContest(t, dial, outageTTL)
 			c.server.Kill()
 			for range 3 {
-				c.events.next(t, hasp.EventTrouble)
+				c.events.next(t, event.Trouble)
 			}
 			c.server.Restart()
 			c.goesOn(t, outageTTL/3+little)
@@ -189,7 +190,7 @@ func TestServerGone(t *testing.T) {
 				t.Errorf("the holder's Release: %v, want ErrLost", err)
 			}
 			for time.Since(deadline) < silence { // longer than a call may take
-				c.events.next(t, hasp.EventTrouble)
+				c.events.next(t, event.Trouble)
 			}
 			c.server.Restart()
 			c.goesOn(t, outageTTL/3+little)

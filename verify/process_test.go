@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/event"
 	"github.com/hasplock/hasp/internal/player"
 	"github.com/hasplock/hasp/internal/stall"
 	"github.com/hasplock/hasp/internal/testserver"
@@ -23,7 +24,7 @@ const holderEnv = "HASP_VERIFY_HOLDER"
 // holderMain turns this process into a holder when it was started as one, and does not return then.
 func holderMain() {
 	player.Main(holderEnv, func(in io.Reader, out io.Writer) error {
-		return player.Work(in, out, func(j player.Job, observe func(context.Context, *hasp.Event)) (player.Locks, error) {
+		return player.Work(in, out, func(j player.Job, observe func(context.Context, *event.Event)) (player.Locks, error) {
 			return hasp.New(redisdriver.New(redis.NewClient(&redis.Options{Addr: j.Store}), nil), &hasp.Options{Observe: observe})
 		})
 	})

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/event"
 	"github.com/hasplock/hasp/internal/stall"
 	"github.com/hasplock/hasp/internal/testserver"
 	"github.com/redis/go-redis/v9"
@@ -198,14 +199,14 @@ func TestRefusedForAWhile(t *testing.T) {
 				return nil
 			})
 		}()
-		leads.next(t, hasp.EventAcquired)
+		leads.next(t, event.Acquired)
 		r.start(t, c)
 		released := make(chan error, 1)
 		go func() { released <- holder.Release() }()
 		if !r.grows {
-			wantClass(t, waits.next(t, hasp.EventTrouble).Err, r.class, r.texts...)
-			leads.next(t, hasp.EventLost)
-			wantClass(t, leads.next(t, hasp.EventTrouble).Err, r.class, r.texts...)
+			wantClass(t, waits.next(t, event.Trouble).Err, r.class, r.texts...)
+			leads.next(t, event.Lost)
+			wantClass(t, leads.next(t, event.Trouble).Err, r.class, r.texts...)
 			wantClass(t, <-released, r.class, r.texts...)
 		}
 		r.mend(t, c)
@@ -216,7 +217,7 @@ func TestRefusedForAWhile(t *testing.T) {
 		}
 		release(t, lease)
 		if !r.grows {
-			leads.next(t, hasp.EventAcquired)
+			leads.next(t, event.Acquired)
 		}
 		resign()
 		if err := <-ended; err != nil {

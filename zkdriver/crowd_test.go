@@ -17,6 +17,7 @@ import (
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/driver/operator"
+	"github.com/hasplock/hasp/event"
 	"github.com/hasplock/hasp/internal/contend"
 	"github.com/hasplock/hasp/internal/faultproxy"
 	"github.com/hasplock/hasp/internal/testserver"
@@ -132,8 +133,8 @@ func TestSilenceLosesNoLease(t *testing.T) {
 			})
 			conn := w.connect(p.Addr(), DefaultSessionTimeout)
 			renewed := make(chan struct{}, 100)
-			client, err := hasp.New(w.over(conn), &hasp.Options{Observe: func(_ context.Context, e *hasp.Event) {
-				if e.Kind == hasp.EventRenewed {
+			client, err := hasp.New(w.over(conn), &hasp.Options{Observe: func(_ context.Context, e *event.Event) {
+				if e.Kind == event.Renewed {
 					renewed <- struct{}{}
 				}
 			}})

@@ -17,6 +17,7 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/event"
 	"github.com/hasplock/hasp/internal/testserver"
 	"github.com/hasplock/hasp/memdriver"
 	"github.com/hasplock/hasp/redisdriver"
@@ -41,7 +42,7 @@ func init() { logging.Disable() }
 type setup struct {
 	name    string
 	beside  string // the setup that it is compared with
-	observe func(context.Context, *hasp.Event)
+	observe func(context.Context, *event.Event)
 	within  func(ctx context.Context) (context.Context, func()) // a span of the caller's
 
 	mutex  *hasp.Mutex
@@ -60,13 +61,13 @@ func setups(t *testing.T) []*setup {
 		ctx, span := tracer.Start(ctx, "request")
 		return ctx, func() { span.End() }
 	}
-	traces := func() func(context.Context, *hasp.Event) {
+	traces := func() func(context.Context, *event.Event) {
 		return haspotel.New(&haspotel.Options{TracerProvider: provider}).Observe
 	}
 	return []*setup{
 		{name: "no observer", within: none},
 		{name: "no observer again", beside: "no observer", within: none},
-		{name: "an observer that does nothing", beside: "no observer", within: none, observe: func(context.Context, *hasp.Event) {}},
+		{name: "an observer that does nothing", beside: "no observer", within: none, observe: func(context.Context, *event.Event) {}},
 		{name: "metrics", beside: "no observer", within: none, observe: haspprom.New(nil).Observe},
 		{name: "traces, outside of any span", beside: "no observer", within: none, observe: traces()},
 		{name: "traces, no provider", beside: "no observer", within: none,
@@ -74,7 +75,7 @@ func setups(t *testing.T) []*setup {
 		{name: "a request's span", within: request},
 		{name: "traces, within a request's span", beside: "a request's span", within: request, observe: traces()},
 		{name: "metrics and traces, within a request's span", beside: "a request's span", within: request,
-			observe: hasp.Observers(haspprom.New(nil).Observe, traces())},
+			observe: event.Observers(haspprom.New(nil).Observe, traces())},
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/event"
 	"github.com/hasplock/hasp/open"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -20,8 +21,8 @@ import (
 func TestCallsTakeTurns(t *testing.T) {
 	url, waiting, handled, finish := "sqlite:"+t.TempDir()+"/locks.db", make(chan bool, 2), make(chan uint64, 2), make(chan bool)
 	call := func(ctx context.Context) <-chan error {
-		locks, err := open.Client(t.Context(), url, &hasp.Options{Observe: func(_ context.Context, e *hasp.Event) {
-			if e.Kind == hasp.EventWaiting && e.Waiters == 1 {
+		locks, err := open.Client(t.Context(), url, &hasp.Options{Observe: func(_ context.Context, e *event.Event) {
+			if e.Kind == event.Waiting && e.Waiters == 1 {
 				waiting <- true
 			}
 		}})

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/event"
 )
 
 // Locks are the client of a store, as a worker needs it.
@@ -54,7 +55,7 @@ type worker struct {
 // Work is all that a worker process does: it takes its job and then orders from
 // in, reports to out, and ends when asked to. When in ends, so does the
 // process, as its parent has ended.
-func Work(in io.Reader, out io.Writer, open func(Job, func(context.Context, *hasp.Event)) (Locks, error)) error {
+func Work(in io.Reader, out io.Writer, open func(Job, func(context.Context, *event.Event)) (Locks, error)) error {
 	w := &worker{orders: make(chan Order, 1), out: json.NewEncoder(out), leases: map[string]Lease{}}
 	dec := json.NewDecoder(in)
 	if err := dec.Decode(&w.job); err != nil {
@@ -130,13 +131,13 @@ func (w *worker) ask(ctx context.Context, e Event) (Order, error) {
 }
 
 // observe reports the first refusal, and each renewal, which moves a deadline.
-func (w *worker) observe(_ context.Context, e *hasp.Event) {
+func (w *worker) observe(_ context.Context, e *event.Event) {
 	switch e.Kind {
-	case hasp.EventWaiting:
+	case event.Waiting:
 		if !w.waited.Swap(true) {
 			w.tell(Event{What: Waiting, Key: e.Key, Owner: e.Owner, Shared: e.Mode == hasp.Shared})
 		}
-	case hasp.EventRenewed:
+	case event.Renewed:
 		w.mu.Lock()
 		l := w.leases[e.Owner]
 		w.mu.Unlock()

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/event"
 	"github.com/hasplock/hasp/memdriver"
 )
 
@@ -31,7 +32,7 @@ func newParent(t *testing.T) *parent {
 	outRead, outWrite := io.Pipe()
 	p := &parent{t: t, in: json.NewEncoder(inWrite), out: json.NewDecoder(outRead), ended: make(chan error, 1)}
 	go func() {
-		p.ended <- Work(inRead, outWrite, func(_ Job, observe func(context.Context, *hasp.Event)) (Locks, error) {
+		p.ended <- Work(inRead, outWrite, func(_ Job, observe func(context.Context, *event.Event)) (Locks, error) {
 			var err error
 			p.locks, err = hasp.New(memdriver.New(), &hasp.Options{Observe: observe})
 			return p.locks, err

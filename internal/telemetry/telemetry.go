@@ -61,7 +61,7 @@ func Reasons() []string {
 	return []string{"held", "timeout", "canceled", "closed", "lost", "unreachable", "held_back", "denied", "misconfigured", "full", "read_only", "login", "unknown"}
 }
 
-// Reason says in a word why a call ended without a lease: the error of EventFailed. Trouble
+// Reason says in a word why a call ended without a lease: the error of event.Failed. Trouble
 // with the store that kept a call waiting comes before what ended the wait: a time-out
 // with a store that is away is "unreachable".
 func Reason(err error) string {
@@ -107,7 +107,7 @@ func Reason(err error) string {
 	return "unknown"
 }
 
-// Untold says that the error of EventFailed is an answer of the store, or the lack of one,
+// Untold says that the error of event.Failed is an answer of the store, or the lack of one,
 // that no event before it has told: that of a call which did not wait, or the last one of a
 // call that waited.
 func Untold(err error, reason string) bool {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/event"
 	"github.com/hasplock/hasp/internal/telemetry"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
@@ -33,7 +34,7 @@ const (
 )
 
 // describe returns what both spans say of a lock.
-func (t *Tracer) describe(e *hasp.Event) []attribute.KeyValue {
+func (t *Tracer) describe(e *event.Event) []attribute.KeyValue {
 	mode := "exclusive"
 	if e.Mode == hasp.Shared {
 		mode = "shared"
@@ -55,7 +56,7 @@ func (t *Tracer) describe(e *hasp.Event) []attribute.KeyValue {
 }
 
 // outcome returns what the span of a wait says.
-func (t *Tracer) outcome(how string, e *hasp.Event) []attribute.KeyValue {
+func (t *Tracer) outcome(how string, e *event.Event) []attribute.KeyValue {
 	all := append(t.describe(e), attrOutcome.String(how))
 	if e.Handoff > 0 {
 		all = append(all, attrHandoff.Float64(e.Handoff.Seconds()))
@@ -72,14 +73,14 @@ func fence(f uint64) []attribute.KeyValue {
 }
 
 // trouble returns what an event within a hold says.
-func (t *Tracer) trouble(e *hasp.Event) (all []attribute.KeyValue) {
+func (t *Tracer) trouble(e *event.Event) (all []attribute.KeyValue) {
 	if e.Age > 0 {
 		all = append(all, attrAge.Float64(e.Age.Seconds()))
 	}
 	if e.Left > 0 {
 		all = append(all, attrLeft.Float64(e.Left.Seconds()))
 	}
-	if e.Err != nil && e.Kind != hasp.EventForgotten {
+	if e.Err != nil && e.Kind != event.Forgotten {
 		all = append(all, attrError.String(telemetry.Reason(e.Err)))
 		if t.recordKey {
 			all = append(all, attrMessage.String(driver.Printable(e.Err.Error())))

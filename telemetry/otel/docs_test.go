@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/event"
 	haspotel "github.com/hasplock/hasp/telemetry/otel"
 	"go.opentelemetry.io/otel/attribute"
 )
@@ -32,17 +33,17 @@ func TestDocumentedConvention(t *testing.T) {
 
 	tr, ctx, spans := record(t, haspotel.Options{RecordKey: true}, always)
 	for fence := range uint64(2) {
-		for kind := hasp.EventWaiting; kind <= hasp.EventHeldBack; kind++ {
-			ctx, e := event(ctx, kind, fence+1)
+		for kind := event.Waiting; kind <= event.HeldBack; kind++ {
+			ctx, e := eventOf(ctx, kind, fence+1)
 			e.Mode, e.Handoff, e.Age, e.Left, e.Err = hasp.Shared, time.Second, time.Second, time.Second, errors.New("no")
-			if kind == hasp.EventLost {
+			if kind == event.Lost {
 				continue
 			}
 			tr.Observe(ctx, e)
 		}
-		tr.Observe(event(ctx, hasp.EventAcquired, fence+1))
-		for _, kind := range []hasp.EventKind{hasp.EventRenewFailed, hasp.EventDowngraded, hasp.EventForgotten, hasp.EventLost} {
-			ctx, e := event(ctx, kind, fence+1)
+		tr.Observe(eventOf(ctx, event.Acquired, fence+1))
+		for _, kind := range []event.Kind{event.RenewFailed, event.Downgraded, event.Forgotten, event.Lost} {
+			ctx, e := eventOf(ctx, kind, fence+1)
 			e.Age, e.Left, e.Err = time.Second, time.Second, errors.New("no")
 			tr.Observe(ctx, e)
 		}

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/event"
 	"github.com/hasplock/hasp/internal/telemetry"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/trace"
@@ -100,26 +100,26 @@ func New(o *Options) *Tracer {
 
 // Observe makes the spans of an event; it is for hasp.Options.Observe. It does no I/O
 // unless the provider exports spans as they end (its span processor is not a batcher).
-func (t *Tracer) Observe(ctx context.Context, e *hasp.Event) {
+func (t *Tracer) Observe(ctx context.Context, e *event.Event) {
 	parent := trace.SpanContextFromContext(ctx)
 	if parent.IsValid() && !parent.IsSampled() && !t.always {
 		return
 	}
 	switch e.Kind {
-	case hasp.EventAcquired:
+	case event.Acquired:
 		t.acquired(ctx, e, parent.IsValid())
-	case hasp.EventFailed:
+	case event.Failed:
 		t.failed(ctx, e)
-	case hasp.EventLost, hasp.EventReleased:
+	case event.Lost, event.Released:
 		t.ended(e)
-	case hasp.EventRenewFailed, hasp.EventDowngraded, hasp.EventForgotten:
+	case event.RenewFailed, event.Downgraded, event.Forgotten:
 		t.during(e)
-	case hasp.EventWaiting, hasp.EventRenewed, hasp.EventTrouble, hasp.EventHeldBack:
+	case event.Waiting, event.Renewed, event.Trouble, event.HeldBack:
 	}
 }
 
 // acquired makes the span of the wait, and begins that of the hold.
-func (t *Tracer) acquired(caller context.Context, e *hasp.Event, child bool) {
+func (t *Tracer) acquired(caller context.Context, e *event.Event, child bool) {
 	now := time.Now()
 	ctx, wait := t.wait(caller, e, now)
 	if !wait.IsRecording() {
@@ -134,7 +134,7 @@ func (t *Tracer) acquired(caller context.Context, e *hasp.Event, child bool) {
 }
 
 // failed makes the span of a wait without a lease.
-func (t *Tracer) failed(ctx context.Context, e *hasp.Event) {
+func (t *Tracer) failed(ctx context.Context, e *event.Event) {
 	now := time.Now()
 	_, wait := t.wait(ctx, e, now)
 	if !wait.IsRecording() {
@@ -151,12 +151,12 @@ func (t *Tracer) failed(ctx context.Context, e *hasp.Event) {
 }
 
 // wait begins the span of a call that ends now.
-func (t *Tracer) wait(ctx context.Context, e *hasp.Event, now time.Time) (context.Context, trace.Span) {
+func (t *Tracer) wait(ctx context.Context, e *event.Event, now time.Time) (context.Context, trace.Span) {
 	return t.tracer.Start(ctx, "lock wait", trace.WithTimestamp(now.Add(-e.Waited)))
 }
 
 // hold begins the span of a lease, and links it to the one before.
-func (t *Tracer) hold(ctx context.Context, e *hasp.Event, now time.Time) {
+func (t *Tracer) hold(ctx context.Context, e *event.Event, now time.Time) {
 	id := holdID{e.Owner, e.Fence}
 	t.mu.Lock()
 	before, known := t.last[e.Key]
@@ -201,7 +201,7 @@ func (t *Tracer) remember(key string, h holder) {
 }
 
 // ended ends the span of a lease. What is lost and then released ends once.
-func (t *Tracer) ended(e *hasp.Event) {
+func (t *Tracer) ended(e *event.Event) {
 	id := holdID{e.Owner, e.Fence}
 	t.mu.Lock()
 	span := t.holds[id]
@@ -224,13 +224,13 @@ func (t *Tracer) ended(e *hasp.Event) {
 }
 
 // lost says that a lease is lost.
-func (t *Tracer) lost(span trace.Span, e *hasp.Event) {
+func (t *Tracer) lost(span trace.Span, e *event.Event) {
 	span.SetAttributes(attrOutcome.String("lost"))
 	t.fail(span, "lost", e.Err)
 }
 
 // during adds an event to the span of a lease.
-func (t *Tracer) during(e *hasp.Event) {
+func (t *Tracer) during(e *event.Event) {
 	t.mu.Lock()
 	span := t.holds[holdID{e.Owner, e.Fence}]
 	t.mu.Unlock()
@@ -239,9 +239,9 @@ func (t *Tracer) during(e *hasp.Event) {
 	}
 	name, attrs := "lock renewal failed", t.trouble(e)
 	switch e.Kind {
-	case hasp.EventDowngraded:
+	case event.Downgraded:
 		name = "lock downgraded"
-	case hasp.EventForgotten:
+	case event.Forgotten:
 		name = "lock forgotten"
 	}
 	span.AddEvent(name, trace.WithAttributes(attrs...))

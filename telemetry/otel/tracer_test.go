@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/event"
 	"github.com/hasplock/hasp/memdriver"
 	haspotel "github.com/hasplock/hasp/telemetry/otel"
 	"go.opentelemetry.io/otel/codes"
@@ -37,15 +38,15 @@ func record(t testing.TB, o haspotel.Options, sampler trace.Sampler) (*haspotel.
 
 var always = trace.ParentBased(trace.AlwaysSample())
 
-// event is one of an owner's on a key, whose name gives away a person.
-func event(ctx context.Context, kind hasp.EventKind, fence uint64) (context.Context, *hasp.Event) {
-	e := &hasp.Event{Kind: kind, Engine: "memory", Key: "patient:jane", Owner: "OWNER", Fence: fence, TTL: 30 * time.Second}
+// eventOf is one of an owner's on a key, whose name gives away a person.
+func eventOf(ctx context.Context, kind event.Kind, fence uint64) (context.Context, *event.Event) {
+	e := &event.Event{Kind: kind, Engine: "memory", Key: "patient:jane", Owner: "OWNER", Fence: fence, TTL: 30 * time.Second}
 	switch kind {
-	case hasp.EventAcquired:
+	case event.Acquired:
 		e.Leases, e.Waited = 1, time.Second
-	case hasp.EventLost:
+	case event.Lost:
 		e.Leases, e.Err = -1, fmt.Errorf("hold %q: %w", e.Key, hasp.ErrLost)
-	case hasp.EventReleased:
+	case event.Released:
 		e.Leases = -1
 	}
 	return ctx, e
@@ -71,10 +72,10 @@ func wantAttrs(t *testing.T, s trace.ReadOnlySpan, want map[string]string) {
 func TestSpansOfALease(t *testing.T) {
 	tr, ctx, spans := record(t, haspotel.Options{}, always)
 	before := time.Now()
-	_, acquired := event(ctx, hasp.EventAcquired, 7)
+	_, acquired := eventOf(ctx, event.Acquired, 7)
 	acquired.Handoff = time.Millisecond
 	tr.Observe(ctx, acquired)
-	tr.Observe(event(ctx, hasp.EventReleased, 7))
+	tr.Observe(eventOf(ctx, event.Released, 7))
 	after := time.Now()
 	all := spans.Ended()
 	if len(all) != 2 || all[0].Name() != "lock wait" || all[1].Name() != "lock hold" {
@@ -108,26 +109,26 @@ func TestOutcomes(t *testing.T) {
 		return &hasp.Error{Op: "lock", Key: "patient:jane", Class: class, Err: err}
 	}
 	for _, c := range []struct {
-		kind    hasp.EventKind
+		kind    event.Kind
 		err     error
 		outcome string
 		code    codes.Code
 	}{
-		{hasp.EventFailed, of(0, held), "held", codes.Unset},
-		{hasp.EventFailed, of(0, &hasp.WaitError{End: context.Canceled, Why: held}), "canceled", codes.Unset},
-		{hasp.EventFailed, of(0, hasp.ErrClosed), "closed", codes.Unset},
-		{hasp.EventFailed, of(0, &hasp.WaitError{End: context.DeadlineExceeded, Why: held}), "timeout", codes.Error},
-		{hasp.EventFailed, of(hasp.ClassDenied, errors.New("no")), "denied", codes.Error},
-		{hasp.EventReleased, of(0, fmt.Errorf("broken: %w", hasp.ErrLost)), "lost", codes.Error},
-		{hasp.EventReleased, of(hasp.ClassUnreachable, errors.New("no")), "unconfirmed", codes.Error},
-		{hasp.EventLost, of(0, hasp.ErrLost), "lost", codes.Error},
+		{event.Failed, of(0, held), "held", codes.Unset},
+		{event.Failed, of(0, &hasp.WaitError{End: context.Canceled, Why: held}), "canceled", codes.Unset},
+		{event.Failed, of(0, hasp.ErrClosed), "closed", codes.Unset},
+		{event.Failed, of(0, &hasp.WaitError{End: context.DeadlineExceeded, Why: held}), "timeout", codes.Error},
+		{event.Failed, of(hasp.ClassDenied, errors.New("no")), "denied", codes.Error},
+		{event.Released, of(0, fmt.Errorf("broken: %w", hasp.ErrLost)), "lost", codes.Error},
+		{event.Released, of(hasp.ClassUnreachable, errors.New("no")), "unconfirmed", codes.Error},
+		{event.Lost, of(0, hasp.ErrLost), "lost", codes.Error},
 	} {
 		for _, recordKey := range []bool{false, true} {
 			tr, ctx, spans := record(t, haspotel.Options{RecordKey: recordKey}, always)
-			if c.kind != hasp.EventFailed {
-				tr.Observe(event(ctx, hasp.EventAcquired, 1))
+			if c.kind != event.Failed {
+				tr.Observe(eventOf(ctx, event.Acquired, 1))
 			}
-			_, e := event(ctx, c.kind, 1)
+			_, e := eventOf(ctx, c.kind, 1)
 			e.Err = c.err
 			tr.Observe(ctx, e)
 			s := spans.Ended()[len(spans.Ended())-1]
@@ -145,17 +146,17 @@ func TestOutcomes(t *testing.T) {
 // What happens during a hold is an event of its span; a loss ends it, once.
 func TestEventsOfAHold(t *testing.T) {
 	tr, ctx, spans := record(t, haspotel.Options{}, always)
-	tr.Observe(event(ctx, hasp.EventAcquired, 1))
-	_, failed := event(ctx, hasp.EventRenewFailed, 1)
+	tr.Observe(eventOf(ctx, event.Acquired, 1))
+	_, failed := eventOf(ctx, event.RenewFailed, 1)
 	failed.Age, failed.Left, failed.Err = 11*time.Second, 19*time.Second, fmt.Errorf("patient:jane: %w", context.DeadlineExceeded)
 	tr.Observe(ctx, failed)
-	tr.Observe(event(ctx, hasp.EventRenewed, 1))
-	tr.Observe(event(ctx, hasp.EventDowngraded, 1))
-	tr.Observe(event(ctx, hasp.EventForgotten, 1))
+	tr.Observe(eventOf(ctx, event.Renewed, 1))
+	tr.Observe(eventOf(ctx, event.Downgraded, 1))
+	tr.Observe(eventOf(ctx, event.Forgotten, 1))
 	failed.Owner = "ANOTHER" // who was not sampled
 	tr.Observe(ctx, failed)
-	tr.Observe(event(ctx, hasp.EventLost, 1))
-	_, after := event(ctx, hasp.EventReleased, 1)
+	tr.Observe(eventOf(ctx, event.Lost, 1))
+	_, after := eventOf(ctx, event.Released, 1)
 	after.Leases = 0
 	tr.Observe(ctx, after)
 	tr.Observe(ctx, failed)
@@ -185,8 +186,8 @@ func TestEventsOfAHold(t *testing.T) {
 func TestLinks(t *testing.T) {
 	tr, ctx, spans := record(t, haspotel.Options{MaxKeys: 2}, always)
 	pair := func(key string, fence uint64) trace.ReadOnlySpan {
-		_, a := event(ctx, hasp.EventAcquired, fence)
-		_, r := event(ctx, hasp.EventReleased, fence)
+		_, a := eventOf(ctx, event.Acquired, fence)
+		_, r := eventOf(ctx, event.Released, fence)
 		a.Key, r.Key = key, key
 		tr.Observe(ctx, a)
 		tr.Observe(ctx, r)
@@ -211,8 +212,8 @@ func TestLinks(t *testing.T) {
 	}
 	none, ctx2, spans := record(t, haspotel.Options{MaxKeys: -1}, always)
 	for i := range 2 {
-		none.Observe(event(ctx2, hasp.EventAcquired, uint64(i)))
-		none.Observe(event(ctx2, hasp.EventReleased, uint64(i)))
+		none.Observe(eventOf(ctx2, event.Acquired, uint64(i)))
+		none.Observe(eventOf(ctx2, event.Released, uint64(i)))
 	}
 	for _, s := range spans.Ended() {
 		if len(s.Links()) > 0 {
@@ -225,13 +226,13 @@ func TestLinks(t *testing.T) {
 func TestHoldsAreBounded(t *testing.T) {
 	tr, ctx, spans := record(t, haspotel.Options{MaxHolds: 2}, always)
 	for i := range 5 {
-		tr.Observe(event(ctx, hasp.EventAcquired, uint64(i)))
+		tr.Observe(eventOf(ctx, event.Acquired, uint64(i)))
 	}
 	for i := range 5 {
-		tr.Observe(event(ctx, hasp.EventReleased, uint64(i)))
+		tr.Observe(eventOf(ctx, event.Released, uint64(i)))
 	}
-	tr.Observe(event(ctx, hasp.EventAcquired, 9))
-	tr.Observe(event(ctx, hasp.EventReleased, 9))
+	tr.Observe(eventOf(ctx, event.Acquired, 9))
+	tr.Observe(eventOf(ctx, event.Released, 9))
 	if n := len(spans.Ended()); n != 6+2+1 {
 		t.Errorf("%d spans, want 6 waits and 3 holds", n)
 	}
@@ -241,7 +242,7 @@ func TestHoldsAreBounded(t *testing.T) {
 func TestLostBeforeItWasHad(t *testing.T) {
 	tr, ctx, spans := record(t, haspotel.Options{MaxHolds: 1}, always)
 	for i := range 3 {
-		_, e := event(ctx, hasp.EventAcquired, uint64(i))
+		_, e := eventOf(ctx, event.Acquired, uint64(i))
 		e.Leases = 0
 		tr.Observe(ctx, e)
 	}
@@ -271,9 +272,9 @@ func (t countingTracer) Start(ctx context.Context, name string, o ...api.SpanSta
 // Within a span that is not sampled nothing is asked for, kept or allocated.
 func TestNotSampledCostsNothing(t *testing.T) {
 	parent := api.ContextWithSpanContext(t.Context(), api.NewSpanContext(api.SpanContextConfig{TraceID: api.TraceID{1}, SpanID: api.SpanID{1}}))
-	var all []*hasp.Event
-	for kind := hasp.EventWaiting; kind <= hasp.EventHeldBack; kind++ {
-		_, e := event(parent, kind, 1)
+	var all []*event.Event
+	for kind := event.Waiting; kind <= event.HeldBack; kind++ {
+		_, e := eventOf(parent, kind, 1)
 		all = append(all, e)
 	}
 	c := &counting{}
@@ -286,7 +287,7 @@ func TestNotSampledCostsNothing(t *testing.T) {
 		t.Errorf("%v allocations, %d spans asked for", n, c.n)
 	}
 	ask := haspotel.New(&haspotel.Options{TracerProvider: c, AskSampler: true})
-	ask.Observe(event(parent, hasp.EventAcquired, 1))
+	ask.Observe(eventOf(parent, event.Acquired, 1))
 	if c.n != 1 {
 		t.Errorf("with AskSampler %d spans were asked for, want one", c.n)
 	}
@@ -299,8 +300,8 @@ func TestRoots(t *testing.T) {
 		want    int
 	}{"sampled": {always, 2}, "not sampled": {trace.ParentBased(trace.NeverSample()), 0}} {
 		tr, _, spans := record(t, haspotel.Options{}, c.sampler)
-		tr.Observe(event(t.Context(), hasp.EventAcquired, 1))
-		tr.Observe(event(t.Context(), hasp.EventReleased, 1))
+		tr.Observe(eventOf(t.Context(), event.Acquired, 1))
+		tr.Observe(eventOf(t.Context(), event.Released, 1))
 		all := spans.Ended()
 		if len(all) != c.want {
 			t.Fatalf("%s: %d spans", name, len(all))

@@ -7,7 +7,7 @@ import (
 	"context"
 	"testing"
 
-	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/event"
 	"github.com/hasplock/hasp/memdriver"
 	haspprom "github.com/hasplock/hasp/telemetry/prometheus"
 )
@@ -17,10 +17,10 @@ import (
 func BenchmarkPair(b *testing.B) {
 	for _, c := range []struct {
 		name    string
-		observe func(context.Context, *hasp.Event)
+		observe func(context.Context, *event.Event)
 	}{
 		{"none", nil},
-		{"empty", func(context.Context, *hasp.Event) {}},
+		{"empty", func(context.Context, *event.Event) {}},
 		{"metrics", haspprom.New(nil).Observe},
 	} {
 		b.Run(c.name, func(b *testing.B) {
@@ -41,8 +41,8 @@ func BenchmarkPair(b *testing.B) {
 
 func BenchmarkObserve(b *testing.B) {
 	c := haspprom.New(nil)
-	acquired := hasp.Event{Kind: hasp.EventAcquired, Engine: "memory", Key: "order:1", Leases: 1, Waited: 12345}
-	released := hasp.Event{Kind: hasp.EventReleased, Engine: "memory", Key: "order:1", Leases: -1, Held: 12345}
+	acquired := event.Event{Kind: event.Acquired, Engine: "memory", Key: "order:1", Leases: 1, Waited: 12345}
+	released := event.Event{Kind: event.Released, Engine: "memory", Key: "order:1", Leases: -1, Held: 12345}
 	b.ReportAllocs()
 	for b.Loop() {
 		c.Observe(b.Context(), &acquired)

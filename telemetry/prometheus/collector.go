@@ -10,7 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/event"
 	"github.com/hasplock/hasp/internal/telemetry"
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -110,7 +110,7 @@ func (c *Collector) Collect(to chan<- prometheus.Metric) {
 }
 
 // Observe counts an event; it is for hasp.Options.Observe. It does no I/O.
-func (c *Collector) Observe(_ context.Context, e *hasp.Event) {
+func (c *Collector) Observe(_ context.Context, e *event.Event) {
 	c.of(e.Engine, c.class(e.Key)).observe(e)
 }
 

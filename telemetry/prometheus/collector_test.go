@@ -17,6 +17,7 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver/voting"
+	"github.com/hasplock/hasp/event"
 	haspprom "github.com/hasplock/hasp/telemetry/prometheus"
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
@@ -68,30 +69,30 @@ func TestEventsCount(t *testing.T) {
 	held := fmt.Errorf("try lock: %w", hasp.ErrHeld)
 	away := &hasp.Error{Class: hasp.ClassUnreachable, Err: oops}
 	for name, c := range map[string]struct {
-		event hasp.Event
+		event event.Event
 		want  map[string]float64
 	}{
-		"acquired":               {hasp.Event{Kind: hasp.EventAcquired, Leases: 1, Waited: 2 * time.Second}, map[string]float64{"held": 1, "wait_seconds.count/acquired": 1, "wait_seconds.sum/acquired": 2}},
-		"acquired by a handoff":  {hasp.Event{Kind: hasp.EventAcquired, Leases: 1, Waiters: -1, Handoff: time.Second}, map[string]float64{"held": 1, "waiters": -1, "wait_seconds.count/acquired": 1, "handoff_seconds.count": 1, "handoff_seconds.sum": 1}},
-		"begins to wait":         {hasp.Event{Kind: hasp.EventWaiting, Waiters: 1}, map[string]float64{"waiters": 1}},
-		"still waits":            {hasp.Event{Kind: hasp.EventWaiting}, nil},
-		"refused":                {hasp.Event{Kind: hasp.EventFailed, Waited: time.Second, Err: held}, map[string]float64{"wait_seconds.count/failed": 1, "wait_seconds.sum/failed": 1, "failures_total/held": 1}},
-		"gave up":                {hasp.Event{Kind: hasp.EventFailed, Waiters: -1, Err: &hasp.WaitError{End: context.DeadlineExceeded, Why: held}}, map[string]float64{"waiters": -1, "wait_seconds.count/failed": 1, "failures_total/timeout": 1}},
-		"away":                   {hasp.Event{Kind: hasp.EventFailed, Err: away}, map[string]float64{"wait_seconds.count/failed": 1, "failures_total/unreachable": 1, "store_errors_total": 1}},
-		"gave up, away":          {hasp.Event{Kind: hasp.EventFailed, Err: &hasp.Error{Class: hasp.ClassUnreachable, Err: &hasp.WaitError{End: context.Canceled, Why: oops}}}, map[string]float64{"wait_seconds.count/failed": 1, "failures_total/unreachable": 1}},
-		"held back at once":      {hasp.Event{Kind: hasp.EventFailed, Err: voting.ErrNotVoting}, map[string]float64{"wait_seconds.count/failed": 1, "failures_total/held_back": 1, "held_back_total": 1}},
-		"held back":              {hasp.Event{Kind: hasp.EventHeldBack, Err: voting.ErrNotVoting}, map[string]float64{"held_back_total": 1}},
-		"trouble":                {hasp.Event{Kind: hasp.EventTrouble, Err: oops}, map[string]float64{"store_errors_total": 1}},
-		"renewed":                {hasp.Event{Kind: hasp.EventRenewed, Age: 10 * time.Second, TTL: 30 * time.Second}, map[string]float64{"renewals_total/ok": 1, "renewal_age_ratio.count": 1, "renewal_age_ratio.sum": 1. / 3}},
-		"not renewed":            {hasp.Event{Kind: hasp.EventRenewFailed, Age: 20 * time.Second, TTL: 40 * time.Second, Err: oops}, map[string]float64{"renewals_total/failed": 1, "renewal_age_ratio.count": 1, "renewal_age_ratio.sum": .5}},
-		"released":               {hasp.Event{Kind: hasp.EventReleased, Leases: -1, Held: 3 * time.Second}, map[string]float64{"held": -1, "held_seconds.count": 1, "held_seconds.sum": 3}},
-		"not confirmed":          {hasp.Event{Kind: hasp.EventReleased, Leases: -1, Err: away}, map[string]float64{"held": -1, "held_seconds.count": 1, "release_failures_total": 1}},
-		"lost":                   {hasp.Event{Kind: hasp.EventLost, Leases: -1, Held: time.Second, Err: hasp.ErrLost}, map[string]float64{"held": -1, "held_seconds.count": 1, "held_seconds.sum": 1, "losses_total": 1}},
-		"released after that":    {hasp.Event{Kind: hasp.EventReleased, Held: 2 * time.Second, Err: hasp.ErrLost}, nil},
-		"found lost by releases": {hasp.Event{Kind: hasp.EventReleased, Leases: -1, Err: hasp.ErrLost}, map[string]float64{"held": -1, "held_seconds.count": 1, "losses_total": 1}},
-		"forgotten":              {hasp.Event{Kind: hasp.EventForgotten, Err: oops}, map[string]float64{"forgotten_total": 1}},
-		"downgraded":             {hasp.Event{Kind: hasp.EventDowngraded}, nil},
-		"of a later version":     {hasp.Event{Kind: 200}, nil},
+		"acquired":               {event.Event{Kind: event.Acquired, Leases: 1, Waited: 2 * time.Second}, map[string]float64{"held": 1, "wait_seconds.count/acquired": 1, "wait_seconds.sum/acquired": 2}},
+		"acquired by a handoff":  {event.Event{Kind: event.Acquired, Leases: 1, Waiters: -1, Handoff: time.Second}, map[string]float64{"held": 1, "waiters": -1, "wait_seconds.count/acquired": 1, "handoff_seconds.count": 1, "handoff_seconds.sum": 1}},
+		"begins to wait":         {event.Event{Kind: event.Waiting, Waiters: 1}, map[string]float64{"waiters": 1}},
+		"still waits":            {event.Event{Kind: event.Waiting}, nil},
+		"refused":                {event.Event{Kind: event.Failed, Waited: time.Second, Err: held}, map[string]float64{"wait_seconds.count/failed": 1, "wait_seconds.sum/failed": 1, "failures_total/held": 1}},
+		"gave up":                {event.Event{Kind: event.Failed, Waiters: -1, Err: &hasp.WaitError{End: context.DeadlineExceeded, Why: held}}, map[string]float64{"waiters": -1, "wait_seconds.count/failed": 1, "failures_total/timeout": 1}},
+		"away":                   {event.Event{Kind: event.Failed, Err: away}, map[string]float64{"wait_seconds.count/failed": 1, "failures_total/unreachable": 1, "store_errors_total": 1}},
+		"gave up, away":          {event.Event{Kind: event.Failed, Err: &hasp.Error{Class: hasp.ClassUnreachable, Err: &hasp.WaitError{End: context.Canceled, Why: oops}}}, map[string]float64{"wait_seconds.count/failed": 1, "failures_total/unreachable": 1}},
+		"held back at once":      {event.Event{Kind: event.Failed, Err: voting.ErrNotVoting}, map[string]float64{"wait_seconds.count/failed": 1, "failures_total/held_back": 1, "held_back_total": 1}},
+		"held back":              {event.Event{Kind: event.HeldBack, Err: voting.ErrNotVoting}, map[string]float64{"held_back_total": 1}},
+		"trouble":                {event.Event{Kind: event.Trouble, Err: oops}, map[string]float64{"store_errors_total": 1}},
+		"renewed":                {event.Event{Kind: event.Renewed, Age: 10 * time.Second, TTL: 30 * time.Second}, map[string]float64{"renewals_total/ok": 1, "renewal_age_ratio.count": 1, "renewal_age_ratio.sum": 1. / 3}},
+		"not renewed":            {event.Event{Kind: event.RenewFailed, Age: 20 * time.Second, TTL: 40 * time.Second, Err: oops}, map[string]float64{"renewals_total/failed": 1, "renewal_age_ratio.count": 1, "renewal_age_ratio.sum": .5}},
+		"released":               {event.Event{Kind: event.Released, Leases: -1, Held: 3 * time.Second}, map[string]float64{"held": -1, "held_seconds.count": 1, "held_seconds.sum": 3}},
+		"not confirmed":          {event.Event{Kind: event.Released, Leases: -1, Err: away}, map[string]float64{"held": -1, "held_seconds.count": 1, "release_failures_total": 1}},
+		"lost":                   {event.Event{Kind: event.Lost, Leases: -1, Held: time.Second, Err: hasp.ErrLost}, map[string]float64{"held": -1, "held_seconds.count": 1, "held_seconds.sum": 1, "losses_total": 1}},
+		"released after that":    {event.Event{Kind: event.Released, Held: 2 * time.Second, Err: hasp.ErrLost}, nil},
+		"found lost by releases": {event.Event{Kind: event.Released, Leases: -1, Err: hasp.ErrLost}, map[string]float64{"held": -1, "held_seconds.count": 1, "losses_total": 1}},
+		"forgotten":              {event.Event{Kind: event.Forgotten, Err: oops}, map[string]float64{"forgotten_total": 1}},
+		"downgraded":             {event.Event{Kind: event.Downgraded}, nil},
+		"of a later version":     {event.Event{Kind: 200}, nil},
 	} {
 		o := haspprom.New(nil)
 		c.event.Engine, c.event.Key = "memory", "order:1"
@@ -136,7 +137,7 @@ func TestSeriesBeginAtZero(t *testing.T) {
 	if all := gather(t, c); len(all) > 0 {
 		t.Errorf("of no engine: %v", all)
 	}
-	c.Observe(t.Context(), &hasp.Event{Kind: hasp.EventWaiting, Engine: "memory", Key: "new/1"})
+	c.Observe(t.Context(), &event.Event{Kind: event.Waiting, Engine: "memory", Key: "new/1"})
 	for _, class := range []string{"known", "new"} {
 		if got := ids(c, class); !slices.Equal(got, start) {
 			t.Errorf("%s: %v; want %v", class, got, start)
@@ -160,8 +161,8 @@ func classes(t *testing.T, c *haspprom.Collector) []string {
 }
 
 func TestClassesAreBounded(t *testing.T) {
-	saw := func(key, engine string) *hasp.Event {
-		return &hasp.Event{Kind: hasp.EventForgotten, Engine: engine, Key: key}
+	saw := func(key, engine string) *event.Event {
+		return &event.Event{Kind: event.Forgotten, Engine: engine, Key: key}
 	}
 	c := haspprom.New(&haspprom.Options{MaxClasses: 3, Classes: []string{"first", "first", "other"}})
 	for _, key := range []string{"a:1", "b", "c", "a/2", "d:2", "other:1", ""} {
@@ -197,10 +198,10 @@ func TestClassesAreBounded(t *testing.T) {
 func TestHostileKeys(t *testing.T) {
 	c := haspprom.New(nil)
 	for _, key := range []string{"\xff\xfe:1", "a\nb:1", "\x1b[2J", `"} 1`, "<script>/x", strings.Repeat("ü", 200), "\x00"} {
-		c.Observe(t.Context(), &hasp.Event{Kind: hasp.EventForgotten, Engine: "memory", Key: key})
+		c.Observe(t.Context(), &event.Event{Kind: event.Forgotten, Engine: "memory", Key: key})
 	}
 	custom := haspprom.New(&haspprom.Options{Class: func(key string) string { return strings.Repeat(key, 9000) }})
-	custom.Observe(t.Context(), &hasp.Event{Kind: hasp.EventForgotten, Engine: "memory", Key: "\x07long"})
+	custom.Observe(t.Context(), &event.Event{Kind: event.Forgotten, Engine: "memory", Key: "\x07long"})
 	got := append(classes(t, c), classes(t, custom)...)
 	if len(got) != 8 {
 		t.Errorf("the classes are %q", got)
@@ -219,7 +220,7 @@ func TestFirstEventsAtOnce(t *testing.T) {
 	for g := range 8 {
 		all.Go(func() {
 			for i := range 100 {
-				c.Observe(t.Context(), &hasp.Event{Kind: hasp.EventForgotten, Engine: fmt.Sprint(i % 2), Key: fmt.Sprint((i + g) % 10)})
+				c.Observe(t.Context(), &event.Event{Kind: event.Forgotten, Engine: fmt.Sprint(i % 2), Key: fmt.Sprint((i + g) % 10)})
 			}
 		})
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/event"
 	"github.com/hasplock/hasp/memdriver"
 	haspprom "github.com/hasplock/hasp/telemetry/prometheus"
 	"github.com/prometheus/client_golang/prometheus"
@@ -63,7 +64,7 @@ func ExampleOptions() {
 func ExampleCollector_Observe() {
 	metrics := haspprom.New(nil)
 	locks, err := hasp.New(memdriver.New(), &hasp.Options{
-		Observe: hasp.Observers(metrics.Observe, hasp.LogTo(nil)),
+		Observe: event.Observers(metrics.Observe, event.LogTo(nil)),
 	})
 	if err != nil {
 		log.Fatal(err)

@@ -13,14 +13,15 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/event"
 	"github.com/hasplock/hasp/memdriver"
 	haspprom "github.com/hasplock/hasp/telemetry/prometheus"
 )
 
 // open returns a client of the store that tells all observers.
-func open(t testing.TB, store *memdriver.Store, observers ...func(context.Context, *hasp.Event)) *hasp.Client {
+func open(t testing.TB, store *memdriver.Store, observers ...func(context.Context, *event.Event)) *hasp.Client {
 	t.Helper()
-	c, err := hasp.New(store, &hasp.Options{Observe: hasp.Observers(observers...)})
+	c, err := hasp.New(store, &hasp.Options{Observe: event.Observers(observers...)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,11 +119,11 @@ func take(ctx context.Context, l hasp.Locker) error {
 func TestGaugesOfHoldersAndWaiters(t *testing.T) {
 	store, metrics := memdriver.New(), haspprom.New(nil)
 	waits, lost := make(chan string, 100), make(chan string, 100)
-	locks := open(t, store, metrics.Observe, func(_ context.Context, e *hasp.Event) {
+	locks := open(t, store, metrics.Observe, func(_ context.Context, e *event.Event) {
 		switch {
 		case e.Waiters > 0:
 			waits <- e.Key
-		case e.Kind == hasp.EventLost:
+		case e.Kind == event.Lost:
 			lost <- e.Key
 		}
 	})

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/event"
 	"github.com/hasplock/hasp/internal/telemetry"
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -147,7 +148,7 @@ func (b *batch) flush() {
 
 // observe counts an event. Between two of them others use the machine's caches, so what it
 // costs is the memory that it touches.
-func (s *series) observe(e *hasp.Event) {
+func (s *series) observe(e *event.Event) {
 	if e.Leases != 0 {
 		s.leases.Add(int64(e.Leases))
 	}
@@ -158,34 +159,34 @@ func (s *series) observe(e *hasp.Event) {
 		s.waits.Add(int64(e.Waiters))
 	}
 	switch e.Kind {
-	case hasp.EventAcquired:
+	case event.Acquired:
 		s.acquired.observe(e.Waited.Seconds())
 		if e.Handoff > 0 {
 			s.handoff.observe(e.Handoff.Seconds())
 		}
-	case hasp.EventFailed:
+	case event.Failed:
 		s.fails(e)
-	case hasp.EventRenewed:
+	case event.Renewed:
 		s.renewed.Inc()
 		s.ages(e)
-	case hasp.EventRenewFailed:
+	case event.RenewFailed:
 		s.renewFailed.Inc()
 		s.ages(e)
-	case hasp.EventLost:
+	case event.Lost:
 		s.losses.Inc()
-	case hasp.EventReleased:
+	case event.Released:
 		s.released(e)
-	case hasp.EventForgotten:
+	case event.Forgotten:
 		s.forgotten.Inc()
-	case hasp.EventTrouble:
+	case event.Trouble:
 		s.storeErrors.Inc()
-	case hasp.EventHeldBack:
+	case event.HeldBack:
 		s.heldBack.Inc()
-	case hasp.EventWaiting, hasp.EventDowngraded:
+	case event.Waiting, event.Downgraded:
 	}
 }
 
-func (s *series) fails(e *hasp.Event) {
+func (s *series) fails(e *event.Event) {
 	s.failed.observe(e.Waited.Seconds())
 	reason := telemetry.Reason(e.Err)
 	s.failures[reason].Inc()
@@ -197,18 +198,18 @@ func (s *series) fails(e *hasp.Event) {
 	}
 }
 
-func (s *series) ages(e *hasp.Event) {
+func (s *series) ages(e *event.Event) {
 	if e.TTL > 0 {
 		s.age.observe(e.Age.Seconds() / e.TTL.Seconds())
 	}
 }
 
-func (s *series) released(e *hasp.Event) {
+func (s *series) released(e *event.Event) {
 	switch {
 	case e.Err == nil:
 	case !errors.Is(e.Err, hasp.ErrLost):
 		s.releaseFailures.Inc()
-	case e.Leases < 0: // the release was what found the loss: no EventLost tells it
+	case e.Leases < 0: // the release was what found the loss: no event.Lost tells it
 		s.losses.Inc()
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/event"
 	"github.com/hasplock/hasp/internal/player"
 	"github.com/hasplock/hasp/internal/stall"
 	"github.com/hasplock/hasp/quorum"
@@ -46,7 +47,7 @@ type job struct {
 }
 
 // open connects hasp, or the variant that a job names.
-func open(with player.Job, observe func(context.Context, *hasp.Event)) (player.Locks, error) {
+func open(with player.Job, observe func(context.Context, *event.Event)) (player.Locks, error) {
 	var j job
 	if err := json.Unmarshal(with.Extra, &j); err != nil {
 		return nil, err
@@ -75,7 +76,7 @@ type haspLocks struct {
 	stood func() time.Duration
 }
 
-func openHasp(with player.Job, j *job, v *variant, observe func(context.Context, *hasp.Event)) (*haspLocks, error) {
+func openHasp(with player.Job, j *job, v *variant, observe func(context.Context, *event.Event)) (*haspLocks, error) {
 	l := &haspLocks{skew: j.Skew, seen: newWitness(), stood: stall.Watch(untilExit{})}
 	o := &hasp.Options{Observe: observe}
 	d, err := l.connect(j, with.TTL, v, o)

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/event"
 	"github.com/hasplock/hasp/internal/player"
 	"github.com/hasplock/hasp/verify/broken"
 	"github.com/hasplock/hasp/verify/engines"
@@ -26,7 +27,7 @@ const workerEnv = "HASP_MODES_WORKER"
 // does not return then.
 func WorkerMain() {
 	player.Main(workerEnv, func(in io.Reader, out io.Writer) error {
-		return player.Work(in, out, func(j player.Job, observe func(context.Context, *hasp.Event)) (player.Locks, error) {
+		return player.Work(in, out, func(j player.Job, observe func(context.Context, *event.Event)) (player.Locks, error) {
 			return open(j, observe)
 		})
 	})
@@ -59,7 +60,7 @@ type client struct {
 }
 
 // open connects a client, with a fault of its driver when the job names one.
-func open(j player.Job, observe func(context.Context, *hasp.Event)) (*client, error) {
+func open(j player.Job, observe func(context.Context, *event.Event)) (*client, error) {
 	logging.Disable()
 	fault, ok := faults[j.Broken]
 	if !ok {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/event"
 	"github.com/hasplock/hasp/internal/testserver"
 	"github.com/hasplock/hasp/verify/internal/page"
 )
@@ -73,8 +74,8 @@ func (c *candidate) measure(t *testserver.Program) *candidate {
 		t.Must(err)
 		t.Cleanup(func() { _ = conn.Disconnect() })
 		c.traits = conn.Traits()
-		clients[i], err = hasp.New(conn.Driver, &hasp.Options{Observe: func(_ context.Context, e *hasp.Event) {
-			if e.Kind == hasp.EventWaiting {
+		clients[i], err = hasp.New(conn.Driver, &hasp.Options{Observe: func(_ context.Context, e *event.Event) {
+			if e.Kind == event.Waiting {
 				select {
 				case waits <- struct{}{}:
 				default:

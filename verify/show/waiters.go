@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/event"
 	"github.com/hasplock/hasp/internal/testserver"
 )
 
@@ -104,8 +105,8 @@ func (q *queue) note(f func()) {
 	f()
 }
 
-func (q *queue) observe(_ context.Context, e *hasp.Event) {
-	if e.Kind == hasp.EventLost {
+func (q *queue) observe(_ context.Context, e *event.Event) {
+	if e.Kind == event.Lost {
 		q.note(func() { q.lost++ })
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/event"
 	"github.com/hasplock/hasp/internal/history"
 	"github.com/hasplock/hasp/verify/broken"
 )
@@ -83,18 +84,18 @@ func (p *process) take(lock locker, limit time.Duration) (*hold, error) {
 }
 
 // saw records an event of the process's hasp.Client.
-func (p *process) saw(_ context.Context, e *hasp.Event) {
+func (p *process) saw(_ context.Context, e *event.Event) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	h, w := p.holds[e.Owner], p.c.w
 	switch {
-	case e.Kind == hasp.EventLost:
+	case e.Kind == event.Lost:
 		w.lost.Add(1)
 		if h != nil {
 			w.history.Cut(h.Hold)
 		}
 		w.trace.add("%v, owner %s, LOST, %v", p, e.Owner, e.Err)
-	case e.Kind == hasp.EventRenewed && h != nil:
+	case e.Kind == event.Renewed && h != nil:
 		w.history.Extended(h.Hold, time.Now().Add(e.Left))
 		w.trace.add("%v RENEWED for %v", h.Owner, e.Left)
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/event"
 	"github.com/hasplock/hasp/interop/peers/internal/lines"
 	"github.com/hasplock/hasp/redisdriver"
 	"github.com/hasplock/hasp/redisdriver/redisson"
@@ -66,8 +67,8 @@ func main() {
 }
 
 // complain shows what a driver reports that is no part of a normal run.
-func complain(_ context.Context, e *hasp.Event) {
-	if e.Kind == hasp.EventTrouble || e.Kind == hasp.EventHeldBack || e.Kind == hasp.EventRenewFailed {
+func complain(_ context.Context, e *event.Event) {
+	if e.Kind == event.Trouble || e.Kind == event.HeldBack || e.Kind == event.RenewFailed {
 		fmt.Fprintln(os.Stderr, e.Err)
 	}
 }

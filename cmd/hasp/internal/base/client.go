@@ -19,6 +19,7 @@ import (
 	"github.com/hasplock/hasp/cmd/hasp/internal/shell"
 	"github.com/hasplock/hasp/cmd/hasp/internal/store"
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/event"
 	"github.com/spf13/cobra"
 )
 
@@ -47,7 +48,7 @@ type Locks struct {
 }
 
 // Open opens the store that the flag, or the environment, names. observe may be nil.
-func (f *StoreFlag) Open(cmd *cobra.Command, observe func(context.Context, *hasp.Event)) (*Locks, error) {
+func (f *StoreFlag) Open(cmd *cobra.Command, observe func(context.Context, *event.Event)) (*Locks, error) {
 	quiet := given(cmd, "quiet", "true") || given(cmd, "output", "json")
 	o := hasp.Options{Observe: observe}
 	if f.Warn != nil {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver/operator"
+	"github.com/hasplock/hasp/event"
 	"github.com/hasplock/hasp/internal/faultproxy"
 	"github.com/hasplock/hasp/internal/testserver"
 	"github.com/hasplock/hasp/redisdriver/redisson"
@@ -149,8 +150,8 @@ func TestRightsForRedissonAreEnough(t *testing.T) {
 			waits := make(chan struct{}, 1)
 			for i := range two {
 				rdb := client(t, redis.Options{Addr: server.Addr(), Username: "bob", Password: "secret", DisableIdentity: true})
-				c, err := hasp.New(redisson.New(rdb, &redisson.Options{Kind: kind, Prefix: "jobs/"}), &hasp.Options{Observe: func(_ context.Context, e *hasp.Event) {
-					if e.Kind == hasp.EventWaiting {
+				c, err := hasp.New(redisson.New(rdb, &redisson.Options{Kind: kind, Prefix: "jobs/"}), &hasp.Options{Observe: func(_ context.Context, e *event.Event) {
+					if e.Kind == event.Waiting {
 						select {
 						case waits <- struct{}{}:
 						default:

@@ -19,6 +19,7 @@ import (
 	"github.com/hasplock/hasp/cmd/hasp/internal/doctor"
 	"github.com/hasplock/hasp/cmd/hasp/internal/store"
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/event"
 )
 
 const (
@@ -161,8 +162,8 @@ func (t *trialLock) open() error {
 	}
 	t.hints = &hinted{Driver: s.Driver, asked: make(chan struct{})}
 	dir, _ := store.StateDir() // x.state says why not
-	c, err := hasp.New(t.hints, &hasp.Options{StateDir: dir, Observe: func(_ context.Context, e *hasp.Event) {
-		if e.Kind == hasp.EventWaiting {
+	c, err := hasp.New(t.hints, &hasp.Options{StateDir: dir, Observe: func(_ context.Context, e *event.Event) {
+		if e.Kind == event.Waiting {
 			select {
 			case t.refused <- struct{}{}:
 			default:

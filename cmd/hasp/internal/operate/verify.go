@@ -22,6 +22,7 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/cmd/hasp/internal/child"
+	"github.com/hasplock/hasp/event"
 	"github.com/hasplock/hasp/internal/plain"
 	"github.com/hasplock/hasp/internal/player"
 	"github.com/spf13/cobra"
@@ -113,7 +114,7 @@ func newWorker() *cobra.Command {
 		Hidden: true,
 		Args:   base.Exactly(0, ""),
 		RunE: func(*cobra.Command, []string) error {
-			err := player.Work(os.Stdin, os.Stdout, func(j player.Job, observe func(context.Context, *hasp.Event)) (player.Locks, error) {
+			err := player.Work(os.Stdin, os.Stdout, func(j player.Job, observe func(context.Context, *event.Event)) (player.Locks, error) {
 				return base.Open(j.Store, j.Given, hasp.Options{Observe: observe, MaxSilence: base.AskLimit})
 			})
 			if end := (*base.Exit)(nil); err == nil || errors.As(err, &end) {

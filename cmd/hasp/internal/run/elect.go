@@ -139,7 +139,7 @@ func (j *job) rest(status *child.Status, err error, took time.Duration) error {
 	if status != nil && took >= mostPause {
 		c.pause = leastPause
 	}
-	e := event{Event: "again", Left: people.Seconds(c.pause)}
+	e := entry{Event: "again", Left: people.Seconds(c.pause)}
 	l, end := normal, (*base.Exit)(nil)
 	switch {
 	case errors.As(err, &end):

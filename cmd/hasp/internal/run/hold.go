@@ -18,6 +18,7 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/cmd/hasp/internal/child"
+	"github.com/hasplock/hasp/event"
 	"github.com/hasplock/hasp/internal/backoff"
 	"github.com/hasplock/hasp/internal/plain"
 )
@@ -57,7 +58,7 @@ func (j *job) hold(leases *hasp.Leases) (*child.Status, error) {
 		j.release(leases)
 		return &st, j.ended(st, over)
 	}
-	j.rep.say(detail, event{Event: "ended", Held: people.Seconds(time.Since(j.acquired)),
+	j.rep.say(detail, entry{Event: "ended", Held: people.Seconds(time.Since(j.acquired)),
 		Message: fmt.Sprintf("the command %s", outcome(st))})
 	j.leftBehind(st)
 	end := verdictOf(j.keys, st)
@@ -90,7 +91,7 @@ func (j *job) leftBehind(st child.Status) {
 	if st.Signal != 0 || len(st.Passed) > 0 { // it was not left running by choice
 		l, after = problem, fmt.Sprintf(", %s after they were asked to end", people.Short(j.o.grace.D))
 	}
-	j.rep.say(l, event{Event: "left", Message: fmt.Sprintf("the command %s, and left these processes running%s: %s. %s is released, and they work on without it",
+	j.rep.say(l, entry{Event: "left", Message: fmt.Sprintf("the command %s, and left these processes running%s: %s. %s is released, and they work on without it",
 		outcome(st), after, strings.Join(st.Remaining, ", "), base.QuoteAll(j.keys))})
 }
 
@@ -145,7 +146,7 @@ func (j *job) ending(leases *hasp.Leases, pid int) child.Order {
 	}
 	order := child.Order{Term: j.o.onLost.Word == lostTerm, Left: left}
 	order.Refused = func(names []string) {
-		j.rep.say(problem, event{Event: "refused", Key: j.lost(why), Message: fmt.Sprintf(
+		j.rep.say(problem, entry{Event: "refused", Key: j.lost(why), Message: fmt.Sprintf(
 			"hasp may not end these processes of %s, which may work on while another has %s: %s", j.o.whose("the"), base.Quote(j.lost(why)), strings.Join(names, ", "))})
 	}
 	order.Begun = func() {
@@ -153,7 +154,7 @@ func (j *job) ending(leases *hasp.Leases, pid int) child.Order {
 		if order.Term {
 			how = "TERM now, KILL in " + people.Short(left())
 		}
-		j.rep.say(problem, event{Event: "lost", Key: j.lost(why), PID: pid, Error: why.Error(), Held: people.Seconds(time.Since(j.acquired)),
+		j.rep.say(problem, entry{Event: "lost", Key: j.lost(why), PID: pid, Error: why.Error(), Held: people.Seconds(time.Since(j.acquired)),
 			Message: fmt.Sprintf("LOST %s: %s. Ending %s (pid %d): %s", base.Quote(j.lost(why)), reason(why), j.o.whose("the"), pid, how)})
 	}
 	return order
@@ -184,7 +185,7 @@ func (j *job) lost(why error) string { return base.KeyOf(why, j.keys[0]) }
 func (j *job) release(leases *hasp.Leases) {
 	switch err := j.finish(leases.Release); {
 	case err == nil:
-		j.rep.say(detail, event{Event: "released", Held: people.Seconds(time.Since(j.acquired)),
+		j.rep.say(detail, entry{Event: "released", Held: people.Seconds(time.Since(j.acquired)),
 			Message: fmt.Sprintf("released %s after %s", base.QuoteAll(j.keys), people.Short(time.Since(j.acquired)))})
 	case j.silent: // the loss was reported
 	default:
@@ -192,7 +193,7 @@ func (j *job) release(leases *hasp.Leases) {
 			j.foundLost = j.foundLost || errors.Is(err, hasp.ErrLost)
 			if !errors.Is(err, hasp.ErrLost) { // that was reported, or no work was at risk
 				key := base.KeyOf(err, j.keys[0])
-				j.rep.say(problem, event{Event: "release-failed", Key: key, Error: err.Error(), Message: fmt.Sprintf(
+				j.rep.say(problem, entry{Event: "release-failed", Key: key, Error: err.Error(), Message: fmt.Sprintf(
 					"%s could not be released: %s", base.Quote(key), reason(err))})
 			}
 		}
@@ -206,7 +207,7 @@ func (j *job) keep(leases *hasp.Leases, st child.Status) {
 		j.release(leases)
 		return
 	}
-	j.rep.say(normal, event{Event: "keeping", Left: people.Seconds(rest), Message: fmt.Sprintf(
+	j.rep.say(normal, entry{Event: "keeping", Left: people.Seconds(rest), Message: fmt.Sprintf(
 		"the command %s; keeping %s for another %s (--hold-at-least)", outcome(st), base.QuoteAll(j.keys), people.Short(rest))})
 	timer := time.NewTimer(rest)
 	defer timer.Stop()
@@ -215,7 +216,7 @@ func (j *job) keep(leases *hasp.Leases, st child.Status) {
 		j.release(leases)
 	case <-leases.Done():
 		why := leases.Err()
-		j.rep.say(problem, event{Event: "lost", Key: j.lost(why), Error: why.Error(), Message: fmt.Sprintf(
+		j.rep.say(problem, entry{Event: "lost", Key: j.lost(why), Error: why.Error(), Message: fmt.Sprintf(
 			"LOST %s: %s. The command had ended before", base.Quote(j.lost(why)), reason(why))})
 		j.release(leases)
 	case sig := <-j.signals:
@@ -240,7 +241,7 @@ func (j *job) leaveToStore(leases *hasp.Leases, sig os.Signal, rest time.Duratio
 	for _, lease := range leases.All() {
 		wg.Go(func() {
 			key := lease.Key()
-			e := event{Event: "leaving", Key: key, Left: people.Seconds(ttl),
+			e := entry{Event: "leaving", Key: key, Left: people.Seconds(ttl),
 				Message: fmt.Sprintf("leaving (%v); the store keeps %s for another %s", sig, base.Quote(key), for_)}
 			err := insist(ctx, func(ctx context.Context) error { return lease.Extend(ctx, ttl) })
 			if err != nil {
@@ -267,26 +268,26 @@ func insist(ctx context.Context, ask func(context.Context) error) error {
 	}
 }
 
-func (j *job) renewed(e *hasp.Event) {
+func (j *job) renewed(e *event.Event) {
 	l := detail
 	j.mu.Lock()
 	if j.failing[e.Key] {
 		l, j.failing[e.Key] = normal, false
 	}
 	j.mu.Unlock()
-	j.rep.say(l, event{Event: "renewed", Key: e.Key, Left: people.Seconds(e.Left),
+	j.rep.say(l, entry{Event: "renewed", Key: e.Key, Left: people.Seconds(e.Left),
 		Message: fmt.Sprintf("renewed %s, good for %s", base.Quote(e.Key), people.Short(e.Left))})
 }
 
 // renewFailed says, once for an outage, that the lease is at risk.
-func (j *job) renewFailed(e *hasp.Event) {
+func (j *job) renewFailed(e *event.Event) {
 	l := detail
 	j.mu.Lock()
 	if !j.failing[e.Key] && e.Left < j.o.ttl.D/2 {
 		l, j.failing[e.Key] = normal, true
 	}
 	j.mu.Unlock()
-	j.rep.say(l, event{Event: "renew-failed", Key: e.Key, Left: people.Seconds(e.Left), Error: e.Err.Error(), Message: fmt.Sprintf(
+	j.rep.say(l, entry{Event: "renew-failed", Key: e.Key, Left: people.Seconds(e.Left), Error: e.Err.Error(), Message: fmt.Sprintf(
 		"cannot renew %s, asking again: %s. Without an answer %s is ended in %s", base.Quote(e.Key), reason(e.Err), j.o.whose("the"), people.Short(e.Left))})
 }
 

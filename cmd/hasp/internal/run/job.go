@@ -21,6 +21,7 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/cmd/hasp/internal/child"
+	"github.com/hasplock/hasp/event"
 	"github.com/hasplock/hasp/internal/audit"
 	"github.com/spf13/cobra"
 )
@@ -101,10 +102,10 @@ func (j *job) all(cmd *cobra.Command, work func() (*child.Status, error)) (statu
 		defer remove()
 		j.inherited = variable
 		if limits := child.Limits(); limits != "" {
-			j.rep.say(normal, event{Event: "limits", Message: limits})
+			j.rep.say(normal, entry{Event: "limits", Message: limits})
 		}
 		if child.Gains(j.path) {
-			j.rep.say(normal, event{Event: "limits", Message: base.Quote(j.argv[0]) + " gets other rights than hasp has (setuid, setgid or file capabilities): " +
+			j.rep.say(normal, entry{Event: "limits", Message: base.Quote(j.argv[0]) + " gets other rights than hasp has (setuid, setgid or file capabilities): " +
 				"kill -9 of hasp does not end it, and what it starts as another user may work on when the lock is lost"})
 		}
 		return work()
@@ -117,7 +118,7 @@ func (j *job) opened(cmd *cobra.Command, work func() (*child.Status, error)) (st
 		return nil, base.Failed("%v", err)
 	}
 	j.via = "hasp " + cmd.Name()
-	j.o.store.Warn = func(message string) { j.rep.say(normal, event{Event: "state", Message: message}) }
+	j.o.store.Warn = func(message string) { j.rep.say(normal, entry{Event: "state", Message: message}) }
 	var log *audit.Log
 	var locks *base.Locks
 	if err = j.heard(func() (err error) {
@@ -136,7 +137,7 @@ func (j *job) opened(cmd *cobra.Command, work func() (*child.Status, error)) (st
 		}
 		j.recorded()
 	}()
-	j.rep.say(detail, event{Event: "store", Message: fmt.Sprintf("the store is %s", j.locks.URL)})
+	j.rep.say(detail, entry{Event: "store", Message: fmt.Sprintf("the store is %s", j.locks.URL)})
 	lo, err := j.o.lockOptions(j.locks)
 	if err != nil {
 		return nil, err
@@ -316,7 +317,7 @@ func (j *job) won(leases []*hasp.Lease, said bool) {
 		l, what = normal, "leading"
 	}
 	waited := j.acquired.Sub(j.wait.began)
-	e := event{Event: "acquired", Fence: leases[0].Fence(), Owner: leases[0].Owner(), Waited: people.Seconds(waited)}
+	e := entry{Event: "acquired", Fence: leases[0].Fence(), Owner: leases[0].Owner(), Waited: people.Seconds(waited)}
 	fences, slots, left := make([]string, len(leases)), make([]string, len(leases)), []string(nil)
 	for i, lease := range leases {
 		one := leaseJSON{Key: lease.Key(), Fence: lease.Fence(), Owner: lease.Owner(), Abandoned: lease.Abandoned()}
@@ -343,7 +344,7 @@ func (j *job) won(leases []*hasp.Lease, said bool) {
 		if j.o.forShell {
 			test = "hasp held --print abandoned"
 		}
-		j.rep.say(normal, event{Event: "abandoned", Key: left[0], Message: fmt.Sprintf(
+		j.rep.say(normal, entry{Event: "abandoned", Key: left[0], Message: fmt.Sprintf(
 			"a previous holder of %s did not release it: what it worked on may need repair (%s)", base.QuoteAll(left), test)})
 	}
 }
@@ -372,35 +373,35 @@ func (j *job) refused(err error) error {
 }
 
 // observe turns the library's events into messages.
-func (j *job) observe(_ context.Context, e *hasp.Event) {
-	if c := j.candidate; c != nil && (e.Kind == hasp.EventWaiting || e.Kind == hasp.EventAcquired) {
+func (j *job) observe(_ context.Context, e *event.Event) {
+	if c := j.candidate; c != nil && (e.Kind == event.Waiting || e.Kind == event.Acquired) {
 		c.answered.Store(true)
 	}
 	switch e.Kind {
-	case hasp.EventWaiting:
+	case event.Waiting:
 		j.wait.refused(e)
 		j.look(e.Key)
-	case hasp.EventTrouble, hasp.EventHeldBack:
+	case event.Trouble, event.HeldBack:
 		j.wait.troubled(e)
-	case hasp.EventRenewed:
+	case event.Renewed:
 		j.renewed(e)
-	case hasp.EventRenewFailed:
+	case event.RenewFailed:
 		j.renewFailed(e)
-	case hasp.EventReleased:
+	case event.Released:
 		if errors.Is(e.Err, hasp.ErrNotHeld) { // it was another's already
 			j.recordLost(e)
 		}
-	case hasp.EventLost:
+	case event.Lost:
 		j.recordLost(e)
 		if j.o.onLost.Word == lostIgnore {
-			j.rep.say(problem, event{Event: "lost", Key: e.Key, Error: e.Err.Error(), Held: people.Seconds(e.Held),
+			j.rep.say(problem, entry{Event: "lost", Key: e.Key, Error: e.Err.Error(), Held: people.Seconds(e.Held),
 				Message: fmt.Sprintf("LOST %s: %s. %s goes on without the lock (--on-lost=ignore)", base.Quote(e.Key), reason(e.Err), j.o.whose("The"))})
 		}
 	}
 }
 
 // recordLost has the loss of a lease recorded, once. It does not wait for that.
-func (j *job) recordLost(e *hasp.Event) {
+func (j *job) recordLost(e *event.Event) {
 	if j.audit == nil {
 		return
 	}
@@ -416,7 +417,7 @@ func (j *job) recordLost(e *hasp.Event) {
 	j.recordedOf[e.Owner] = true
 	j.recording.Go(func() {
 		if err := j.audit.Write(r); err != nil {
-			j.rep.say(problem, event{Event: "unrecorded", Key: e.Key, Error: err.Error(),
+			j.rep.say(problem, entry{Event: "unrecorded", Key: e.Key, Error: err.Error(),
 				Message: fmt.Sprintf("the loss of %s is not recorded: %v", base.Quote(e.Key), err)})
 		}
 	})

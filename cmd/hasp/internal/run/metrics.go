@@ -268,6 +268,6 @@ func (j *job) measureEnd(status *child.Status, end error) {
 		err = slow
 	}
 	if err != nil {
-		j.rep.say(problem, event{Event: "metrics-failed", Error: err.Error(), Message: fmt.Sprintf("the metrics are not written to %s: %v", base.Quote(m.path), err)})
+		j.rep.say(problem, entry{Event: "metrics-failed", Error: err.Error(), Message: fmt.Sprintf("the metrics are not written to %s: %v", base.Quote(m.path), err)})
 	}
 }

@@ -38,7 +38,7 @@ func TestUnreadLinesAreDropped(t *testing.T) {
 			start := time.Now()
 			const said = unread + 10
 			for i := range said {
-				rep.say(normal, event{Event: "waiting", Message: fmt.Sprint("line ", i, ";")})
+				rep.say(normal, entry{Event: "waiting", Message: fmt.Sprint("line ", i, ";")})
 				synctest.Wait()
 			}
 			var end *base.Exit
@@ -89,8 +89,8 @@ func TestFullFileIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var w shy
 		rep := newReport(&options{}, []string{"k"}, &w)
-		rep.say(problem, event{Message: "one"})
-		rep.say(problem, event{Message: "two"})
+		rep.say(problem, entry{Message: "one"})
+		rep.say(problem, entry{Message: "two"})
 		rep.out.flush(time.Minute)
 		if got := w.text.String(); got != "hasp: one\nhasp: two\n" {
 			t.Errorf("written: %q", got)

@@ -43,8 +43,8 @@ func newReport(o *options, keys []string, w io.Writer) *report {
 	return r
 }
 
-// event is a line of -o json. More fields may come.
-type event struct {
+// entry is a line of -o json. More fields may come.
+type entry struct {
 	Time    time.Time          `json:"time"`
 	Event   string             `json:"event"`          // waiting, trouble, acquired, renewed, renew-failed, lost, ended, keeping, released, again, dropped, limits, state, unrecorded, exit
 	Key     string             `json:"key"`            // what it is about; the first, when about all
@@ -70,7 +70,7 @@ type event struct {
 }
 
 // say has one line written: its message for people, or all of it for programs.
-func (r *report) say(l level, e event) {
+func (r *report) say(l level, e entry) {
 	if l == detail && !r.verbose || l == normal && r.quiet || !r.json && e.Message == "" {
 		return
 	}
@@ -79,10 +79,10 @@ func (r *report) say(l level, e event) {
 
 // missed is the line in the place of n that were not read in time.
 func (r *report) missed(n int) []byte {
-	return r.line(event{Event: "dropped", Dropped: n, Message: people.Count(n, "message was", "messages were") + " dropped here, as nobody read them"})
+	return r.line(entry{Event: "dropped", Dropped: n, Message: people.Count(n, "message was", "messages were") + " dropped here, as nobody read them"})
 }
 
-func (r *report) line(e event) []byte {
+func (r *report) line(e entry) []byte {
 	if !r.json {
 		return fmt.Appendf(nil, "hasp: %s\n", plain.Lines(e.Message))
 	}
@@ -124,7 +124,7 @@ func (r *report) verdict(status *child.Status, err error) error {
 	if r.json { // programs wait for this line
 		l = problem
 	}
-	e := event{Event: "exit", Message: end.Message, Code: &end.Code, Verdict: end.Verdict}
+	e := entry{Event: "exit", Message: end.Message, Code: &end.Code, Verdict: end.Verdict}
 	if status != nil {
 		code := status.Exit()
 		e.Status = &code

@@ -13,6 +13,7 @@ import (
 	"github.com/hasplock/hasp/internal/people"
 
 	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/event"
 )
 
 const (
@@ -35,7 +36,7 @@ type watcher struct {
 	mu    sync.Mutex
 	over  bool
 	said  bool // something was said of this wait
-	next  *event
+	next  *entry
 	last  string // what the latest line was about
 	about string // what next is about
 	timer *time.Timer
@@ -60,26 +61,26 @@ func (w *watcher) unanswered() {
 	answered := w.next != nil
 	w.mu.Unlock()
 	if !answered {
-		w.away("away", event{Waited: people.Seconds(answerDelay)}, "no answer yet")
+		w.away("away", entry{Waited: people.Seconds(answerDelay)}, "no answer yet")
 	}
 }
 
 // refused reports the holder that is in the way.
-func (w *watcher) refused(e *hasp.Event) {
+func (w *watcher) refused(e *event.Event) {
 	about := e.Key + " " + e.Holder.Owner
 	if e.Holder.Foreign {
 		about = e.Key + " foreign " + e.Holder.Label
 	}
-	w.report(about, event{
+	w.report(about, entry{
 		Event: "waiting", Key: e.Key, Holder: people.Holding(e.Holder), Ahead: e.Ahead, Left: people.Seconds(e.Left), Waited: people.Seconds(e.Waited),
 		Message: fmt.Sprintf("waiting for %s, which %s", base.Quote(e.Key), base.Obstacle(e.Holder, e.Left, e.Ahead)),
 	})
 }
 
 // troubled reports an error of the store.
-func (w *watcher) troubled(e *hasp.Event) {
+func (w *watcher) troubled(e *event.Event) {
 	about, why := "held back", reason(e.Err)
-	if e.Kind == hasp.EventTrouble {
+	if e.Kind == event.Trouble {
 		about = "away"
 		if err := (*hasp.Error)(nil); errors.As(e.Err, &err) {
 			about += fmt.Sprint(err.Class) // each kind is said once
@@ -88,17 +89,17 @@ func (w *watcher) troubled(e *hasp.Event) {
 			why += "; asking again for " + people.Short(e.Left)
 		}
 	}
-	w.away(about, event{Key: e.Key, Error: e.Err.Error(), Left: people.Seconds(e.Left), Waited: people.Seconds(e.Waited)}, why)
+	w.away(about, entry{Key: e.Key, Error: e.Err.Error(), Left: people.Seconds(e.Left), Waited: people.Seconds(e.Waited)}, why)
 }
 
 // away reports that the wait is for the store.
-func (w *watcher) away(about string, e event, why string) {
+func (w *watcher) away(about string, e entry, why string) {
 	e.Event, e.Message = "trouble", fmt.Sprintf("waiting for the store %s: %s", w.store, why)
 	w.report(about, e)
 }
 
 // report reports e once the wait has lasted for a while, and not too often.
-func (w *watcher) report(about string, e event) {
+func (w *watcher) report(about string, e entry) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.next, w.about = &e, about

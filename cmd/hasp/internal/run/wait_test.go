@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/event"
 )
 
 // waitFor is a wait of so long behind one holder, and what was said of it.
@@ -18,7 +19,7 @@ func waitFor(d time.Duration) (text string) {
 	var out strings.Builder
 	w := newWatcher(newReport(&options{}, []string{"k"}, &out))
 	w.begin()
-	w.refused(&hasp.Event{Kind: hasp.EventWaiting, Key: "k", Holder: hasp.Holder{Owner: "AAAAAAAAAAAAAAAAAAAAAAAAAA"}})
+	w.refused(&event.Event{Kind: event.Waiting, Key: "k", Holder: hasp.Holder{Owner: "AAAAAAAAAAAAAAAAAAAAAAAAAA"}})
 	time.Sleep(d)
 	w.end()
 	time.Sleep(time.Minute) // whatever would come late
@@ -45,9 +46,9 @@ func TestWaitSaysWhatIsLeft(t *testing.T) {
 		w := newWatcher(newReport(&options{}, []string{"k"}, &out))
 		w.most = 20 * time.Second
 		w.begin()
-		w.refused(&hasp.Event{Kind: hasp.EventWaiting, Key: "k", Holder: hasp.Holder{Owner: "A"}})
+		w.refused(&event.Event{Kind: event.Waiting, Key: "k", Holder: hasp.Holder{Owner: "A"}})
 		time.Sleep(8 * time.Second)
-		w.troubled(&hasp.Event{Kind: hasp.EventTrouble, Key: "k", Err: errors.New("refused")})
+		w.troubled(&event.Event{Kind: event.Trouble, Key: "k", Err: errors.New("refused")})
 		time.Sleep(time.Second)
 		w.end()
 		synctest.Wait()

@@ -1,0 +1,94 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package event
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+)
+
+// LogTo returns a function for hasp.Options.Observe that logs every event to logger; nil means slog.Default.
+// Like logger, it may be used by many goroutines and clients.
+//
+// Losses are errors. What needs attention is a warning: a renewal or release
+// that failed, trouble with the store while waiting or instead of a lease, a lease
+// that was dropped. All else happens in normal use, and is for debugging.
+//
+// The attributes are event (Event.Kind as a word), engine, key and owner, and those
+// of fence, mode, slot, holder, ahead, left, waited, held, age, handoff, taken and err
+// that the event has. The handler is given the observer's context. Keys are escaped as in a Go string, so that no handler prints
+// what a terminal might act on.
+func LogTo(logger *slog.Logger) func(context.Context, *Event) {
+	if logger == nil {
+		logger = slog.Default()
+	}
+	return func(ctx context.Context, e *Event) {
+		if level := e.level(); logger.Enabled(ctx, level) {
+			logger.LogAttrs(ctx, level, e.Kind.words().text, e.attrs()...)
+		}
+	}
+}
+
+// level returns how much an event matters.
+func (e *Event) level() slog.Level {
+	switch e.Kind {
+	case Lost:
+		return slog.LevelError
+	case RenewFailed, Trouble, HeldBack, Forgotten:
+		return slog.LevelWarn
+	case Waiting, Acquired, Renewed:
+		return slog.LevelDebug
+	case Failed: // another owner has the key, or the caller waited no longer, which is normal use
+		if errors.Is(e.Err, driver.ErrClosed) || errors.Is(e.Err, driver.ErrHeld) {
+			return slog.LevelDebug
+		}
+		return slog.LevelWarn
+	case Released, Downgraded:
+	}
+	if e.Err != nil {
+		return slog.LevelWarn
+	}
+	return slog.LevelDebug
+}
+
+// attrs returns the event's fields, without those that say nothing.
+func (e *Event) attrs() []slog.Attr {
+	all := make([]slog.Attr, 0, 14)
+	all = append(all,
+		slog.String("event", e.Kind.String()),
+		slog.String("engine", e.Engine),
+		slog.String("key", driver.Printable(e.Key)),
+		slog.String("owner", e.Owner))
+	if e.Fence != 0 {
+		all = append(all, slog.Uint64("fence", e.Fence))
+	}
+	if e.Mode == driver.Shared {
+		all = append(all, slog.String("mode", "shared"), slog.Int("slot", e.Slot))
+	}
+	if e.Holder != (driver.Holder{}) {
+		all = append(all, slog.String("holder", e.Holder.String()))
+	}
+	if e.Ahead > 0 {
+		all = append(all, slog.Int("ahead", e.Ahead))
+	}
+	for _, t := range [...]struct {
+		name string
+		took time.Duration
+	}{{"left", e.Left}, {"waited", e.Waited}, {"held", e.Held}, {"age", e.Age}, {"handoff", e.Handoff}} {
+		if t.took != 0 {
+			all = append(all, slog.Duration(t.name, t.took))
+		}
+	}
+	if e.Taken != "" {
+		all = append(all, slog.String("taken", e.Taken))
+	}
+	if e.Err != nil {
+		all = append(all, slog.Any("err", e.Err))
+	}
+	return all
+}
