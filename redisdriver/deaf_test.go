@@ -30,42 +30,40 @@ func (c *closing) Write(b []byte) (int, error) {
 // and has the key soon after it is free.
 func TestProxyWithoutSubscribe(t *testing.T) {
 	w := newWorld(t)
-	client := func(rdb *redis.Client) *hasp.Client {
-		c, err := hasp.New(New(rdb, nil), nil)
+	client := func(d *Driver) *hasp.Client {
+		c, err := hasp.New(d, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() { _ = c.Close() })
 		return c
 	}
-	holder := client(w.client(nil))
-	behind := client(w.client(func(o *redis.Options) {
+	holder := client(w.driver(nil))
+	deaf := w.over(w.client(func(o *redis.Options) {
 		o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
 			conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
 			return &closing{conn}, err
 		}
-	}))
-	held, err := holder.Mutex("k", nil).Lock(w.ctx)
+	}), nil)
+	behind, o := client(deaf), &hasp.LockOptions{TTL: time.Hour}
+	held, err := holder.Mutex("k", o).Lock(w.ctx)
 	w.succeeds(err)
 	got := make(chan error, 1)
 	go func() {
-		lease, err := behind.Mutex("k", nil).Lock(w.ctx)
+		lease, err := behind.Mutex("k", o).Lock(w.ctx)
 		if err == nil {
 			err = lease.Release()
 		}
 		got <- err
 	}()
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+	w.until("it waits in the queue", func() bool {
 		info, err := holder.Operator().Inspect(w.ctx, "k")
-		stopIf(t, err != nil || time.Now().After(end), "after 20s %d wait in the queue, %v", info.Waiters, err)
-		if info.Waiters == 1 {
-			break
-		}
+		w.succeeds(err)
+		return info.Waiters == 1
+	})
+	if res := w.refuse(deaf, queued(ask("k"))); res.Ahead != 1 || res.RetryIn <= 0 || res.RetryIn > pollMax {
+		t.Errorf("the next waiter there is refused with %+v", res)
 	}
-	began := time.Now()
 	w.succeeds(held.Release())
 	w.succeeds(<-got)
-	if took := time.Since(began); took > 5*time.Second { // it looks every 100 ms
-		t.Errorf("the key was free for %v", took)
-	}
 }

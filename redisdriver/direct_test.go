@@ -32,20 +32,31 @@ func (w *world) warm(d *Driver) {
 	})
 }
 
-// stall stops the server for longer than a lone request waits.
-func (w *world) stall() {
-	w.server.Stop()
-	time.AfterFunc(600*time.Millisecond, w.server.Cont)
+// halting is a driver, and stall stops the server until it has sent so many scripts, and for longer than a lone one waits, which is
+// then sent again.
+func (w *world) halting() (d *Driver, stall func(scripts int64), rdb *redis.Client) {
+	rdb = w.client(heeding)
+	var left atomic.Int64
+	rdb.AddHook(hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+		if cmd.Name() == "evalsha" && left.Add(-1) == 0 {
+			time.AfterFunc(600*time.Millisecond, w.server.Cont)
+		}
+		return next(ctx, cmd)
+	}))
+	return w.over(rdb, nil), func(scripts int64) {
+		w.server.Stop()
+		left.Store(scripts)
+	}, rdb
 }
 
 // A lone request to a server that stands still is sent again by a lane. Of a Try the answer says so, and what came twice is done once.
 func TestLoneRequestIsSentAgain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	d := w.over(w.client(heeding), nil)
+	d, stall, _ := w.halting()
 	r := ask("k")
 	w.warm(d)
-	w.stall()
+	stall(2)
 	res, err := d.Try(w.ctx, driver.TryRequest{Claim: r.Claim(), TTL: r.TTL})
 	failIf(t, err != nil || !res.Granted || !res.Unsettled, "a Try: %+v, %v", res, err)
 	w.warm(d)
@@ -53,18 +64,18 @@ func TestLoneRequestIsSentAgain(t *testing.T) {
 		t.Errorf("a Try that was sent once: %+v, %v", res, err)
 	}
 	w.warm(d)
-	w.stall()
+	stall(2)
 	waiter := ask("k")
 	if res, err = d.Try(w.ctx, driver.TryRequest{Claim: waiter.Claim(), TTL: r.TTL, Queue: true, Patience: time.Minute, Enters: true}); err != nil || res.Granted || !res.Unsettled || res.At != 0 {
 		t.Errorf("a Try that joins: %+v, %v", res, err)
 	}
 	w.warm(d)
-	w.stall()
+	stall(2)
 	if err := d.Release(w.ctx, driver.ReleaseRequest{Claim: waiter.Claim(), TTL: r.TTL, End: driver.Unused}); err != nil {
 		t.Errorf("a Release of a place: %v", err)
 	}
 	w.warm(d)
-	w.stall()
+	stall(2)
 	if err := d.Release(w.ctx, driver.ReleaseRequest{Claim: r.Claim(), TTL: r.TTL}); err != nil {
 		t.Errorf("a Release that came twice: %v", err)
 	}
@@ -77,19 +88,20 @@ func TestLoneRequestIsSentAgain(t *testing.T) {
 func TestBreakIsSentOnce(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	d, other := w.over(w.client(heeding), nil), w.driver(nil)
+	d, stall, _ := w.halting()
+	other := w.driver(nil)
 	w.warm(d)
-	w.stall()
+	stall(1)
 	w.releasesNothing(d, broken(ask("k")))
 	theirs := ask("k")
 	w.grant(other, theirs)
 	w.warm(d)
-	w.stall()
+	stall(1)
 	w.release(d, broken(theirs))
 	ours := ask("k")
 	w.grant(d, ours)
 	w.warm(d)
-	w.stall()
+	stall(2)
 	w.release(d, broken(ours)) // of its own lease that it lost: twice, and harmless
 	if n := w.inspect(d, "k").Holds; n != 0 {
 		t.Errorf("%d hold it still", n)
@@ -106,8 +118,7 @@ func (replyError) RedisError()     {}
 func TestLoneRequestIsRefusedTheSecondTime(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	rdb := w.client(heeding)
-	d := w.over(rdb, nil)
+	d, stall, rdb := w.halting()
 	w.warm(d)
 	demoted := false
 	rdb.AddHook(hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
@@ -118,7 +129,7 @@ func TestLoneRequestIsRefusedTheSecondTime(t *testing.T) {
 		demoted = true
 		return next(ctx, cmd)
 	}))
-	w.stall()
+	stall(2)
 	r := ask("k")
 	res, err := d.Try(w.ctx, driver.TryRequest{Claim: r.Claim(), TTL: r.TTL})
 	if !res.Unsettled || driver.IsNotSent(err) || d.Classify(err) != driver.ClassReadOnly {
@@ -127,7 +138,8 @@ func TestLoneRequestIsRefusedTheSecondTime(t *testing.T) {
 	if err == nil || strings.Contains(err.Error(), "two requests") || !strings.Contains(err.Error(), "READONLY") {
 		t.Errorf("it says: %v", err)
 	}
-	w.has(w.driver(nil), r) // the first came
+	other := w.driver(nil)
+	w.until("the first comes", func() bool { return w.holder(other, "k") == r.Owner })
 }
 
 // A caller whose context ends meanwhile leaves soon, and is never told that its Try was not sent. So does a caller that has less time
@@ -135,7 +147,8 @@ func TestLoneRequestIsRefusedTheSecondTime(t *testing.T) {
 func TestLoneRequestLeavesWithItsContext(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	d := w.over(w.client(heeding), nil)
+	over := new(dialer)
+	d := w.over(w.client(func(o *redis.Options) { heeding(o); o.Dialer = over.dial }), nil)
 	r := ask("k")
 	for name, f := range map[string]func(ctx context.Context) error{
 		"Try": func(ctx context.Context) error {
@@ -149,10 +162,12 @@ func TestLoneRequestLeavesWithItsContext(t *testing.T) {
 		w.warm(d)
 		w.server.Stop()
 		ctx, cancel := context.WithCancel(w.ctx)
-		time.AfterFunc(10*time.Millisecond, cancel)
+		sent := func() { cancel() }
+		over.sent.Store(&sent)
 		if err := f(ctx); !errors.Is(err, context.Canceled) || driver.IsNotSent(err) {
 			t.Errorf("%s, alone: %v", name, err)
 		}
+		over.sent.Store(nil)
 		ctx, cancel = context.WithTimeout(w.ctx, time.Minute) // never over
 		time.AfterFunc(10*time.Millisecond, cancel)
 		if err := f(ctx); !errors.Is(err, context.Canceled) {

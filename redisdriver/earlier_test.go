@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/contend"
@@ -107,7 +106,6 @@ func TestEarlierBuildsShareFairly(t *testing.T) {
 		ds := []*Driver{w.driver(nil), w.over(client(w, false), nil), w.over(client(w, false), nil), w.driver(nil)}
 		join := func(d *Driver, turns int) *waiter {
 			r := ask("k")
-			r.Patience = 10 * time.Minute // only two of them give signs of life, once in a turn
 			r.Enters = rand.IntN(2) == 0
 			x := &waiter{d: d, Owner: r, turns: turns}
 			x.hints = w.wait(d, r)

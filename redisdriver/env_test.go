@@ -76,7 +76,9 @@ func (w *world) succeeds(err error) {
 
 // client opens separate connections.
 func (w *world) client(change func(*redis.Options)) *redis.Client {
-	o := &redis.Options{Addr: w.server.Addr(), DisableIdentity: true} // which is a command of go-redis's own
+	o := &redis.Options{ // the identity is a command of go-redis's own
+		Addr: w.server.Addr(), DisableIdentity: true, DialTimeout: time.Hour, ReadTimeout: time.Hour, PoolTimeout: time.Hour,
+	}
 	if change != nil {
 		change(o)
 	}
@@ -111,11 +113,11 @@ func seen(d *Driver) driver.Driver {
 	return d
 }
 
-// patient gives waiters the longest time to claim that there is, as if round trips
-// were slow: a test may stand still for half a second between a handoff and its
-// claim.
+// patient gives waiters ten minutes to claim, as if round trips were slow, and the server an hour to answer the subscription: a test
+// may stand still at any moment.
 func patient(d *Driver) *Driver {
 	d.delay.ns.Store(1 << 60)
+	d.delay.most, d.boxes.options.Pace = 10*time.Minute, time.Hour
 	return d
 }
 
@@ -129,7 +131,7 @@ func hasty(d *Driver) *Driver {
 func ask(key string) contend.Owner {
 	return contend.Owner{
 		Key: key, Owner: rand.Text(), Label: `{"host":"test","pid":1}`,
-		TTL: 30 * time.Second, Patience: 10 * time.Second,
+		TTL: 30 * time.Minute, Patience: 30 * time.Minute, // however long the machine stands still
 	}
 }
 
@@ -219,7 +221,6 @@ func (w *world) wait(d *Driver, r contend.Owner) <-chan driver.Hint {
 	return hints
 }
 
-// hint waits for a hint.
 // hint waits for one, and returns the handover that it tells of.
 func (w *world) hint(hints <-chan driver.Hint) (to driver.Handover) {
 	w.Helper()

@@ -121,7 +121,8 @@ func newEquality(t *testing.T, node, alone bool) *equality {
 		if node {
 			d = w.nodeOver(w.client(nil), equalMaxTTL)
 		}
-		if alone { // each request is a script of its own
+		d.delay.most = maxClaim // as that of the engine in memory
+		if alone {              // each request is a script of its own
 			d.send.Width(32, 1)
 		}
 		e.drivers, e.scripts.ds = append(e.drivers, d), append(e.scripts.ds, seen(d))

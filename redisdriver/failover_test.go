@@ -41,7 +41,7 @@ func TestFailoverKeepsALease(t *testing.T) {
 	t.Parallel()
 	servers, g := newSentinels(t)
 	holder, other := g.client(), g.client()
-	const ttl = 4 * time.Minute // longer than a slow failover
+	const ttl = time.Hour // longer than a slow failover
 	lease, err := holder.Mutex("k", &hasp.LockOptions{TTL: ttl}).Lock(g.ctx)
 	if err != nil {
 		t.Fatal(err)
@@ -120,7 +120,7 @@ func (g *group) wait(c *hasp.Client, key string) <-chan *hasp.Lease {
 	go func() {
 		defer close(out)
 		for g.ctx.Err() == nil {
-			if l, err := c.Mutex(key, nil).Lock(g.ctx); err == nil {
+			if l, err := c.Mutex(key, &hasp.LockOptions{TTL: time.Hour}).Lock(g.ctx); err == nil {
 				out <- l
 				return
 			}

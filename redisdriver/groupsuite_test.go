@@ -22,7 +22,7 @@ import (
 )
 
 // calm is for how long a master may be silent in a test without a failover, on a machine under load.
-const calm = 30 * time.Second
+const calm = 10 * time.Minute
 
 // quietly is without go-redis's notifications of maintenance, which begin goroutines with each node that a client comes to know.
 var quietly = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}

@@ -33,7 +33,7 @@ func newCluster(t testing.TB, args ...string) *world {
 }
 
 func (w *world) clusterClient(change func(*redis.ClusterOptions)) *redis.ClusterClient {
-	o := &redis.ClusterOptions{Addrs: []string{w.server.Addr()}}
+	o := &redis.ClusterOptions{Addrs: []string{w.server.Addr()}, DialTimeout: time.Hour, ReadTimeout: time.Hour, PoolTimeout: time.Hour}
 	if change != nil {
 		change(o)
 	}
@@ -83,11 +83,8 @@ func TestSuiteOnAClusterOfOne(t *testing.T) {
 	drivertest.Run(t, drivertest.Harness{Parallel: true, New: func(t testing.TB) drivertest.Store {
 		w := newCluster(t)
 		w.ctx = context.Background()
-		// Thousands of slots ask at once: how long one waits for a connection is
-		// the machine's matter here.
-		patience := func(o *redis.ClusterOptions) { o.PoolTimeout = time.Minute }
 		return drivertest.Store{
-			Open:      func() driver.Driver { return New(w.clusterClient(patience), nil) },
+			Open:      func() driver.Driver { return New(w.clusterClient(nil), nil) },
 			Leftovers: func() []string { return permanent(t, w.admin) },
 			Names:     func() []string { return everything(t, w.admin) },
 		}

@@ -102,8 +102,8 @@ func TestMuteReleaseOfNothing(t *testing.T) {
 // When one of two sharers leaves, the first in the queue gets a hint if that was the one
 // whose lease ends last.
 func TestReleaseBesideAnotherSharer(t *testing.T) {
-	const end = 20 * time.Second // of the lease that stands
-	for leaves, want := range map[time.Duration]bool{10 * time.Second: false, 30 * time.Second: true} {
+	const end = 20 * time.Minute // of the lease that stands
+	for leaves, want := range map[time.Duration]bool{10 * time.Minute: false, 30 * time.Minute: true} {
 		w, d, other := newTwo(t)
 		a, b, writer := reader("k"), reader("k"), ask("k")
 		a.TTL, b.TTL = leaves, end
@@ -155,7 +155,7 @@ func TestSharerThatDiedIsRemembered(t *testing.T) {
 func TestGrantThatWasEvicted(t *testing.T) {
 	w, d := newPlain(t)
 	a, b := sharer("k", 3), sharer("k", 3)
-	a.TTL, b.TTL, b.End = 10*time.Minute, 10*time.Minute, driver.Unfinished
+	b.End = driver.Unfinished
 	w.on(d).grant(a, b)
 	grant := d.names("k").grant
 	w.on(d).do("DEL", grant).release(b)

@@ -40,14 +40,9 @@ func (s *split) admitOther() contend.Owner {
 	s.Helper()
 	s.other.heldBack(s.onOther, ask("k"))
 	s.other.admit(s.onOther)
-	s.other.do("DEL", "lock:k") // it ended meanwhile
+	s.other.do("DEL", "lock:k", s.onOther.names("k").queue) // both ended meanwhile
 	b := ask("k")
-	for granted := false; !granted; { // past the queue that it copied
-		res := s.other.try(s.onOther, b)
-		if granted = res.Granted; !granted {
-			s.other.do("DEL", s.onOther.names("k").queue)
-		}
-	}
+	s.other.grant(s.onOther, b)
 	return b
 }
 

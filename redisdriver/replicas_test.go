@@ -159,7 +159,7 @@ func TestReplicasConfirmInACluster(t *testing.T) {
 	t.Parallel()
 	servers := testserver.NewRedisCluster(t, 3, testserver.RedisGroup{Timeout: calm})
 	g := newGroup(t, func() redis.UniversalClient {
-		return redis.NewClusterClient(&redis.ClusterOptions{Addrs: servers.Addrs(), ClusterStateReloadInterval: time.Hour})
+		return redis.NewClusterClient(&redis.ClusterOptions{Addrs: servers.Addrs(), ClusterStateReloadInterval: time.Hour, ReadTimeout: time.Hour})
 	})
 	rdb := g.open()
 	defer rdb.Close()

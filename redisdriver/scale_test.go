@@ -43,13 +43,12 @@ func (w *world) handoffs(n int) float64 {
 	w.Helper()
 	w.do("FLUSHALL")
 	first := ask("k")
-	first.TTL = time.Hour
 	starter := w.driver(nil)
 	w.grant(starter, first)
 	var probes atomic.Int64
 	drivers, rs, hints := make([]*Driver, n), make([]contend.Owner, n), make([]<-chan driver.Hint, n)
 	for i := range n {
-		rdb := redis.NewClient(&redis.Options{Addr: w.server.Addr(), PoolSize: 1})
+		rdb := w.client(func(o *redis.Options) { o.PoolSize = 1 })
 		defer rdb.Close()
 		rdb.AddHook(hook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
 			if cmd.Name() == "publish" { // by the client itself: the hints are sent by scripts
@@ -58,7 +57,6 @@ func (w *world) handoffs(n int) float64 {
 			return next(ctx, cmd)
 		}))
 		drivers[i], rs[i] = patient(New(rdb, nil)), ask("k")
-		rs[i].Patience = time.Hour // until so many stand in the queue
 		defer drivers[i].Close()
 		hints[i] = w.wait(drivers[i], rs[i])
 	}
@@ -101,7 +99,7 @@ func TestRenewMany(t *testing.T) {
 	for i := range rs {
 		rs[i] = ask(fmt.Sprint("many/", i))
 		if i%10 != 0 {
-			pipe.Set(w.ctx, "lock:"+rs[i].Key, value(rs[i].Claim()), time.Minute/2)
+			pipe.Set(w.ctx, "lock:"+rs[i].Key, value(rs[i].Claim()), time.Hour)
 		}
 	}
 	_, err := pipe.Exec(w.ctx)
@@ -154,7 +152,7 @@ func TestRenewReportsWhatIsKnown(t *testing.T) {
 func TestStuckConnections(t *testing.T) {
 	w := newWorld(t)
 	var stuck dialer
-	d := w.over(w.client(func(o *redis.Options) { o.Dialer, o.ReadTimeout = stuck.dial, time.Hour }), nil)
+	d := w.over(w.client(func(o *redis.Options) { o.Dialer = stuck.dial }), nil)
 	const dead = wire.Lanes + 2
 	var conns []*redis.Conn
 	for range dead {
@@ -185,8 +183,9 @@ func TestStuckConnections(t *testing.T) {
 type dialer struct {
 	mu    sync.Mutex
 	conns []*muteConn
-	next  atomic.Bool // the connection of the next script is muted
-	late  bool        // a muted connection does not hang: its timeout has passed
+	next  atomic.Bool            // the connection of the next script is muted
+	late  bool                   // a muted connection does not hang: its timeout has passed
+	sent  atomic.Pointer[func()] // what is called after each script that was sent
 }
 
 type muteConn struct {
@@ -223,7 +222,11 @@ func (c *muteConn) Write(b []byte) (int, error) {
 	if bytes.Contains(b, []byte("evalsha")) && c.d.next.CompareAndSwap(true, false) {
 		c.muted.Store(true)
 	}
-	return c.Conn.Write(b)
+	n, err := c.Conn.Write(b)
+	if sent := c.d.sent.Load(); sent != nil && bytes.Contains(b, []byte("evalsha")) {
+		(*sent)()
+	}
+	return n, err
 }
 
 func (c *muteConn) Read(b []byte) (int, error) {

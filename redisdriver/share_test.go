@@ -59,14 +59,14 @@ func TestSharedLockIsAString(t *testing.T) {
 	w, d := newPlain(t)
 	a, b := reader("k"), reader("k")
 	a.Settled, b.Settled = true, true
-	b.TTL = 50 * time.Second
+	b.TTL = time.Hour
 	w.grant(d, a)
 	text := w.admin.Get(w.ctx, "lock:k").Val()
 	w.grant(d, b)
 	if got := w.admin.Get(w.ctx, "lock:k").Val(); got != text || !strings.HasPrefix(got, sharedValue) || holderOf(got).Foreign {
 		t.Errorf("the key held %q, holds %q", text, got)
 	}
-	if left := w.admin.PTTL(w.ctx, "lock:k").Val(); left <= 49*time.Second || left > 50*time.Second {
+	if left := w.admin.PTTL(w.ctx, "lock:k").Val(); left <= 45*time.Minute || left > time.Hour {
 		t.Errorf("the key expires in %v", left)
 	}
 	for range 2 {
@@ -104,6 +104,7 @@ func TestOtherTypeIsNotShared(t *testing.T) {
 func TestSidecarsOfSharersExpire(t *testing.T) {
 	t.Parallel()
 	w, d := newPlain(t)
+	hasty(d)
 	check := func(step string) {
 		t.Helper()
 		for _, k := range w.keys() {
@@ -113,7 +114,7 @@ func TestSidecarsOfSharersExpire(t *testing.T) {
 		}
 	}
 	a, b, c, writer, lapses := ask("k"), sharer("k", 3), sharer("k", 3), ask("k"), sharer("k", 3)
-	lapses.TTL, lapses.Patience, writer.Patience = 20*time.Millisecond, time.Hour, time.Hour
+	lapses.TTL = 20 * time.Millisecond
 	w.on(d).grant(a).join(b, lapses)
 	a = w.convert(d, a)
 	check("a conversion that lets in")
@@ -342,17 +343,17 @@ func TestCommandsOfSharersAreFlat(t *testing.T) {
 // A refusal says when there will be room for the one that asked.
 func TestRefusalBesideSharers(t *testing.T) {
 	w, d := newPlain(t)
-	for _, ttl := range []time.Duration{time.Minute, 10 * time.Second, 20 * time.Second} {
+	for _, ttl := range []time.Duration{time.Hour, 10 * time.Minute, 20 * time.Minute} {
 		r := reader("k")
 		r.TTL = ttl
 		w.grant(d, r)
 	}
-	for limit, most := range map[int]time.Duration{3: 10 * time.Second, 2: 20 * time.Second, 1: time.Minute} {
-		if left := w.refuse(d, sharer("k", limit)).Left; left > most || left < most/2+time.Second {
+	for limit, most := range map[int]time.Duration{3: 10 * time.Minute, 2: 20 * time.Minute, 1: time.Hour} {
+		if left := w.refuse(d, sharer("k", limit)).Left; left > most || left < most/2+time.Minute {
 			t.Errorf("with a limit of %d it is refused for %v, want %v", limit, left, most)
 		}
 	}
-	if left := w.refuse(d, ask("k")).Left; left < 50*time.Second {
+	if left := w.refuse(d, ask("k")).Left; left < 50*time.Minute {
 		t.Errorf("a writer is refused for %v", left)
 	}
 }

@@ -28,7 +28,7 @@ func (w *world) sign(d *Driver, r contend.Owner) (in time.Duration) {
 func TestSignOfLifeSaysWhenToLook(t *testing.T) {
 	const soon = lookAfter
 	short := func(r contend.Owner) contend.Owner {
-		r.TTL = 10 * time.Second
+		r.TTL = 10 * time.Minute
 		return r
 	}
 	for name, c := range map[string]struct {
@@ -37,15 +37,15 @@ func TestSignOfLifeSaysWhenToLook(t *testing.T) {
 		change      []any
 		least, most time.Duration
 	}{
-		"held":                      {[]contend.Owner{short(ask("k"))}, ask("k"), nil, time.Second, 11 * time.Second},
-		"by a foreign client":       {[]contend.Owner{ask("k")}, ask("k"), []any{"SET", "lock:k", "somebody", "PX", "60000"}, soon, soon},
+		"held":                      {[]contend.Owner{short(ask("k"))}, ask("k"), nil, time.Second, 11 * time.Minute},
+		"by a foreign client":       {[]contend.Owner{ask("k")}, ask("k"), []any{"SET", "lock:k", "somebody", "PX", "3600000"}, soon, soon},
 		"about to be free":          {[]contend.Owner{ask("k")}, ask("k"), []any{"SET", "lock:k", "somebody", "PX", "60"}, 1, 61 * time.Millisecond},
 		"permanent":                 {[]contend.Owner{ask("k")}, ask("k"), []any{"PERSIST", "lock:k"}, soon, soon},
 		"free":                      {[]contend.Owner{ask("k")}, ask("k"), []any{"DEL", "lock:k"}, time.Millisecond, time.Millisecond},
-		"a reader, by a writer":     {[]contend.Owner{short(ask("k"))}, reader("k"), nil, time.Second, 11 * time.Second},
-		"the first of two to end":   {[]contend.Owner{reader("k"), short(reader("k"))}, sharer("k", 2), nil, time.Second, 11 * time.Second},
-		"the last of two to end":    {[]contend.Owner{reader("k"), short(reader("k"))}, ask("k"), nil, 12 * time.Second, 31 * time.Second},
-		"nobody knows who has it":   {[]contend.Owner{short(reader("k"))}, ask("k"), []any{"DEL", "hasp.shares:{lock:k}"}, time.Second, 11 * time.Second},
+		"a reader, by a writer":     {[]contend.Owner{short(ask("k"))}, reader("k"), nil, time.Second, 11 * time.Minute},
+		"the first of two to end":   {[]contend.Owner{reader("k"), short(reader("k"))}, sharer("k", 2), nil, time.Second, 11 * time.Minute},
+		"the last of two to end":    {[]contend.Owner{reader("k"), short(reader("k"))}, ask("k"), nil, 12 * time.Minute, 31 * time.Minute},
+		"nobody knows who has it":   {[]contend.Owner{short(reader("k"))}, ask("k"), []any{"DEL", "hasp.shares:{lock:k}"}, time.Second, 11 * time.Minute},
 		"shared and made permanent": {[]contend.Owner{reader("k")}, ask("k"), []any{"PERSIST", "lock:k"}, soon, soon},
 	} {
 		t.Run(name, func(t *testing.T) {

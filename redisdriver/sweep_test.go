@@ -144,7 +144,6 @@ func TestLeftoverWithoutAGrant(t *testing.T) {
 	w, d := newPlain(t)
 	for name, spoil := range map[string]string{"gone": "DEL", "permanent": "PERSIST"} {
 		a := ask("k")
-		a.TTL = time.Hour
 		w.on(d).grant(a).do("PERSIST", "lock:k").do(spoil, d.names("k").grant)
 		l := w.leftovers(d, "")["lock:k"]
 		stopIf(t, l.Live || l.Foreign() || l.Holder.Owner != a.Owner, "%s: listed as %+v", name, l)
@@ -281,9 +280,9 @@ func TestPlacesLeftOver(t *testing.T) {
 		_, rest, _ := strings.Cut(w.do("HGET", places, r.Owner).(string), " ")
 		w.do("HSET", places, r.Owner, fmt.Sprintf("%013d %s", int64(w.micros()/1000)-since.Milliseconds(), rest))
 	}
-	silent(dead, dead.Patience+linger/2)
+	silent(dead, dead.Patience+time.Second)
 	if all := w.leftovers(d, ""); len(all) != 0 {
-		t.Fatalf("of a waiter that has been silent for half a minute there is left over %+v", all)
+		t.Fatalf("of a waiter that has been silent for a second more there is left over %+v", all)
 	}
 	silent(dead, dead.Patience+linger)
 	l := w.only(d)

@@ -4,6 +4,7 @@
 package wire
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
@@ -29,7 +30,6 @@ type Inbox struct {
 	end   context.CancelFunc
 	kick  chan struct{} // do not pause
 	first chan struct{} // closed when the first attempt came to something
-	pace  time.Duration // quietTime, but for tests
 
 	mu       sync.Mutex
 	up       bool          // subscribed, as far as is known
@@ -56,11 +56,13 @@ type InboxOptions struct {
 	Muted    func(bool)                // whether this client may not publish; nil: it does not matter
 	Classify func(error) driver.Class  // of an error of the client
 	Idle     func() (nobodyWaits bool) // then it is not reopened in haste, and checked less often
+	Pace     time.Duration             // of the checks, and for an answer if longer: quietTime, but for tests
 }
 
 // NewInbox returns an Inbox that lives until Close, or the end of life. Run opens it.
 func NewInbox(life context.Context, o InboxOptions) *Inbox {
-	in := &Inbox{o: o, kick: make(chan struct{}, 1), attempt: make(chan struct{}), pace: quietTime}
+	in := &Inbox{o: o, kick: make(chan struct{}, 1), attempt: make(chan struct{})}
+	in.o.Pace = cmp.Or(o.Pace, quietTime)
 	in.first = in.attempt
 	in.life, in.end = context.WithCancel(life)
 	in.channels.in, in.channels.all = in, map[string]*channel{}
@@ -255,7 +257,7 @@ func (in *Inbox) session() error {
 		return err
 	}
 	for range channels {
-		if _, err := conn.ReceiveTimeout(in.life, confirmTime); err != nil {
+		if _, err := conn.ReceiveTimeout(in.life, max(confirmTime, in.o.Pace)); err != nil {
 			return err
 		}
 	}
@@ -278,7 +280,7 @@ func (in *Inbox) subscribe(conn *redis.PubSub, channels ...string) error {
 func (in *Inbox) receive(conn *redis.PubSub, counted bool) error {
 	checked, pinged := time.Now(), false
 	for {
-		m, err := conn.ReceiveTimeout(in.life, in.pace)
+		m, err := conn.ReceiveTimeout(in.life, in.o.Pace)
 		if name, ok := in.channels.refused(err); ok {
 			in.stands(name)
 		} else if err != nil && (pinged || !timeout(err)) {
@@ -314,9 +316,9 @@ func (in *Inbox) receive(conn *redis.PubSub, counted bool) error {
 // quiet is how long after a check the next one is due.
 func (in *Inbox) quiet() time.Duration {
 	if in.o.Idle() {
-		return 2 * in.pace
+		return 2 * in.o.Pace
 	}
-	return in.pace
+	return in.o.Pace
 }
 
 func (in *Inbox) stands(channel string) {
@@ -344,7 +346,7 @@ func (in *Inbox) probe() (counted bool, err error) {
 	if in.o.Sharded {
 		publish = in.o.Client.SPublish
 	}
-	ctx, cancel := context.WithTimeout(in.life, confirmTime)
+	ctx, cancel := context.WithTimeout(in.life, max(confirmTime, in.o.Pace))
 	defer cancel()
 	n, err := Await(ctx, func(ctx context.Context) (int64, error) { return publish(ctx, in.o.Own, "").Result() })
 	if in.o.Muted != nil {

@@ -85,9 +85,8 @@ func TestSubscriptionThatDiesInSilence(t *testing.T) {
 			t.Cleanup(func() { _ = rdb.Close() })
 			p.Inbox = NewInbox(t.Context(), InboxOptions{
 				Client: rdb, Own: "hasp.own", News: func() {}, Receive: func(string, string) {}, Idle: func() bool { return false },
-				Classify: func(err error) driver.Class { return Classify(err) },
+				Classify: func(err error) driver.Class { return Classify(err) }, Pace: 200 * time.Millisecond,
 			})
-			p.pace = 200 * time.Millisecond
 			ended := make(chan struct{})
 			go func() { defer close(ended); p.Run() }()
 			t.Cleanup(func() { p.Close(); <-ended })
