@@ -119,6 +119,7 @@ func TestLateTryAfterRelease(t *testing.T) {
 			late := p.lost()[0]
 			p.set(nil)
 			give(t, d, r, driver.Unused)
+			put(t, d, d.names(r.ID()).name(released), "") // for longer than ten seconds
 			if _, err := pb.NewKVClient(d.client.ActiveConnection()).Txn(t.Context(), late); err != nil {
 				t.Fatal(err)
 			}

@@ -77,10 +77,13 @@ func persist(t testing.TB, c *clientv3.Client, prefix string) bool {
 // connect returns a client that the test closes.
 func connect(t testing.TB, addrs ...string) *clientv3.Client {
 	t.Helper()
-	c, err := clientv3.New(clientv3.Config{
-		Endpoints: addrs, Logger: zap.NewNop(),
-		DialKeepAliveTime: 10 * time.Second, DialKeepAliveTimeout: time.Second, // as doc.go advises; gRPC takes no less
-	})
+	return dialled(t, clientv3.Config{Endpoints: addrs})
+}
+
+func dialled(t testing.TB, o clientv3.Config) *clientv3.Client {
+	t.Helper()
+	o.Logger = zap.NewNop()
+	c, err := clientv3.New(o)
 	must(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	return c
