@@ -11,21 +11,36 @@ import (
 	"testing"
 )
 
-// systemd reads the unit without a complaint, and finds it confined.
-func TestUnit(t *testing.T) {
-	analyze, err := exec.LookPath("systemd-analyze")
-	if err != nil {
+// systemd reads each unit without a complaint of it, notices a wrong setting, and finds the page confined.
+func TestUnits(t *testing.T) {
+	if _, err := exec.LookPath("systemd-analyze"); err != nil {
 		t.Skip("systemd-analyze is not installed")
 	}
-	b, err := os.ReadFile("systemd/hasp-serve.service")
-	must(t, err)
-	// It wants the program to be there.
-	path := filepath.Join(t.TempDir(), "hasp-serve.service")
-	must(t, os.WriteFile(path, []byte(strings.Replace(string(b), "/usr/bin/hasp", "/bin/true", 1)), 0o600))
-	for _, args := range [][]string{{"verify", "--man=no"}, {"security", "--offline=true", "--threshold=20"}} { // of 100
-		out, err := exec.CommandContext(t.Context(), analyze, append(args, path)...).CombinedOutput()
-		if err != nil || args[0] == "verify" && len(out) > 0 {
-			t.Errorf("systemd-analyze %s: %v\n%s", args[0], err, out)
+	dir := t.TempDir()
+	// systemd wants the programs to be there.
+	there := strings.NewReplacer("/usr/bin/hasp", "/bin/true", "/usr/local/bin/report", "/bin/true")
+	verify := func(name, old, new string) (about string) {
+		b, err := os.ReadFile("systemd/" + name)
+		must(t, err)
+		must(t, os.WriteFile(filepath.Join(dir, name), []byte(there.Replace(strings.Replace(string(b), old, new, 1))), 0o600))
+		out, _ := exec.CommandContext(t.Context(), "systemd-analyze", "verify", "--man=no", filepath.Join(dir, name)).CombinedOutput()
+		for line := range strings.Lines(string(out)) { // other lines are about units of this machine
+			if strings.Contains(line, name) {
+				about += line
+			}
 		}
+		return about
+	}
+	for _, name := range []string{"hasp-serve.service", "nightly.service", "nightly.timer"} {
+		if verify(name, "[Unit]", "[Unit]\nWrong=yes") == "" {
+			t.Errorf("%s: a wrong setting is not noticed", name)
+		}
+		if said := verify(name, "", ""); said != "" {
+			t.Errorf("systemd-analyze verify:\n%s", said)
+		}
+	}
+	out, err := exec.CommandContext(t.Context(), "systemd-analyze", "security", "--offline=true", "--threshold=20", dir+"/hasp-serve.service").CombinedOutput() // of 100
+	if err != nil {
+		t.Errorf("systemd-analyze security: %v\n%s", err, out)
 	}
 }
