@@ -19,13 +19,13 @@ var quickSeeds = map[Store][]uint64{
 	Redlock: {11957, 19798, 12554, 12785, 2717, 4703, 6792, 4190},
 	Redis:   {33, 194, 230, 547, 90, 26747, 13416, 11417},
 
-	Store(engines.Etcd):             {1, 2},
-	Store(engines.ZooKeeper):        {1, 2},
-	Store(engines.Postgres):         {1, 2},
-	Store(engines.MariaDB):          {1},
-	Store(engines.SQLite):           {1, 2},
-	Store(engines.SentinelReplicas): {1},
-	Store(engines.ClusterReplicas):  {1},
+	engines.Etcd:             {1, 2},
+	engines.ZooKeeper:        {1, 2},
+	engines.Postgres:         {1, 2},
+	engines.MariaDB:          {1},
+	engines.SQLite:           {1, 2},
+	engines.SentinelReplicas: {1},
+	engines.ClusterReplicas:  {1},
 }
 
 func TestQuickSeedsHaveEveryFault(t *testing.T) {
@@ -58,7 +58,7 @@ func TestQuickCampaigns(t *testing.T) {
 // requireStore skips a test where the server is missing: a campaign cannot.
 func requireStore(t *testing.T, of Store) {
 	t.Helper()
-	switch k := engines.Kind(of); k {
+	switch of {
 	case engines.SQLite:
 	case engines.Etcd:
 		testserver.Require(t, "etcd")

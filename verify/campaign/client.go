@@ -6,6 +6,7 @@
 package campaign
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,7 +14,6 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp"
-	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/event"
 	"github.com/hasplock/hasp/internal/player"
 	"github.com/hasplock/hasp/internal/stall"
@@ -69,8 +69,7 @@ func (untilExit) Cleanup(func()) {}
 
 // haspLocks is hasp on one server, or on a quorum of the nodes.
 type haspLocks struct {
-	*hasp.Client
-	conns []io.Closer
+	*engines.Client
 	skew  time.Duration
 	seen  *witness
 	stood func() time.Duration
@@ -79,47 +78,41 @@ type haspLocks struct {
 func openHasp(with player.Job, j *job, v *variant, observe func(context.Context, *event.Event)) (*haspLocks, error) {
 	l := &haspLocks{skew: j.Skew, seen: newWitness(), stood: stall.Watch(untilExit{})}
 	o := &hasp.Options{Observe: observe}
-	d, err := l.connect(j, with.TTL, v, o)
+	conn, err := l.connect(j, with.TTL, v, o)
 	if err == nil {
-		l.Client, err = hasp.New(d, o)
+		l.Client, err = conn.Client(o)
 	}
-	if err != nil {
-		return nil, errors.Join(err, closeAll(l.conns))
-	}
-	return l, nil
+	return l, err
 }
 
 // connect makes the driver that a job names, with a safeguard removed.
-func (l *haspLocks) connect(j *job, ttl time.Duration, v *variant, o *hasp.Options) (driver.Driver, error) {
+func (l *haspLocks) connect(j *job, ttl time.Duration, v *variant, o *hasp.Options) (*engines.Conn, error) {
 	switch j.Store {
 	case Redlock, Redis, RedisNode:
 	default:
-		kind := engines.Kind(j.Store)
-		if v.opens != "" {
-			kind = v.opens
-		}
-		c, err := engines.Open(kind, j.Addrs)
+		c, err := engines.Open(cmp.Or(v.opens, j.Store), j.Addrs)
 		if err != nil {
 			return nil, err
 		}
-		l.conns = append(l.conns, c)
 		if n, ok := c.Driver.(member); ok {
-			return v.alone(n, l.seen), nil
+			c.Driver = v.alone(n, l.seen)
+		} else {
+			c.Driver = v.over(c.Driver, l.seen)
 		}
-		return v.over(c.Driver, l.seen), nil
+		return c, nil
 	}
 	conns := dial(j.Addrs, j.Strict)
-	for _, c := range conns {
-		l.conns = append(l.conns, c)
-	}
+	c := &engines.Conn{Disconnect: func() error { return closeAll(conns) }}
 	switch j.Store {
 	case Redlock:
-		return v.compose(nodesOf(conns, ttl), j.Skew, &quorum.Options{Names: j.Addrs, StateDir: j.State}, l.seen), nil
+		c.Driver = v.compose(nodesOf(conns, ttl), j.Skew, &quorum.Options{Names: j.Addrs, StateDir: j.State}, l.seen)
 	case RedisNode:
 		o.StateDir = j.State
-		return v.alone(nodesOf(conns, ttl)[0], l.seen), nil
+		c.Driver = v.alone(nodesOf(conns, ttl)[0], l.seen)
+	default:
+		c.Driver = v.alone(redisdriver.New(conns[0], nil), l.seen)
 	}
-	return v.alone(redisdriver.New(conns[0], nil), l.seen), nil
+	return c, nil
 }
 
 // Attend has the witness report.
@@ -135,8 +128,6 @@ func (l *haspLocks) Note(e *player.Event) {
 	e.Fence = broken.Shift(e.Fence, l.skew)
 	e.Stood, e.Slow = l.stood(), time.Duration(l.seen.slow.Load())
 }
-
-func (l *haspLocks) Close() error { return errors.Join(l.Client.Close(), closeAll(l.conns)) }
 
 // dial makes a client for each address. With strict it never sends a command twice,
 // and obeys contexts; otherwise it has go-redis's defaults.

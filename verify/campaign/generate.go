@@ -116,7 +116,7 @@ func catalogueOf(s Store) []incident {
 	case Redis, RedisNode:
 		return loneCatalogue
 	}
-	return engineCatalogue(engines.Kind(s))
+	return engineCatalogue(s)
 }
 
 // generator makes a schedule.
@@ -157,7 +157,7 @@ func Generate(of Store, seed uint64) *Schedule {
 	name := fnv.New64a()
 	_, _ = name.Write([]byte(of)) // a hash refuses nothing
 	g := newGenerator(seed, name.Sum64(), of)
-	if k := engines.Kind(of); slices.Contains(engines.Replicated, k) && k != engines.SentinelRecord {
+	if slices.Contains(engines.Replicated, of) && of != engines.SentinelRecord {
 		g.s.MaxTTL, g.s.Longest = one(g, 3*time.Second, 6*time.Second), 6*time.Second // most outlive a failover
 	}
 	g.holds()

@@ -19,12 +19,9 @@ type Counts struct {
 	Locks     int // granted
 	Shared    int // of them: shared
 	Lowered   int // downgrades that succeeded
-	Refused   int // TryLock of a key that was held, or Lock until its context ended
-	Failed    int // Lock and TryLock that returned another error
 	Renewals  int //
 	Releases  int // that succeeded
 	Lost      int // leases that ended before their Release
-	Writes    int // that the fenced register accepted
 	Stale     int // requests that the fenced register refused
 	BareLosts int // updates that a register without fences lost
 }
@@ -33,12 +30,9 @@ func (c *Counts) add(d Counts) {
 	c.Locks += d.Locks
 	c.Shared += d.Shared
 	c.Lowered += d.Lowered
-	c.Refused += d.Refused
-	c.Failed += d.Failed
 	c.Renewals += d.Renewals
 	c.Releases += d.Releases
 	c.Lost += d.Lost
-	c.Writes += d.Writes
 	c.Stale += d.Stale
 	c.BareLosts += d.BareLosts
 }
@@ -121,7 +115,7 @@ func (r *run) judge(late, hung []string) *Outcome {
 		late, o.Taken, o.Told = r.untold(o.records)
 		verdict(Told, nil, late)
 	}
-	if k, ok := r.s.engine(); ok && slices.Contains(engines.Replicated, k) {
+	if slices.Contains(engines.Replicated, r.s.Store) {
 		verdict(Kept, r.s.MayLose(), lostEarly(book.Holds, r.ensemble.taken))
 		o.Gap = r.gap()
 	}
@@ -140,7 +134,7 @@ func (r *run) judge(late, hung []string) *Outcome {
 // count counts what happened.
 func (o *Outcome) count(r *run) {
 	b := r.stage.Book
-	o.Counts = Counts{Locks: b.Granted, Shared: b.Shared, Failed: b.Failed, Writes: b.Written, Stale: b.Refused, BareLosts: b.Unfenced}
+	o.Counts = Counts{Locks: b.Granted, Shared: b.Shared, Stale: b.Refused, BareLosts: b.Unfenced}
 	c := &o.Counts
 	for _, h := range b.Holds {
 		if !h.Lowered.IsZero() {
@@ -156,8 +150,6 @@ func (o *Outcome) count(r *run) {
 		case e.What == player.Granted && e.At > r.over && !last[e.Client]:
 			last[e.Client] = true
 			o.Back = max(o.Back, e.At.Sub(r.over))
-		case e.What == player.Failed && (e.Kind == player.Held || e.Kind == player.Cancelled):
-			c.Refused++
 		case e.What == player.Renewed:
 			c.Renewals++
 		case e.What == player.Ended && e.Closed != 0:

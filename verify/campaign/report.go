@@ -100,7 +100,7 @@ func (rep *Report) Markdown(w io.Writer) {
 		}
 		fmt.Fprint(w, "\n\n")
 	}
-	if slices.Contains(engines.Replicated, engines.Kind(rep.Of)) {
+	if slices.Contains(engines.Replicated, rep.Of) {
 		rep.failovers(w)
 	}
 	if n := len(rep.of(func(o *Outcome) bool { return o.Schedule.Wired })); n > 0 {

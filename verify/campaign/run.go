@@ -18,8 +18,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/hasplock/hasp"
-	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/internal/admission"
 	"github.com/hasplock/hasp/internal/player"
@@ -107,8 +105,8 @@ func (r *run) all() *Outcome {
 	if r.s.Wired {
 		r.wires = newWires(r.t)
 	}
-	if k, ok := r.s.engine(); ok {
-		r.ensemble = newEnsemble(r.t, k)
+	if r.s.engine() {
+		r.ensemble = newEnsemble(r.t, r.s.Store)
 		r.servers = r.ensemble
 	} else {
 		for i := range r.s.on() {
@@ -171,7 +169,7 @@ func (r *run) of(slot int) (latest *player.Member) {
 // calm is for how long the clients go on after the faults, so that keys are free, and wanted, when no fault is the reason: with one
 // server or a few links that is so all the time, and a group of Redis takes its time to settle.
 func (r *run) calm() time.Duration {
-	if k, ok := r.s.engine(); ok && slices.Contains(engines.Replicated, k) {
+	if slices.Contains(engines.Replicated, r.s.Store) {
 		return r.s.lingers() + backOn + 2*time.Second
 	}
 	return 0
@@ -230,17 +228,13 @@ func (r *run) admit() error {
 	for _, n := range nodesOf(conns, r.s.MaxTTL) {
 		all = append(all, n)
 	}
-	var d driver.Driver = all[0]
+	c := &engines.Conn{Driver: all[0], Disconnect: func() error { return closeAll(conns) }}
 	if r.s.Store == Redlock {
-		d = quorum.New(all, nil)
-	}
-	c, err := hasp.New(d, nil)
-	if err != nil {
-		return err
+		c.Driver = quorum.New(all, nil)
 	}
 	ctx, cancel := context.WithTimeout(r.t.Context(), commandLimit)
 	defer cancel()
-	return errors.Join(c.Operator().Admit(ctx), c.Close(), closeAll(conns))
+	return c.Admit(ctx)
 }
 
 // job is that of the client of a slot.

@@ -20,10 +20,10 @@ const (
 	clients = 4
 )
 
-// Store is the kind of store that keeps the locks.
-type Store string
+// Store is the kind of store that keeps the locks: an engine, or Redis on nodes that keep something, or have a clock, of their own.
+type Store = engines.Kind
 
-// The stores.
+// The stores beside the engines.
 const (
 	Redlock   Store = "five servers"
 	Redis     Store = "one server"
@@ -122,37 +122,27 @@ func (s *Schedule) String() string {
 
 // on returns the number of nodes.
 func (s *Schedule) on() int {
-	if k, ok := s.engine(); ok {
-		return k.Servers()
-	}
-	if s.Store == Redlock {
+	switch s.Store {
+	case Redlock:
 		return nodes
+	case Redis, RedisNode:
+		return 1
 	}
-	return 1
+	return s.Store.Servers()
 }
 
-// engine returns which engine it is for, if not Redis.
-func (s *Schedule) engine() (engines.Kind, bool) {
-	k := engines.Kind(s.Store)
-	return k, slices.Contains(engines.Kinds, k) || slices.Contains(engines.Replicated, k)
+// engine reports whether the store is an engine.
+func (s *Schedule) engine() bool {
+	return slices.Contains(engines.Kinds, s.Store) || slices.Contains(engines.Replicated, s.Store)
 }
 
 // lingers returns how long the store may keep a lease or a place that is not renewed.
 func (s *Schedule) lingers() time.Duration {
-	if k, ok := s.engine(); ok {
-		return s.MaxTTL + k.Lingers()
-	}
-	return s.MaxTTL
+	return s.MaxTTL + s.Store.Lingers()
 }
 
 // beside is how much longer a client may have to wait: for the long holds of others, and for a store that is held back.
-func (s *Schedule) beside() time.Duration {
-	more := clients * s.Longest
-	if k, ok := s.engine(); ok {
-		more += k.Lingers()
-	}
-	return more
-}
+func (s *Schedule) beside() time.Duration { return clients*s.Longest + s.Store.Lingers() }
 
 // records reports whether the nodes keep a record, and do not vote after they may have
 // lost data.
@@ -249,9 +239,9 @@ func (s *Schedule) MayOverlap() []string {
 			return "the old master of a promoted replica continues to run"
 		case a.Kind == Break || a.Kind == Revoke:
 			return "a lease is taken away from its holder"
-		case s.Store == Store(engines.ZooKeeper3) && a.Kind == StopLeader && a.Part == Begin && s.any(Action.silences):
+		case s.Store == engines.ZooKeeper3 && a.Kind == StopLeader && a.Part == Begin && s.any(Action.silences):
 			return "the sessions are short, the leader stands still and goes on, and holders are cut off or stopped"
-		case a.replaces() && (s.Store == Store(engines.Sentinel) || s.Store == Store(engines.Cluster)):
+		case a.replaces() && (s.Store == engines.Sentinel || s.Store == engines.Cluster):
 			return unreplicated
 		case s.Store == Redis && a.forgets() && a.Kind != RestartAOF:
 			return "the server forgets leases, and keeps no record"
@@ -266,7 +256,7 @@ const unreplicated = "the replica that is promoted may not have the lease yet"
 // Where there is nothing, a lease that is lost so is a violation.
 func (s *Schedule) MayLose() []string {
 	return s.breaks(func(a Action) string {
-		if k, _ := s.engine(); a.replaces() && k != engines.SentinelReplicas && k != engines.ClusterReplicas {
+		if a.replaces() && s.Store != engines.SentinelReplicas && s.Store != engines.ClusterReplicas {
 			return unreplicated
 		}
 		return ""

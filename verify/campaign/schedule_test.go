@@ -18,7 +18,7 @@ import (
 // fault comes to be in turn; of one Redis, with a node record and without.
 func TestSchedules(t *testing.T) {
 	const all = 2000
-	for _, of := range slices.Concat([]Store{Redlock, Redis}, storesOf(engines.Kinds), storesOf(engines.Replicated)) {
+	for _, of := range slices.Concat([]Store{Redlock, Redis}, engines.Kinds, engines.Replicated) {
 		t.Run(string(of), func(t *testing.T) {
 			count, seen := map[Store]map[Kind]int{}, map[string]uint64{}
 			for seed := range uint64(all) {
@@ -55,13 +55,6 @@ func TestSchedules(t *testing.T) {
 	}
 }
 
-func storesOf(kinds []engines.Kind) (all []Store) {
-	for _, k := range kinds {
-		all = append(all, Store(k))
-	}
-	return all
-}
-
 // once lists the faults that do not end.
 var once = []Kind{Flush, Delete, ClockForward, ClockBack, ResetLinks, Break, Revoke, Terminate, Switch, Reshard}
 
@@ -77,7 +70,7 @@ func checkSchedule(t *testing.T, s *Schedule) {
 			t.Fatalf("out of order, or of nodes that are not there:\n%v", s)
 		}
 		by := map[Part]int{Begin: 1, End: -1}[a.Part]
-		if _, engine := s.engine(); engine && a.Client < 0 && a.Kind != CutAll && !slices.Contains(once, a.Kind) {
+		if s.engine() && a.Client < 0 && a.Kind != CutAll && !slices.Contains(once, a.Kind) {
 			if down += by; down > 1 {
 				t.Fatalf("two servers have a fault at once:\n%v", s)
 			}

@@ -22,7 +22,6 @@ const toldLimit = 250 * time.Millisecond
 // itself, or has not renewed the lease yet, learns it by the next renewal, a third of the TTL later. It only judges holders
 // that no other fault affects.
 func (r *run) untold(records []record) (found []string, judged int, longest time.Duration) {
-	k, _ := r.s.engine()
 	out, all := r.outages(), attemptsOf(records)
 	for _, t := range r.ensemble.taken {
 		i := slices.IndexFunc(all, func(a *attempt) bool { return a.key == t.key && a.fence == t.fence })
@@ -31,7 +30,7 @@ func (r *run) untold(records []record) (found []string, judged int, longest time
 		}
 		h := all[i]
 		limit := toldLimit
-		if !k.Tells() || h.renewed == 0 || h.renewed > t.at {
+		if !r.s.Store.Tells() || h.renewed == 0 || h.renewed > t.at {
 			limit += r.s.MaxTTL / 3
 		}
 		if h.ended < t.at { // or never

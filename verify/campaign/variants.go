@@ -96,7 +96,7 @@ var (
 // schedule returns the schedule in which the variant shows, of at least two seconds on one Redis if it says nothing else.
 func (v *variant) schedule() *Schedule {
 	s := v.plan
-	s.Store, s.Actions = cmp.Or(s.Store, Store(v.on), Redis), slices.Clone(s.Actions)
+	s.Store, s.Actions = cmp.Or(s.Store, v.on, Redis), slices.Clone(s.Actions)
 	if v.opens != "" {
 		return &s
 	}

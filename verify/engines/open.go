@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/go-sql-driver/mysql"
+	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/etcddriver"
 	"github.com/hasplock/hasp/open"
@@ -34,6 +35,33 @@ type Conn struct {
 
 // Close closes both.
 func (c *Conn) Close() error { return errors.Join(c.Driver.Close(), c.Disconnect()) }
+
+// Client is a hasp.Client with the connections that it uses.
+type Client struct {
+	*hasp.Client
+	conn *Conn
+}
+
+// Client makes a client of the driver, which is closed where that fails.
+func (c *Conn) Client(o *hasp.Options) (*Client, error) {
+	locks, err := hasp.New(c.Driver, o)
+	if err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return &Client{locks, c}, nil
+}
+
+// Close closes both.
+func (c *Client) Close() error { return errors.Join(c.Client.Close(), c.conn.Disconnect()) }
+
+// Admit admits the new servers of a node record on behalf of the operator, and closes the connection.
+func (c *Conn) Admit(ctx context.Context) error {
+	locks, err := c.Client(nil)
+	if err != nil {
+		return err
+	}
+	return errors.Join(locks.Operator().Admit(ctx), locks.Close())
+}
 
 const (
 	// dialLimit bounds a connect, above what it takes on a busy machine.

@@ -5,14 +5,12 @@ package engines
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/internal/testserver"
 	"github.com/hasplock/hasp/redisdriver"
 	"github.com/redis/go-redis/v9"
@@ -140,17 +138,4 @@ func (k Kind) openReplicated(addrs []string, _ time.Duration) (*Conn, error) {
 		return &Conn{redisdriver.NewNode(rdb, RecordTTL, nil), rdb.Close}, nil
 	}
 	return &Conn{redisdriver.New(rdb, o), rdb.Close}, nil
-}
-
-// admit admits a new server with a node record on behalf of the operator.
-func admit(ctx context.Context, k Kind, addrs []string) error {
-	conn, err := Open(k, addrs)
-	if err != nil {
-		return err
-	}
-	c, err := hasp.New(conn.Driver, nil)
-	if err != nil {
-		return errors.Join(err, conn.Close())
-	}
-	return errors.Join(c.Operator().Admit(ctx), c.Close(), conn.Disconnect())
 }

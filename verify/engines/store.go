@@ -43,7 +43,9 @@ func Start(t testing.TB, k Kind, env ...string) *Store {
 	case Postgres, MariaDB:
 		s.must(initialize(t.Context(), k, s.Servers[0].Addr()))
 	case SentinelRecord, Redlock:
-		s.must(admit(t.Context(), k, s.Addrs()))
+		c, err := Open(k, s.Addrs())
+		s.must(err)
+		s.must(c.Admit(t.Context()))
 	}
 	return s
 }

@@ -195,7 +195,7 @@ func (w *watcher) acquireAll(b *player.Book) {
 
 // free waits until a key is free: it may still be offered to a waiter that was
 // killed.
-func free(ctx context.Context, c *client, key string) error {
+func free(ctx context.Context, c *engines.Client, key string) error {
 	for {
 		info, err := c.Operator().Inspect(ctx, key)
 		switch {

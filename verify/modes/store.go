@@ -7,7 +7,6 @@ package modes
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -53,14 +52,8 @@ func (o *Options) job() player.Job {
 	return player.Job{Store: string(o.Store.Kind) + "=" + strings.Join(o.Store.Addrs(), ","), TTL: o.TTL, Broken: o.broken}
 }
 
-// client is a hasp.Client with its connection.
-type client struct {
-	*hasp.Client
-	conn *engines.Conn
-}
-
 // open connects a client, with a fault of its driver when the job names one.
-func open(j player.Job, observe func(context.Context, *event.Event)) (*client, error) {
+func open(j player.Job, observe func(context.Context, *event.Event)) (*engines.Client, error) {
 	logging.Disable()
 	fault, ok := faults[j.Broken]
 	if !ok {
@@ -71,11 +64,6 @@ func open(j player.Job, observe func(context.Context, *event.Event)) (*client, e
 	if err != nil {
 		return nil, err
 	}
-	c, err := hasp.New(broken.Around(conn.Driver, fault), &hasp.Options{Observe: observe})
-	if err != nil {
-		return nil, errors.Join(err, conn.Disconnect())
-	}
-	return &client{c, conn}, nil
+	conn.Driver = broken.Around(conn.Driver, fault)
+	return conn.Client(&hasp.Options{Observe: observe})
 }
-
-func (c *client) Close() error { return errors.Join(c.Client.Close(), c.conn.Disconnect()) }

@@ -20,6 +20,7 @@ import (
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/event"
 	"github.com/hasplock/hasp/internal/testserver"
+	"github.com/hasplock/hasp/verify/engines"
 	"github.com/hasplock/hasp/verify/internal/page"
 )
 
@@ -67,14 +68,13 @@ func costs(flags *flag.FlagSet) func(*testserver.Program) []row {
 
 // measure makes one round, and returns c.
 func (c *candidate) measure(t *testserver.Program) *candidate {
-	var clients [2]*hasp.Client
+	var clients [2]*engines.Client
 	waits := make(chan struct{}, 1)
 	for i := range clients {
 		conn, err := c.open()
 		t.Must(err)
-		t.Cleanup(func() { _ = conn.Disconnect() })
 		c.traits = conn.Traits()
-		clients[i], err = hasp.New(conn.Driver, &hasp.Options{Observe: func(_ context.Context, e *event.Event) {
+		clients[i], err = conn.Client(&hasp.Options{Observe: func(_ context.Context, e *event.Event) {
 			if e.Kind == event.Waiting {
 				select {
 				case waits <- struct{}{}:
@@ -99,7 +99,7 @@ func (c *candidate) measure(t *testserver.Program) *candidate {
 	return c
 }
 
-func lock(t *testserver.Program, c *hasp.Client, key string) (*hasp.Lease, error) {
+func lock(t *testserver.Program, c *engines.Client, key string) (*hasp.Lease, error) {
 	return c.Mutex(key, &hasp.LockOptions{TTL: costTTL}).Lock(t.Context())
 }
 
@@ -119,7 +119,7 @@ func median(all []time.Duration) time.Duration {
 }
 
 // handoff returns how long after the first client begins a release the other client has the key.
-func handoff(t *testserver.Program, clients [2]*hasp.Client, waits <-chan struct{}) time.Duration {
+func handoff(t *testserver.Program, clients [2]*engines.Client, waits <-chan struct{}) time.Duration {
 	lease, err := lock(t, clients[0], "both")
 	t.Must(err)
 	select {

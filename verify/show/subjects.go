@@ -117,7 +117,7 @@ func haspOn(k engines.Kind, of func(*hasp.Lease) asked) locking {
 		if err != nil {
 			return nil, err
 		}
-		c, err := hasp.New(conn.Driver, nil)
+		c, err := conn.Client(nil)
 		if err == nil && k == engines.Redlock {
 			err = c.Operator().Admit(ctx) // the servers are new
 		}

@@ -76,9 +76,9 @@ func (c *crowd) run(t *testserver.Program, name string, open opener) row {
 	for range c.clients {
 		conn, err := open()
 		t.Must(err)
-		client, err := hasp.New(conn.Driver, &hasp.Options{Observe: q.observe})
+		client, err := conn.Client(&hasp.Options{Observe: q.observe})
 		t.Must(err)
-		end = append(end, client.Close, conn.Disconnect)
+		end = append(end, client.Close)
 		for range c.waiters / c.clients {
 			all.Go(func() { q.wait(ctx, client.Mutex("k", &hasp.LockOptions{TTL: c.ttl})) })
 		}

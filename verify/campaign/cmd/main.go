@@ -78,11 +78,11 @@ func run(ctx context.Context) error {
 	of, mark := []campaign.Store{campaign.Redlock}, "campaign"
 	switch k := engines.Kind(*engine); {
 	case k == "all":
-		of, mark = stores(engines.Kinds), "campaigns of the other engines"
+		of, mark = engines.Kinds, "campaigns of the other engines"
 	case k == "replicated":
-		of, mark = stores(engines.Replicated), "campaigns of Redis with replicas"
+		of, mark = engines.Replicated, "campaigns of Redis with replicas"
 	case slices.Contains(engines.Kinds, k) || slices.Contains(engines.Replicated, k):
-		if of = stores([]engines.Kind{k}); *into != "" {
+		if of = []campaign.Store{k}; *into != "" {
 			return errors.New("only the tables of all engines are written into a document")
 		}
 	case k != "":
@@ -93,13 +93,6 @@ func run(ctx context.Context) error {
 	return play(ctx, o, of, *seed >= 0, *into, mark)
 }
 
-func stores(kinds []engines.Kind) (all []campaign.Store) {
-	for _, k := range kinds {
-		all = append(all, campaign.Store(k))
-	}
-	return all
-}
-
 // play runs the schedules of some stores, explains each if it is told to, and writes the tables into a document.
 func play(ctx context.Context, o campaign.Options, of []campaign.Store, explain bool, into, mark string) error {
 	begun, each := time.Now(), ""
@@ -108,7 +101,7 @@ func play(ctx context.Context, o campaign.Options, of []campaign.Store, explain 
 	for _, store := range of {
 		o := o
 		o.Of = store
-		if store == campaign.Store(engines.ZooKeeper3) { // each starts three Javas
+		if store == engines.ZooKeeper3 { // each starts three Javas
 			o.Parallel = max(1, o.Parallel/3)
 		}
 		done := 0
