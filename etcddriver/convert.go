@@ -37,6 +37,7 @@ func (a *attempt) convert(ctx context.Context, own *entry) (res driver.Result, d
 		return res, false, err
 	}
 	a.turned(&entry{stored: s, class: converted, id: a.id, at: own.at, mod: got.Header.Revision, lease: to})
+	a.d.attend(a.r.ID(), got.Header.Revision)
 	return driver.Result{Granted: true, Fence: own.fence(), Fences: 1, TTL: left}, true, nil
 }
 

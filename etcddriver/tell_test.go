@@ -42,10 +42,10 @@ func TestTell(t *testing.T) {
 		// What is not a loss comes first, so that it would be told first.
 		released, _ := hold("released")
 		give(t, d, released, driver.Finished)
-		turned, _ := hold("converted here")
-		turned.Mode, turned.Convert = driver.Shared, true
-		grant(t, d, turned)
-		turned, _ = hold("converted elsewhere")
+		lowered, lost := hold("converted here")
+		lowered.Mode, lowered.Convert = driver.Shared, true
+		grant(t, d, lowered)
+		turned, _ := hold("converted elsewhere")
 		turned.Mode, turned.Convert = driver.Shared, true
 		grant(t, other, turned)
 
@@ -60,6 +60,10 @@ func TestTell(t *testing.T) {
 		give(t, other, broken, driver.Unfinished)
 		if got := comes(t, losses, "the loss of a broken lease"); got != want {
 			t.Errorf("told %+v, want %+v", got, want)
+		}
+		give(t, other, lowered, driver.Unfinished) // before it is renewed again
+		if got := comes(t, losses, "the loss of a converted lease"); got != lost {
+			t.Errorf("told %+v, want %+v", got, lost)
 		}
 		deleted, want := hold("revoked")
 		lease, _ := own(t, d, deleted, writes)
