@@ -37,39 +37,31 @@ type Options struct {
 func Run(ctx context.Context, o Options) (*Report, error) {
 	o.Parallel, o.Of = cmp.Or(o.Parallel, 4), cmp.Or(o.Of, Redlock)
 	rep := &Report{Of: o.Of}
-	work := make(chan uint64)
+	places := make(chan struct{}, o.Parallel)
 	var mu sync.Mutex
 	var wg sync.WaitGroup
-	for range o.Parallel {
+	for _, seed := range o.Seeds {
+		s := Generate(o.Of, seed)
+		s.Wired = o.Wired && s.canBeWired()
+		if err := testserver.CanStepClocks(); err != nil && s.FakesClocks() {
+			rep.Skipped = append(rep.Skipped, fmt.Sprintf("SKIPPED WITHOUT A FAKE CLOCK: seed %d: %v", seed, err))
+			continue
+		}
+		places <- struct{}{}
+		if ctx.Err() != nil {
+			break
+		}
 		wg.Go(func() {
-			for seed := range work {
-				s := Generate(o.Of, seed)
-				s.Wired = o.Wired && s.canBeWired()
-				if err := testserver.CanStepClocks(); err != nil && s.FakesClocks() {
-					mu.Lock()
-					rep.Skipped = append(rep.Skipped, fmt.Sprintf("SKIPPED WITHOUT A FAKE CLOCK: seed %d: %v", seed, err))
-					mu.Unlock()
-					continue
-				}
-				out, err := perform(ctx, o.Broken, s)
-				mu.Lock()
-				rep.take(seed, out, err)
-				if o.Done != nil {
-					o.Done(out, err)
-				}
-				mu.Unlock()
+			defer func() { <-places }()
+			out, err := perform(ctx, o.Broken, s)
+			mu.Lock()
+			defer mu.Unlock()
+			rep.take(seed, out, err)
+			if o.Done != nil {
+				o.Done(out, err)
 			}
 		})
 	}
-feed:
-	for _, seed := range o.Seeds {
-		select {
-		case work <- seed:
-		case <-ctx.Done():
-			break feed
-		}
-	}
-	close(work)
 	wg.Wait()
 	slices.SortFunc(rep.Outcomes, func(a, b *Outcome) int { return int(int64(a.Schedule.Seed) - int64(b.Schedule.Seed)) })
 	return rep, context.Cause(ctx)

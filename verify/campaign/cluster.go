@@ -24,7 +24,7 @@ import (
 type node struct {
 	t      *testserver.Program
 	server *testserver.Server
-	spare  *testserver.Server // the replica to be promoted
+	spare  *testserver.Server // the replica to be promoted, or the old master
 	keep   Persistence
 	clock  *testserver.Clock // nil: the clock is right
 	ahead  time.Duration     // of the right time, by all steps so far
@@ -124,14 +124,8 @@ func (n *node) tear() {
 	}
 }
 
-// replicate starts the replica that will replace this node.
-func (n *node) replicate() {
-	n.spare = n.start()
-	n.t.Must(n.do(n.spare, []any{"replicaof", "127.0.0.1", n.server.Port()}))
-}
-
-// replicateBeside is replicate for a master that continues to run.
-func (n *node) replicateBeside(how string) {
+// replicate starts the replica that will replace this node, which is guarded, or not, where it is to go on.
+func (n *node) replicate(how string) {
 	n.spare = n.start()
 	n.spare.Follow(n.server)
 	if how == guarded {
@@ -139,35 +133,23 @@ func (n *node) replicateBeside(how string) {
 	}
 }
 
-// split promotes the replica, and redirects every other client to it.
-func (n *node) split() {
+// promote has the replica replace the server, which was killed, or goes on, for every so many clients.
+func (n *node) promote(every int) {
 	n.spare.Promote()
 	n.server, n.spare = n.spare, n.server
-	for c := 0; c < clients; c += 2 {
-		n.redirect(n.links[c])
-	}
+	n.redirect(0, every)
 }
 
-// endSplit stops the old master, and redirects all clients to the new one.
+// endSplit stops the old master, and redirects its clients to the new one.
 func (n *node) endSplit() {
 	n.spare.Kill()
-	n.spare = nil
-	for c := 1; c < clients; c += 2 {
-		n.redirect(n.links[c])
-	}
+	n.redirect(1, 2)
 }
 
-// redirect connects a link to the node's current server.
-func (n *node) redirect(l *faultproxy.Proxy) {
-	l.Retarget(n.server.Addr())
-	l.Reset()
-}
-
-// promote replaces the killed server by the replica.
-func (n *node) promote() {
-	n.t.Must(n.do(n.spare, []any{"replicaof", "no", "one"}))
-	n.server, n.spare = n.spare, nil
-	for _, l := range n.links {
-		n.redirect(l)
+// redirect connects the links of some clients to the node's current server.
+func (n *node) redirect(first, every int) {
+	for c := first; c < clients; c += every {
+		n.links[c].Retarget(n.server.Addr())
+		n.links[c].Reset()
 	}
 }

@@ -113,9 +113,10 @@ func (r *run) idle(records []record) (found []string, longest time.Duration) {
 		holds = append(holds, s.holds(out[s.client], r.s.lingers(), over)...)
 		waits = append(waits, s.waits(out[s.client], r.s.lingers(), over)...)
 	}
+	stood := stallsOf(records)
 	limit := func(_ string, from, to time.Time) time.Duration {
 		begin, end := Mono(from.UnixNano()), Mono(to.UnixNano())
-		took := taken(records, begin, end, func(client int) bool {
+		took := stood.took(from, to, func(client int) bool {
 			return slices.ContainsFunc(out[client], func(o outage) bool { return o.from < end && begin < o.to })
 		}) + r.prepared(begin, end)
 		longest = max(longest, to.Sub(from)-took)
@@ -212,37 +213,30 @@ func (s *attempt) holds(out []outage, ttl time.Duration, over Mono) (all []histo
 	return all
 }
 
-// stalled returns for how long the campaign's own process, with the links, and each client did not get to run between two instants,
-// and how much longer than usual the calls of each took.
-func stalled(records []record, from, to Mono) (own time.Duration, stood, slow map[int]time.Duration) {
-	own = between(records, from, to, func(e record) time.Duration { return e.Stalled })
-	by := map[int][]record{}
-	for _, e := range records {
-		by[e.Client] = append(by[e.Client], e)
-	}
-	stood, slow = map[int]time.Duration{}, map[int]time.Duration{}
-	for id, all := range by {
-		stood[id] = between(all, from, to, func(e record) time.Duration { return e.Stood })
-		slow[id] = between(all, from, to, func(e record) time.Duration { return e.Slow })
-	}
-	return own, stood, slow
+// stalls are for how long the campaign's own process, with the links, and each client did not get to run, and how much longer than
+// usual the calls of each took.
+type stalls struct {
+	own         history.Stalls
+	stood, slow map[int]history.Stalls
 }
 
-func between(records []record, from, to Mono, of func(record) time.Duration) time.Duration {
-	var all history.Stalls
+func stallsOf(records []record) *stalls {
+	s := &stalls{stood: map[int]history.Stalls{}, slow: map[int]history.Stalls{}}
 	for _, e := range records {
-		all = append(all, history.Stall{At: e.At.Time(), Lost: of(e)})
+		s.own = append(s.own, history.Stall{At: e.At.Time(), Lost: e.Stalled})
+		s.stood[e.Client] = append(s.stood[e.Client], history.Stall{At: e.At.Time(), Lost: e.Stood})
+		s.slow[e.Client] = append(s.slow[e.Client], history.Stall{At: e.At.Time(), Lost: e.Slow})
 	}
-	return all.Between(from.Time(), to.Time())
+	return s
 }
 
-// taken returns for how long the machine, or a server that syncs its file, kept the
+// took returns for how long the machine, or a server that syncs its file, kept the
 // campaign and all processes but some from running, between two instants.
-func taken(records []record, from, to Mono, but func(client int) bool) time.Duration {
-	took, stood, slow := stalled(records, from, to)
-	for id := range stood {
+func (s *stalls) took(from, to time.Time, but func(client int) bool) time.Duration {
+	took := s.own.Between(from, to)
+	for id := range s.stood {
 		if !but(id) {
-			took += stood[id] + slow[id]
+			took += s.stood[id].Between(from, to) + s.slow[id].Between(from, to)
 		}
 	}
 	return took
@@ -250,11 +244,10 @@ func taken(records []record, from, to Mono, but func(client int) bool) time.Dura
 
 // heldUp returns for how long a message to one client was held up between two instants: by the campaign, by the client, and by
 // the server, which was as slow as some client found it while that one ran.
-func heldUp(records []record, from, to Mono, client int) time.Duration {
-	own, stood, slow := stalled(records, from, to)
+func (s *stalls) heldUp(from, to time.Time, client int) time.Duration {
 	server := time.Duration(0)
-	for id := range slow {
-		server = max(server, slow[id]-stood[id])
+	for id := range s.slow {
+		server = max(server, s.slow[id].Between(from, to)-s.stood[id].Between(from, to))
 	}
-	return own + stood[client] + server
+	return s.own.Between(from, to) + s.stood[client].Between(from, to) + server
 }

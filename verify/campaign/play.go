@@ -73,10 +73,8 @@ func (n *node) prepare(a Action) {
 	switch a.Kind {
 	case RestartRDB:
 		n.snapshot()
-	case Promote:
-		n.replicate()
-	case Split:
-		n.replicateBeside(a.How)
+	case Promote, Split:
+		n.replicate(a.How)
 	}
 }
 
@@ -98,7 +96,7 @@ func (n *node) begin(a Action) {
 	case RefuseWrites:
 		n.refuse(a.How)
 	case Split:
-		n.split()
+		n.promote(2)
 	case CutAll:
 		for _, l := range n.links {
 			l.Swallow(true, true)
@@ -140,7 +138,7 @@ func (n *node) end(a Action) {
 	case RestartAOF:
 		n.server.Restart()
 	case Promote:
-		n.promote()
+		n.promote(1)
 	case Split:
 		n.endSplit()
 	case CutAll:

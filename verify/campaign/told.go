@@ -22,7 +22,7 @@ const toldLimit = 250 * time.Millisecond
 // itself, or has not renewed the lease yet, learns it by the next renewal, a third of the TTL later. It only judges holders
 // that no other fault affects.
 func (r *run) untold(records []record) (found []string, judged int, longest time.Duration) {
-	out, all := r.outages(), attemptsOf(records)
+	out, all, stalls := r.outages(), attemptsOf(records), stallsOf(records)
 	for _, t := range r.ensemble.taken {
 		i := slices.IndexFunc(all, func(a *attempt) bool { return a.key == t.key && a.fence == t.fence })
 		if i < 0 {
@@ -43,7 +43,7 @@ func (r *run) untold(records []record) (found []string, judged int, longest time
 			continue
 		}
 		judged++
-		stood := heldUp(records, t.at, h.ended, h.client)
+		stood := stalls.heldUp(t.at.Time(), h.ended.Time(), h.client)
 		late := h.ended.Sub(t.at)
 		if h.told {
 			longest = max(longest, late-stood)

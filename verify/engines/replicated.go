@@ -34,12 +34,13 @@ type servers interface {
 	Settle()
 }
 
-// group is a Redis with replicas.
+// group is a Redis with replicas, and what differs between Sentinels and a cluster.
 type group struct {
 	servers
-	all      []*testserver.Server
-	sentinel *testserver.RedisSentinel // or nil
-	cluster  *testserver.RedisCluster  // or nil
+	leads    func() *testserver.Server
+	follows  func(leader *testserver.Server) *testserver.Server // there is one, since all is settled
+	failover func(leader *testserver.Server)
+	cluster  *testserver.RedisCluster // or nil
 }
 
 // startGroup starts servers that keep what they were told when they are killed, and reach each other over links.
@@ -47,32 +48,25 @@ func startGroup(s *Store, _ []string) {
 	o := testserver.RedisGroup{Timeout: replaced, Linked: true, Args: []string{"--appendonly", "yes", "--appendfsync", "everysec"}}
 	if s.Kind.IsCluster() {
 		c := testserver.NewRedisCluster(s.t, masters, o)
-		s.redis = &group{servers: c, all: c.All(), cluster: c}
+		s.Servers = c.All()
+		s.redis = &group{c, func() *testserver.Server { return c.Master(c.Slot(redisKey)) }, c.ReplicaOf, c.Failover, c}
 	} else {
 		if s.Kind == SentinelRecord {
 			o.Args = append(o.Args, "--min-replicas-to-write", "2", "--min-replicas-max-lag", "5") // as docs/stores/redis.md says
 		}
 		c := testserver.NewRedisSentinel(s.t, o)
-		s.redis = &group{servers: c, all: slices.Concat(c.Redises(), c.Sentinels), sentinel: c}
+		s.Servers = slices.Concat(c.Redises(), c.Sentinels)
+		other := func(leader *testserver.Server) *testserver.Server {
+			all := c.Redises()
+			return all[slices.IndexFunc(all, func(s *testserver.Server) bool { return s != leader })]
+		}
+		s.redis = &group{c, c.Current, other, func(*testserver.Server) { c.Failover() }, nil}
 	}
-	s.Servers, s.leader = s.redis.all, s.redis.leader
+	s.leader = func() int {
+		s.redis.Settle()
+		return slices.Index(s.Servers, s.redis.leads())
+	}
 	s.cut = func(member int, cut bool) { s.redis.Cut(s.Servers[member], cut) }
-}
-
-func (g *group) leader() int {
-	g.Settle()
-	if g.cluster != nil {
-		return slices.Index(g.all, g.cluster.Master(g.cluster.Slot(redisKey)))
-	}
-	return slices.Index(g.all, g.sentinel.Current())
-}
-
-func (g *group) follower() int {
-	master := g.all[g.leader()]
-	if g.cluster != nil {
-		return slices.Index(g.all, g.cluster.ReplicaOf(master)) // it has one, since all is settled
-	}
-	return slices.IndexFunc(g.all, func(s *testserver.Server) bool { return s != master })
 }
 
 // Settle waits until servers agree again which of them leads.
@@ -86,13 +80,7 @@ func (s *Store) Settle() {
 func (s *Store) Lag(master int, lag bool) { s.redis.Lag(s.Servers[master], lag) }
 
 // Failover has a replica replace the leader, as an operator does.
-func (s *Store) Failover() {
-	if c := s.redis.cluster; c != nil {
-		c.Failover(s.Servers[s.Leader()])
-		return
-	}
-	s.redis.sentinel.Failover()
-}
+func (s *Store) Failover() { s.redis.failover(s.Servers[s.Leader()]) }
 
 // Reshard moves the hash slot of a key to another master of a cluster. between is called at each step.
 func (s *Store) Reshard(between func(step int)) {

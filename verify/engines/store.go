@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -131,7 +132,7 @@ func (s *Store) Leader() int { return s.leader() }
 // Follower returns a server that follows the leader.
 func (s *Store) Follower() int {
 	if s.redis != nil {
-		return s.redis.follower()
+		return slices.Index(s.Servers, s.redis.follows(s.Servers[s.Leader()]))
 	}
 	return (s.Leader() + 1) % len(s.Servers)
 }
