@@ -24,15 +24,8 @@ type link struct {
 	p             *process
 	n             *node
 
-	mu      sync.Mutex
-	rng     *rand.Rand
-	watches []*watch
-}
-
-// watch is one call of Watch.
-type watch struct {
-	claim driver.Claim
-	hints chan driver.Hint
+	mu  sync.Mutex
+	rng *rand.Rand
 }
 
 func newLink(p *process, n *node) *link {
@@ -232,15 +225,7 @@ func (l *link) Watch(ctx context.Context, c driver.Claim) (<-chan driver.Hint, e
 	if err != nil {
 		return nil, err
 	}
-	wt := &watch{claim: c, hints: make(chan driver.Hint, 1)}
-	l.mu.Lock()
-	l.watches = append(l.watches, wt)
-	l.mu.Unlock()
-	context.AfterFunc(ctx, func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.watches = slices.DeleteFunc(l.watches, func(o *watch) bool { return o == wt })
-	})
+	hints := make(chan driver.Hint, 1)
 	go func() {
 		for {
 			var h driver.Hint
@@ -256,18 +241,15 @@ func (l *link) Watch(ctx context.Context, c driver.Claim) (<-chan driver.Hint, e
 			}
 			l.n.arrive(func(err error) {
 				if err == nil {
-					l.tell(func() { l.hear(wt, h) })
+					l.tell(func() {
+						l.p.c.w.trace.add("    %v %s hears of %+v", l.p, c.Owner, h.Handover)
+						h.Send(hints)
+					})
 				}
 			})
 		}
 	}()
-	return wt.hints, nil
-}
-
-// hear takes a message.
-func (l *link) hear(wt *watch, h driver.Hint) {
-	l.p.c.w.trace.add("    %v %s hears of %+v", l.p, wt.claim.Owner, h.Handover)
-	h.Send(wt.hints)
+	return hints, nil
 }
 
 // Classify classifies a broken link as Unreachable.
