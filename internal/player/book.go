@@ -15,9 +15,11 @@ import (
 type Book struct {
 	Counts
 	Holds     []*Hold
+	Attempts  []*Attempt
 	Found     []string // rules that were broken
 	Changed   []string // those of them that a register found
 	registers map[string]*register
+	orders    map[order]*Attempt
 	base      time.Time // what the shared clock counts from, on the wall clock
 }
 
@@ -30,10 +32,11 @@ type Member struct {
 	Began   bool // it asked for an order
 	Paused  bool
 	Killed  bool
-	Left    bool    // it has ended
-	Order   Order   // its latest
-	Asked   Mono    // when it asked for the keys of that
-	waiting bool    // since then
+	Left    bool  // it has ended
+	Order   Order // its latest
+	Asked   Mono  // when it asked for the keys of that
+	Latest  *Attempt
+	waiting bool    // since Asked
 	Open    []*Hold // under way
 	Giving  []*Hold // being released
 }
@@ -78,7 +81,7 @@ type Counts struct {
 
 // NewBook returns an empty one.
 func NewBook() *Book {
-	return &Book{Counts: Counts{Troubles: map[string]int{}}, registers: map[string]*register{}, base: time.Now().Add(-time.Duration(Now()))}
+	return &Book{Counts: Counts{Troubles: map[string]int{}}, registers: map[string]*register{}, orders: map[order]*Attempt{}, base: time.Now().Add(-time.Duration(Now()))}
 }
 
 // Wall is an instant of the shared clock on the wall clock.
@@ -86,6 +89,7 @@ func (b *Book) Wall(m Mono) time.Time { return b.base.Add(time.Duration(m)).Roun
 
 // Add records what a client said. It returns the answer, if there is one.
 func (b *Book) Add(m *Member, e *Event) (answer *Order) {
+	b.note(m, e)
 	switch e.What {
 	case Asked:
 		m.Asked, m.waiting = e.At, true

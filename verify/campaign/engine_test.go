@@ -119,7 +119,7 @@ func TestUntold(t *testing.T) {
 		"cut off meanwhile":      {records: hold(1300, true), store: engines.Etcd, injected: []injected{cut}},
 		"another's lease":        {records: []record{ev(1, 0, player.Event{What: player.Asked}), ev(1, 0, player.Event{What: player.Granted, Fence: 6}), ev(1, 5000, player.Event{What: player.Ended, Fence: 6})}, store: engines.Etcd},
 	} {
-		r := &run{s: &Schedule{Store: c.store, MaxTTL: time.Second}, stage: cast(3), injected: c.injected,
+		r := &run{s: &Schedule{Store: c.store, MaxTTL: time.Second}, stage: cast(3, c.records...), injected: c.injected,
 			ensemble: &ensemble{taken: []takenAway{{"k", 7, msAt(1000)}}}}
 		found, _, _ := r.untold(c.records)
 		if text := strings.Join(found, "\n"); (text == "") != (c.want == "") || !strings.Contains(text, c.want) {

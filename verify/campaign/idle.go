@@ -60,7 +60,7 @@ func (r *run) outages() map[int][]outage {
 			o.to = never
 		}
 		for _, m := range r.stage.All {
-			if a.Client < 0 || a.Client == m.Slot && (a.Kind != ClientKill || m == r.ran(m.Slot, a.from)) {
+			if a.Client < 0 || a.Client == m.Slot && (a.Kind != ClientKill || m == r.of(m.Slot, a.from)) {
 				all[m.ID] = append(all[m.ID], o)
 			}
 		}
@@ -87,16 +87,6 @@ func (r *run) gap() (longest time.Duration) {
 	return longest
 }
 
-// ran returns which client of a slot ran before an instant; nil: none.
-func (r *run) ran(slot int, before Mono) (latest *player.Member) {
-	for _, m := range r.stage.All {
-		if m.Slot == slot && m.Since < before {
-			latest = m
-		}
-	}
-	return latest
-}
-
 // idle finds keys that were available to a waiter for too long, and returns the longest
 // such time, both without stalls of the machine. It only judges waiters that no fault
 // affects; a key counts as held for as long as the store may have kept it for a client
@@ -109,9 +99,10 @@ func (r *run) idle(records []record) (found []string, longest time.Duration) {
 	for _, e := range records {
 		over = max(over, e.At)
 	}
-	for _, s := range attemptsOf(records) {
-		holds = append(holds, s.holds(out[s.client], r.s.lingers(), over)...)
-		waits = append(waits, s.waits(out[s.client], r.s.lingers(), over)...)
+	for _, of := range r.stage.Attempts {
+		s := (*attempt)(of)
+		holds = append(holds, s.holds(out[of.By.ID], r.s.lingers(), over)...)
+		waits = append(waits, s.waits(out[of.By.ID], r.s.lingers(), over)...)
 	}
 	stood := stallsOf(records)
 	limit := func(_ string, from, to time.Time) time.Duration {
@@ -136,6 +127,9 @@ func (r *run) prepared(from, to Mono) (took time.Duration) {
 	return took
 }
 
+// attempt adds to an attempt for how long its client may be expected to come, and to go.
+type attempt player.Attempt
+
 // endOf returns when its process was killed, or ended.
 func (s *attempt) endOf(out []outage, over Mono) Mono {
 	for _, o := range out {
@@ -148,18 +142,18 @@ func (s *attempt) endOf(out []outage, over Mono) Mono {
 
 // waits returns the attempt's times in the queue, except for outages.
 func (s *attempt) waits(out []outage, ttl time.Duration, over Mono) (all []history.Wait) {
-	to := cmp.Or(s.granted, s.failed, s.endOf(out, over))
-	at := cmp.Or(s.queued, to)
+	to := cmp.Or(s.Granted, s.Failed, s.endOf(out, over))
+	at := cmp.Or(s.Queued, to)
 	add := func(from, to Mono, away bool) {
 		if from < to {
-			all = append(all, history.Wait{Key: s.key, Owner: fmt.Sprintf("client %d since %.6f", s.client, time.Duration(s.asked).Seconds()), Shared: s.shared,
-				Asked: s.asked.Time(), From: from.Time(), To: to.Time(), Away: away})
+			all = append(all, history.Wait{Key: s.Key, Owner: fmt.Sprintf("client %d since %.6f", s.By.ID, time.Duration(s.Asked).Seconds()), Shared: s.Shared,
+				Asked: s.Asked.Time(), From: from.Time(), To: to.Time(), Away: away})
 		}
 	}
 	for _, o := range out {
 		switch {
-		case o.Kind == ClientKill && s.asked < o.from && to == o.from: // its place stays
-			add(max(at, s.asked), o.from, false)
+		case o.Kind == ClientKill && s.Asked < o.from && to == o.from: // its place stays
+			add(max(at, s.Asked), o.from, false)
 			add(o.from, o.from.Add(ttl), true)
 			return all
 		case o.from >= to || o.to <= at:
@@ -176,15 +170,15 @@ func (s *attempt) waits(out []outage, ttl time.Duration, over Mono) (all []histo
 // holds returns the times for which the store may have kept the key for it.
 func (s *attempt) holds(out []outage, ttl time.Duration, over Mono) (all []history.Hold) {
 	add := func(from, to Mono, lowered Mono, shared bool) {
-		h := history.Hold{Key: s.key, Shared: shared, From: from.Time(), To: to.Time()}
+		h := history.Hold{Key: s.Key, Shared: shared, From: from.Time(), To: to.Time()}
 		if lowered != 0 {
 			h.Down = lowered.Time()
 		}
 		all = append(all, h)
 	}
-	end := cmp.Or(s.gone, s.failed, s.ended, s.endOf(out, over)) // when it made no more requests
+	end := cmp.Or(s.Gone, s.Failed, s.Ended, s.endOf(out, over)) // when it made no more requests
 	until := end
-	if s.gone == 0 {
+	if s.Gone == 0 {
 		until = end.Add(ttl)
 	}
 	claim := claimTime
@@ -193,22 +187,22 @@ func (s *attempt) holds(out []outage, ttl time.Duration, over Mono) (all []histo
 			claim = max(claimTime, 3*ttl) // no call that succeeds takes longer than the TTL
 		}
 		switch {
-		case o.from > end || o.to <= s.asked:
+		case o.from > end || o.to <= s.Asked:
 		case !o.stops(): // it may have been granted or handed the key without knowing it
-			if s.gone == 0 || o.Kind == Duplicate || o.by > driver.LateRequest { // a request that arrives so late after its release may be granted
-				add(max(s.asked, o.from), end.Add(o.by+ttl+claim), 0, false)
+			if s.Gone == 0 || o.Kind == Duplicate || o.by > driver.LateRequest { // a request that arrives so late after its release may be granted
+				add(max(s.Asked, o.from), end.Add(o.by+ttl+claim), 0, false)
 			} else {
-				add(max(s.asked, o.from), end, 0, false)
+				add(max(s.Asked, o.from), end, 0, false)
 			}
-		case o.from < s.asked:
-		case s.granted == 0 || s.granted > o.from: // the same, and it does not renew the lease
+		case o.from < s.Asked:
+		case s.Granted == 0 || s.Granted > o.from: // the same, and it does not renew the lease
 			add(o.from, o.from.Add(ttl+claim), 0, false)
 		default:
 			until = min(until, o.from.Add(ttl))
 		}
 	}
-	if s.granted != 0 && s.granted < until {
-		add(s.granted, until, s.lowered, s.shared)
+	if s.Granted != 0 && s.Granted < until {
+		add(s.Granted, until, s.Lowered, s.Shared)
 	}
 	return all
 }

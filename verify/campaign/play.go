@@ -206,7 +206,7 @@ func later(addr string, request []byte, after time.Duration) {
 }
 
 func (r *run) injectClient(a Action) {
-	m := r.of(a.Client)
+	m := r.of(a.Client, never)
 	var err error
 	switch {
 	case a.Kind == ClientStop && a.Part == Begin:

@@ -156,10 +156,10 @@ func (r *run) hear(_ *player.Book, m *player.Member, e *player.Event) {
 	}
 }
 
-// of returns the latest client of a slot.
-func (r *run) of(slot int) (latest *player.Member) {
+// of returns the latest client of a slot, of those that were started before an instant; nil: none was.
+func (r *run) of(slot int, before Mono) (latest *player.Member) {
 	for _, m := range r.stage.All {
-		if m.Slot == slot {
+		if m.Slot == slot && m.Since < before {
 			latest = m
 		}
 	}
@@ -309,7 +309,7 @@ func (r *run) votes(n *node) bool {
 func (r *run) recover() (late []string) {
 	waiting := map[int]bool{}
 	for slot := range clients {
-		waiting[r.of(slot).ID] = true
+		waiting[r.of(slot, never).ID] = true
 	}
 	before := r.stage.Stalled()
 	r.await(func(e record) bool {

@@ -102,7 +102,7 @@ func TestIdle(t *testing.T) {
 		"the holder is stopped":    {records: append(dead, ev(1, 1900, player.Event{What: player.Granted})), injected: []injected{at(ClientStop, Begin, 0, 40, 0), at(ClientStop, End, 0, 1950, 0)}, want: "for 860ms"},
 		"the holder is cut off":    {records: append(dead, ev(1, 1900, player.Event{What: player.Granted})), injected: []injected{at(Partition, Begin, 0, 40, 0), at(Partition, End, 0, 1950, 0)}},
 	} {
-		r := &run{s: &Schedule{Store: Redis, MaxTTL: time.Second}, stage: cast(3), injected: c.injected, over: msAt(2000)}
+		r := &run{s: &Schedule{Store: Redis, MaxTTL: time.Second}, stage: cast(3, c.records...), injected: c.injected, over: msAt(2000)}
 		found, _ := r.idle(c.records)
 		if text := strings.Join(found, "\n"); (text == "") != (c.want == "") || !strings.Contains(text, c.want) {
 			t.Errorf("%s: found %q, want %q", name, text, c.want)
@@ -149,10 +149,13 @@ func TestLostEarly(t *testing.T) {
 }
 
 // cast is a stage with clients that no process is, each in the slot of its number.
-func cast(n int) *player.Stage {
-	s := &player.Stage{}
+func cast(n int, said ...record) *player.Stage {
+	s := &player.Stage{Book: player.NewBook()}
 	for i := range n {
 		s.All = append(s.All, &player.Member{Slot: i, Process: &player.Process{ID: i}})
+	}
+	for _, r := range said {
+		s.Add(s.All[r.Client], &r.Event)
 	}
 	return s
 }

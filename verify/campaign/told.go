@@ -22,35 +22,35 @@ const toldLimit = 250 * time.Millisecond
 // itself, or has not renewed the lease yet, learns it by the next renewal, a third of the TTL later. It only judges holders
 // that no other fault affects.
 func (r *run) untold(records []record) (found []string, judged int, longest time.Duration) {
-	out, all, stalls := r.outages(), attemptsOf(records), stallsOf(records)
+	out, all, stalls := r.outages(), r.stage.Attempts, stallsOf(records)
 	for _, t := range r.ensemble.taken {
-		i := slices.IndexFunc(all, func(a *attempt) bool { return a.key == t.key && a.fence == t.fence })
+		i := slices.IndexFunc(all, func(a *player.Attempt) bool { return a.Key == t.key && a.Fence == t.fence })
 		if i < 0 {
 			continue
 		}
 		h := all[i]
 		limit := toldLimit
-		if !r.s.Store.Tells() || h.renewed == 0 || h.renewed > t.at {
+		if !r.s.Store.Tells() || h.Renewed == 0 || h.Renewed > t.at {
 			limit += r.s.MaxTTL / 3
 		}
-		if h.ended < t.at { // or never
+		if h.Ended < t.at { // or never
 			continue
 		}
 		affects := func(o outage) bool {
-			return o.Kind != Break && o.Kind != Revoke && o.from <= h.ended && t.at <= o.to
+			return o.Kind != Break && o.Kind != Revoke && o.from <= h.Ended && t.at <= o.to
 		}
-		if slices.ContainsFunc(out[h.client], affects) {
+		if slices.ContainsFunc(out[h.By.ID], affects) {
 			continue
 		}
 		judged++
-		stood := stalls.heldUp(t.at.Time(), h.ended.Time(), h.client)
-		late := h.ended.Sub(t.at)
-		if h.told {
+		stood := stalls.heldUp(t.at.Time(), h.Ended.Time(), h.By.ID)
+		late := h.Ended.Sub(t.at)
+		if h.Told {
 			longest = max(longest, late-stood)
 		}
 		if late > limit+stood {
 			found = append(found, fmt.Sprintf("client %d, acquisition %d of %q with fence %d: its lease was taken away at %.6f, and it went on for %v and not at most %v (told: %v)",
-				h.client, h.n, t.key, t.fence, time.Duration(t.at).Seconds(), late, limit+stood, h.told))
+				h.By.ID, h.N, t.key, t.fence, time.Duration(t.at).Seconds(), late, limit+stood, h.Told))
 		}
 	}
 	return found, judged, longest

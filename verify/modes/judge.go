@@ -6,6 +6,7 @@
 package modes
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -27,17 +28,15 @@ const (
 	claim = 500 * time.Millisecond
 )
 
-// watcher sees what the book does not have: which clients wait, which processes died, and for how long this one did not get to run.
+// watcher sees what the book does not have: which processes died, and for how long this one did not get to run.
 type watcher struct {
 	o                  *Options
 	ctx                context.Context
-	waits              map[*player.Member]*history.Wait // of processes that wait
-	over               []history.Wait                   // waits that have ended
-	seen               map[*player.Member]uint64        // the fence of the last leader that a process saw
-	stalls             history.Stalls                   // of this process, whenever another reported something
-	first              time.Time                        // when a hold may first have ended without a release; zero: not yet
-	holding, abandoned int                              // see Outcome
-	last               int                              // the largest number of a process
+	seen               map[*player.Member]uint64 // the fence of the last leader that a process saw
+	stalls             history.Stalls            // of this process, whenever another reported something
+	first              time.Time                 // when a hold may first have ended without a release; zero: not yet
+	holding, abandoned int                       // see Outcome
+	last               int                       // the largest number of a process
 }
 
 // hear notes what a client says; see player.Trial.
@@ -49,19 +48,9 @@ func (w *watcher) hear(b *player.Book, m *player.Member, e *player.Event) {
 	}
 	w.stalls = append(w.stalls, history.Stall{At: b.Wall(player.Now()), Lost: e.Stalled})
 	switch at := b.Wall(e.At); e.What {
-	case player.Asked:
-		if w.o.Kind != LockAll { // what it holds while it waits for its other keys is not in the history
-			w.waits[m] = &history.Wait{Key: e.Key, Owner: m.String(), Shared: e.Shared, Limit: m.Order.Slots, Asked: at, Away: m.Paused}
-		}
-	case player.Waiting:
-		if wait := w.waits[m]; wait != nil {
-			wait.From = at
-		}
 	case player.Failed:
-		w.waited(m, at)
 		w.trouble(at) // its leases may expire
 	case player.Granted:
-		w.waited(m, at)
 		if e.Abandoned {
 			w.abandoned++
 		}
@@ -86,8 +75,8 @@ func (w *watcher) hear(b *player.Book, m *player.Member, e *player.Event) {
 // hit notes that a client is about to be killed or stopped.
 func (w *watcher) hit(b *player.Book, m *player.Member) {
 	w.trouble(b.Wall(player.Now()))
-	if wait := w.waits[m]; wait != nil {
-		wait.Away = true
+	if a := m.Latest; a != nil && a.Waits() {
+		a.Away = true
 	}
 }
 
@@ -98,22 +87,10 @@ func (w *watcher) trouble(at time.Time) {
 	}
 }
 
-// waited records that a process no longer waits.
-func (w *watcher) waited(m *player.Member, at time.Time) {
-	wait := w.waits[m]
-	if wait == nil {
-		return
-	}
-	if wait.To = at; wait.From.IsZero() {
-		wait.From = at // it had no place, as far as it said
-	}
-	w.over = append(w.over, *wait)
-	delete(w.waits, m)
-}
-
 // left records that a process has ended. Where it was killed, its leases and its place in the queue last for a TTL at most.
 func (w *watcher) left(b *player.Book, m *player.Member) {
-	until := b.Wall(player.Now().Add(w.o.TTL))
+	at := player.Now().Add(w.o.TTL)
+	until := b.Wall(at)
 	for _, h := range slices.Concat(m.Open, m.Giving) {
 		h.Kept = until
 	}
@@ -123,9 +100,8 @@ func (w *watcher) left(b *player.Book, m *player.Member) {
 	if len(m.Open) > 0 {
 		w.holding++
 	}
-	if wait := w.waits[m]; wait != nil {
-		wait.Away = true
-		w.waited(m, until)
+	if a := m.Latest; a != nil && a.Waits() {
+		a.Away, a.Failed = true, at
 	}
 	if !m.Killed && m.Errors() != "" {
 		b.Broken("%v said at its end: %s", m, m.Last())
@@ -230,13 +206,21 @@ func (w *watcher) idle(b *player.Book) error {
 			holds[i].To = b.Wall(player.Now())
 		}
 	}
-	return history.CheckIdle(holds, w.over, func(_ string, from, to time.Time) time.Duration {
+	var waits []history.Wait
+	for _, a := range b.Attempts {
+		if w.o.Kind != LockAll && !a.Waits() { // what it holds while it waits for its other keys is not in the history
+			to := cmp.Or(a.Granted, a.Failed)
+			waits = append(waits, history.Wait{Key: a.Key, Owner: a.By.String(), Shared: a.Shared, Limit: a.Limit,
+				Asked: b.Wall(a.Asked), From: b.Wall(cmp.Or(a.Queued, to)), To: b.Wall(to), Away: a.Away}) // it had no place, as far as it said
+		}
+	}
+	return history.CheckIdle(holds, waits, func(_ string, from, to time.Time) time.Duration {
 		lost := w.stalls.Between(from, to)
 		most := lost + wake
 		if w.o.Store.Kind == engines.SQLite {
 			most = lost + polls
 		}
-		for _, wait := range w.over {
+		for _, wait := range waits {
 			if wait.Away && wait.Asked.Before(to) && wait.To.Add(claim).After(from) {
 				most += max(claim, min(w.o.TTL, 10*time.Second)) // SQLite waits for the patience of a place
 			}

@@ -23,7 +23,6 @@ import (
 	"os/exec"
 	"time"
 
-	"github.com/hasplock/hasp/internal/history"
 	"github.com/hasplock/hasp/internal/player"
 	"github.com/hasplock/hasp/verify/engines"
 )
@@ -91,7 +90,7 @@ const faultRest = 100 * time.Millisecond
 // that calls it calls WorkerMain first.
 func Run(t interface{ Context() context.Context }, o Options) (*Outcome, error) {
 	o.Slots, o.TTL, o.Patience = cmp.Or(o.Slots, 5), cmp.Or(o.TTL, 2*time.Second), cmp.Or(o.Patience, 2*time.Minute)
-	w := &watcher{o: &o, ctx: t.Context(), waits: map[*player.Member]*history.Wait{}, seen: map[*player.Member]uint64{}}
+	w := &watcher{o: &o, ctx: t.Context(), seen: map[*player.Member]uint64{}}
 	trial := &player.Trial{
 		Clients: o.Processes, Keys: o.Kind.keys(), TTL: o.TTL, Seed: o.Seed,
 		For: o.For, Kill: o.Kill, Stop: o.Stop, Faults: o.Faults, AtGrant: true, Rest: faultRest, Patience: o.Patience,
