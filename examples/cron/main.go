@@ -48,8 +48,9 @@ func main() {
 	replicas.Wait()
 }
 
-// once runs the job unless another replica does: then the error is hasp.ErrHeld. It keeps the key for atLeast, so that a replica
-// whose clock is late finds it held: a job that must never run twice also has to note in its storage for which night it ran.
+// once runs the job unless another replica does: then the error is hasp.ErrHeld, and this replica does not ask again, so that a
+// job whose replica crashes waits for the next night. It keeps the key for atLeast, so that a replica whose clock is late finds
+// it held: a job that must never run twice also has to note in its storage for which night it ran.
 func once(ctx context.Context, key *hasp.Mutex, atLeast time.Duration, job func(ctx context.Context, fence uint64) error) error {
 	lease, err := key.TryLock(ctx)
 	if err != nil {

@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/fence"
 	"github.com/hasplock/hasp/open"
 )
@@ -53,7 +54,10 @@ type shipping struct {
 }
 
 func (s *shipping) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	switch err := s.ship(r.Context(), "orders/"+r.PathValue("order")); {
+	key := "orders/" + r.PathValue("order")
+	switch err := s.ship(r.Context(), key); {
+	case driver.CheckKey(key) != nil:
+		http.Error(w, err.Error(), http.StatusBadRequest)
 	case err == nil:
 		fmt.Fprintln(w, "it is shipped")
 	case errors.Is(err, hasp.ErrHeld):

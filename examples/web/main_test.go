@@ -38,6 +38,7 @@ func TestOneRequestForAnOrder(t *testing.T) {
 	<-packing
 	post(second, "42", http.StatusLocked, "held by ")
 	post(second, "7", http.StatusOK, "shipped")
+	post(second, strings.Repeat("7", 512), http.StatusBadRequest, "the key has 519 bytes")
 	close(finish)
 	<-done
 	post(second, "42", http.StatusOK, "shipped")

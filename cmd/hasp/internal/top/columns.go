@@ -6,10 +6,12 @@ package top
 import (
 	"cmp"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/people"
 )
 
@@ -56,9 +58,10 @@ func (c *column) needs(m *Model, i *entry, now time.Time) Style {
 // orders are the columns by which the list is sorted, in turn: first by WAITERS.
 var orders = []int{5, 0, 2, 3, 4}
 
-// abandoned: the holder's process has ended without a release.
-func abandoned(_ *Model, i *entry, _ time.Time) Style {
-	if i.Held && people.Ended(i.Holder) {
+// abandoned: the process of a holder has ended without a release. Holders beside the first are known on the screen only.
+func abandoned(m *Model, i *entry, _ time.Time) Style {
+	ended := func(h driver.Holding) bool { return people.Ended(h.Holder) }
+	if i.Held && (people.Ended(i.Holder) || slices.ContainsFunc(m.looks[i.Key].Info.Holders, ended)) {
 		return Alarm
 	}
 	return Normal

@@ -147,7 +147,7 @@ func (m *Model) SetLooks(looks map[string]Look) {
 }
 
 // Wanted are the keys that are on the screen, and of which more is to be known than the
-// list says: the waiters, and for how long they wait.
+// list says: the waiters, for how long they wait, and the holders beside the first.
 func (m *Model) Wanted(width, height int) (keys []string) {
 	want := func(key string) {
 		if l, ok := m.looks[key]; !ok || l.round < m.round {
@@ -159,7 +159,7 @@ func (m *Model) Wanted(width, height int) (keys []string) {
 		want(m.chosen)
 	case list:
 		for _, e := range m.visible(layout(height).rows) {
-			if e.Waiters > 0 {
+			if e.Waiters > 0 || e.Holds > 1 {
 				want(e.Key)
 			}
 		}

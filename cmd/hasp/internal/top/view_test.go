@@ -201,9 +201,12 @@ func TestNeeds(t *testing.T) {
 	ended := hasp.Holder{Owner: "ended", Label: driver.Label{Host: host, PID: 1 << 30, Process: process.Self()}.Encode()}
 	m.SetList(Prepare(append(later, hasp.Info{Key: "zz", Held: true, Holder: ended, Holds: 1, Left: time.Minute})), start)
 	inspect(m, 120, 24)
+	second := looked("reports")
+	second.Holders = append(second.Holders, driver.Holding{Holder: ended})
+	m.SetLooks(map[string]Look{"reports": {Info: second}})
 	want := map[string]Style{"orders/1 LEFT": Alarm, later[4].Key + " LEFT": Warning}
 	if process.Self() != "" { // else a process of this host cannot be told
-		want["zz HOLDER"] = Alarm
+		want["zz HOLDER"], want["reports HOLDER"] = Alarm, Alarm
 	}
 	for _, key := range []string{"gpu", "orders/1", "waited"} {
 		want[key+" WAITERS"], want[key+" LONGEST"] = Warning, Warning
