@@ -11,11 +11,10 @@ import (
 	"runtime"
 
 	"github.com/hasplock/hasp/cmd/hasp/internal/base"
+	"github.com/hasplock/hasp/cmd/hasp/internal/child"
 	"github.com/hasplock/hasp/cmd/hasp/internal/look"
 	"github.com/hasplock/hasp/cmd/hasp/internal/operate"
 	"github.com/hasplock/hasp/cmd/hasp/internal/run"
-
-	"github.com/hasplock/hasp/cmd/hasp/internal/child"
 	"github.com/hasplock/hasp/cmd/hasp/internal/top"
 	"github.com/hasplock/hasp/internal/plain"
 	"github.com/spf13/cobra"

@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/hasplock/hasp/cmd/hasp/internal/base"
-
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )

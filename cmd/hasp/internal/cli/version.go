@@ -9,7 +9,6 @@ import (
 	"runtime/debug"
 
 	"github.com/hasplock/hasp/cmd/hasp/internal/base"
-
 	"github.com/hasplock/hasp/internal/plain"
 	"github.com/spf13/cobra"
 )

@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/hasplock/hasp/cmd/hasp/internal/base"
-
 	"github.com/hasplock/hasp/dashboard"
 )
 

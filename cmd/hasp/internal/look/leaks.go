@@ -15,14 +15,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hasplock/hasp/cmd/hasp/internal/base"
-	"github.com/hasplock/hasp/internal/people"
-
 	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/cmd/hasp/internal/base"
 	"github.com/hasplock/hasp/cmd/hasp/internal/child"
 	"github.com/hasplock/hasp/cmd/hasp/internal/leaks"
 	"github.com/hasplock/hasp/driver/operator"
 	"github.com/hasplock/hasp/internal/audit"
+	"github.com/hasplock/hasp/internal/people"
 	"github.com/hasplock/hasp/internal/plain"
 	"github.com/spf13/cobra"
 )

@@ -10,9 +10,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/hasplock/hasp/cmd/hasp/internal/base"
-	"github.com/hasplock/hasp/internal/people"
-
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/people"
 	"github.com/hasplock/hasp/internal/plain"
 	"github.com/hasplock/hasp/internal/telemetry"
 )

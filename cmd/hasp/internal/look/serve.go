@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/cmd/hasp/internal/base"
-
 	"github.com/hasplock/hasp/dashboard"
 	"github.com/hasplock/hasp/internal/audit"
 	"github.com/hasplock/hasp/internal/plain"

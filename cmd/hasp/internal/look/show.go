@@ -8,9 +8,8 @@ import (
 	"io"
 	"time"
 
-	"github.com/hasplock/hasp/cmd/hasp/internal/base"
-
 	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/cmd/hasp/internal/base"
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/people"
 	"github.com/hasplock/hasp/internal/plain"

@@ -12,16 +12,15 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/hasplock/hasp/cmd/hasp/internal/base"
-	"github.com/hasplock/hasp/internal/people"
-
 	tea "charm.land/bubbletea/v2"
 	"github.com/charmbracelet/x/term"
 	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/cmd/hasp/internal/base"
 	"github.com/hasplock/hasp/cmd/hasp/internal/child"
 	"github.com/hasplock/hasp/cmd/hasp/internal/screen"
 	"github.com/hasplock/hasp/cmd/hasp/internal/top"
 	"github.com/hasplock/hasp/internal/audit"
+	"github.com/hasplock/hasp/internal/people"
 	"github.com/hasplock/hasp/internal/plain"
 	"github.com/spf13/cobra"
 )

@@ -10,11 +10,10 @@ import (
 	"strings"
 
 	"github.com/hasplock/hasp/cmd/hasp/internal/base"
-	"github.com/hasplock/hasp/internal/people"
-
 	"github.com/hasplock/hasp/cmd/hasp/internal/child"
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/audit"
+	"github.com/hasplock/hasp/internal/people"
 	"github.com/hasplock/hasp/internal/plain"
 	"github.com/spf13/cobra"
 )

@@ -11,7 +11,6 @@ import (
 	"syscall"
 
 	"github.com/hasplock/hasp/cmd/hasp/internal/base"
-
 	"github.com/hasplock/hasp/cmd/hasp/internal/doctor"
 	"github.com/hasplock/hasp/dashboard"
 	"github.com/hasplock/hasp/internal/plain"

@@ -10,15 +10,14 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/hasplock/hasp/cmd/hasp/internal/base"
-	"github.com/hasplock/hasp/internal/people"
-
 	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/cmd/hasp/internal/base"
 	"github.com/hasplock/hasp/cmd/hasp/internal/doctor"
 	"github.com/hasplock/hasp/cmd/hasp/internal/store"
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/driver/operator"
 	"github.com/hasplock/hasp/internal/admission"
+	"github.com/hasplock/hasp/internal/people"
 )
 
 // lookLimit bounds what the servers are asked at once: one may hang.

@@ -6,9 +6,8 @@ package operate
 import (
 	"fmt"
 
-	"github.com/hasplock/hasp/cmd/hasp/internal/base"
-
 	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/cmd/hasp/internal/base"
 	"github.com/spf13/cobra"
 )
 

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/internal/people"
-
 	"github.com/hasplock/hasp/internal/plain"
 	"github.com/hasplock/hasp/internal/player"
 )

@@ -13,7 +13,6 @@ import (
 	"syscall"
 
 	"github.com/hasplock/hasp/cmd/hasp/internal/base"
-
 	"github.com/hasplock/hasp/cmd/hasp/internal/child"
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"

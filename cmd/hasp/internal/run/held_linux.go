@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/cmd/hasp/internal/base"
-
 	"github.com/hasplock/hasp/cmd/hasp/internal/child"
 	"github.com/hasplock/hasp/cmd/hasp/internal/store"
 	"github.com/spf13/cobra"

@@ -13,13 +13,12 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/hasplock/hasp/cmd/hasp/internal/base"
-	"github.com/hasplock/hasp/internal/people"
-
 	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/cmd/hasp/internal/base"
 	"github.com/hasplock/hasp/cmd/hasp/internal/child"
 	"github.com/hasplock/hasp/event"
 	"github.com/hasplock/hasp/internal/backoff"
+	"github.com/hasplock/hasp/internal/people"
 	"github.com/hasplock/hasp/internal/plain"
 )
 

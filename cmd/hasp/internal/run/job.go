@@ -16,13 +16,12 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/hasplock/hasp/cmd/hasp/internal/base"
-	"github.com/hasplock/hasp/internal/people"
-
 	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/cmd/hasp/internal/base"
 	"github.com/hasplock/hasp/cmd/hasp/internal/child"
 	"github.com/hasplock/hasp/event"
 	"github.com/hasplock/hasp/internal/audit"
+	"github.com/hasplock/hasp/internal/people"
 	"github.com/spf13/cobra"
 )
 

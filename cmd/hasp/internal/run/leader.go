@@ -13,10 +13,9 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/cmd/hasp/internal/base"
 	"github.com/hasplock/hasp/internal/people"
-
-	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/internal/plain"
 	"github.com/spf13/cobra"
 )

@@ -11,7 +11,6 @@ import (
 	"syscall"
 
 	"github.com/hasplock/hasp/cmd/hasp/internal/base"
-
 	"github.com/hasplock/hasp/cmd/hasp/internal/child"
 )
 

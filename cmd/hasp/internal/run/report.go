@@ -10,9 +10,8 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/cmd/hasp/internal/base"
-	"github.com/hasplock/hasp/internal/people"
-
 	"github.com/hasplock/hasp/cmd/hasp/internal/child"
+	"github.com/hasplock/hasp/internal/people"
 	"github.com/hasplock/hasp/internal/plain"
 )
 

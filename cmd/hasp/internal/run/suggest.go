@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/hasplock/hasp/cmd/hasp/internal/base"
-
 	"github.com/hasplock/hasp/cmd/hasp/internal/shell"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"

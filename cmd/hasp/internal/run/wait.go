@@ -9,11 +9,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hasplock/hasp/cmd/hasp/internal/base"
-	"github.com/hasplock/hasp/internal/people"
-
 	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/cmd/hasp/internal/base"
 	"github.com/hasplock/hasp/event"
+	"github.com/hasplock/hasp/internal/people"
 )
 
 const (
