@@ -73,11 +73,12 @@ func ExampleLease_Context() {
 	store := memdriver.New()
 	locks, _ := hasp.New(store, nil)
 	defer locks.Close()
-	lease, _ := locks.Mutex("k", &hasp.LockOptions{TTL: 100 * time.Millisecond}).Lock(context.Background())
+	lease, _ := locks.Mutex("k", nil).Lock(context.Background())
 	defer lease.Release()
 
 	ctx := lease.Context(context.Background())
-	store.Lose("k") // in a test: somebody else's lease from here on
+	store.Lose("k")                                        // in a test: somebody else's lease from here on
+	_ = lease.Extend(context.Background(), 30*time.Second) // says so, or the next renewal does
 	<-ctx.Done()
 	fmt.Println(errors.Is(context.Cause(ctx), hasp.ErrLost))
 	// Output: true
@@ -113,16 +114,19 @@ func ExampleOptions() {
 }
 
 func ExampleHeldError() {
-	locks, _ := hasp.New(memdriver.New(), nil)
-	defer locks.Close()
 	ctx := context.Background()
+	wait, giveUp := context.WithCancel(ctx)
+	locks, _ := hasp.New(memdriver.New(), &hasp.Options{Observe: func(_ context.Context, e *event.Event) {
+		if e.Kind == event.Waiting {
+			giveUp()
+		}
+	}})
+	defer locks.Close()
 	lease, _ := locks.Mutex("k", nil).Lock(ctx)
 	defer lease.Release()
 
-	wait, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
-	defer cancel()
 	_, err := locks.Mutex("k", nil).Lock(wait)
-	fmt.Println(errors.Is(err, context.DeadlineExceeded), errors.Is(err, hasp.ErrHeld))
+	fmt.Println(errors.Is(err, context.Canceled), errors.Is(err, hasp.ErrHeld))
 	// Output: true true
 }
 
@@ -147,7 +151,7 @@ func ExampleClient() {
 func ExampleMutex() {
 	locks, _ := hasp.New(memdriver.New(), nil)
 	defer locks.Close()
-	wait, cancel := context.WithTimeout(context.Background(), time.Second) // bounds the wait, not the hold
+	wait, cancel := context.WithTimeout(context.Background(), time.Minute) // bounds the wait, not the hold
 	lease, err := locks.Mutex("orders/42", nil).Lock(wait)
 	cancel()
 	fmt.Println(err, lease.Err()) // still held
@@ -163,10 +167,10 @@ func ExampleLease() {
 	ctx := context.Background()
 	first, _ := locks.Mutex("orders/42", nil).Lock(ctx)
 	_ = first.Release()
-	second, _ := locks.Mutex("orders/42", nil).Lock(ctx)
+	second, _ := locks.Mutex("orders/42", &hasp.LockOptions{TTL: time.Hour}).Lock(ctx)
 	defer second.Release()
 	fmt.Println("a later holder has a larger fence:", second.Fence() > first.Fence())
-	fmt.Println("good for a while:", time.Until(second.Deadline()) > 20*time.Second)
+	fmt.Println("good for a while:", time.Until(second.Deadline()) > 30*time.Minute)
 	// Output:
 	// a later holder has a larger fence: true
 	// good for a while: true
@@ -237,8 +241,9 @@ func ExampleLogTo() {
 	store := memdriver.New()
 	locks, _ := hasp.New(store, &hasp.Options{Observe: event.LogTo(logger)})
 	defer locks.Close()
-	lease, _ := locks.Mutex("orders/42", &hasp.LockOptions{TTL: 100 * time.Millisecond}).Lock(context.Background())
-	store.Lose("orders/42") // in a test: somebody else's lease from here on
+	lease, _ := locks.Mutex("orders/42", nil).Lock(context.Background())
+	store.Lose("orders/42")                                // in a test: somebody else's lease from here on
+	_ = lease.Extend(context.Background(), 30*time.Second) // says so, or the next renewal does
 	<-lease.Done()
 	// Output: level=ERROR msg="lock lost" event=lost engine=memory key=orders/42
 }
