@@ -120,7 +120,7 @@ hasp acquire -w 20 last; or exit 8
 			}
 			text = strings.ReplaceAll(text, "$SHELL", shell)
 			s.script(shell, text).ends(0)
-			s.exits(0, "run", "-w", "30", "sub", "k", "other", "third", "last", "--", "true")
+			s.exits(0, "run", "sub", "k", "other", "third", "last", "--", "true")
 			s.empty()
 		})
 	}
@@ -161,7 +161,7 @@ said=$(hasp acquire --pid $$ -w 30 k && echo held); test "$said" = held && hasp 
 				text = strings.ReplaceAll(text, "hasp run -w 30 k -- true", "{ hasp release k; hasp run -w 30 k -- true; }")
 			}
 			s.script(shell, strings.ReplaceAll(text, "SHELL", shell)).ends(0)
-			s.exits(0, "run", "-w", "30", "k", "--", "true")
+			s.exits(0, "run", "k", "--", "true")
 			s.empty()
 		})
 	}
@@ -174,7 +174,7 @@ func TestAcquireEndsWithTheShell(t *testing.T) {
 		p := s.script("sh", "hasp acquire --ttl 25s k || exit; hasp held --print fence k >fence; exec sleep 1000")
 		first := number(t, s.read("fence"))
 		p.signal(syscall.SIGKILL)
-		s.exits(0, "run", "-w", "30", "k", "--", "sh", "-c", "echo $HASP_FENCE >second")
+		s.exits(0, "run", "k", "--", "sh", "-c", "echo $HASP_FENCE >second")
 		if second := number(t, s.read("second")); second <= first {
 			t.Errorf("the fences are %d and %d", first, second)
 		}
@@ -257,12 +257,12 @@ func TestAcquireAtATerminal(t *testing.T) {
 		sc.run(`hasp held k; echo "status=$?"`)
 		sc.expect("^status=0")
 		sc.run("exit")
-		s.exits(0, "run", "-w", "30", "k", "--", "true")
+		s.exits(0, "run", "k", "--", "true")
 		s.empty()
 	})
 	onTerminal(t, "a loss does not end a shell at its prompt", func(t *testing.T, s *sandbox) {
 		sc := s.shell(t)
-		sc.run("hasp acquire --ttl 5s k && hasp held --print owner k >owner")
+		sc.run("hasp acquire k && hasp held --print owner k >owner")
 		s.exits(0, "break", "k", "--owner", s.read("owner"), "--yes")
 		sc.expect("LOST .* The shell goes on without the lock")
 		sc.run(`hasp held k; echo "status=$?"`)
@@ -270,7 +270,7 @@ func TestAcquireAtATerminal(t *testing.T) {
 	})
 	onTerminal(t, "nor one within whose $( … ) the key was acquired", func(t *testing.T, s *sandbox) {
 		sc := s.shell(t)
-		sc.run("got=$(hasp acquire --ttl 5s k && hasp held --print owner k); echo $got >owner")
+		sc.run("got=$(hasp acquire k && hasp held --print owner k); echo $got >owner")
 		s.exits(0, "break", "k", "--owner", s.read("owner"), "--yes")
 		if err := eventually(func() bool {
 			p := s.hasp("held", "--pid", strconv.Itoa(sc.pid), "k")
@@ -312,7 +312,7 @@ func TestAcquireAtATerminal(t *testing.T) {
 		}
 		sc.run(`kill %1; while jobs | grep -Eq "Stopped|Running"; do sleep 0.05; done; jobs`)
 		sc.expect("Exit 143")
-		s.exits(0, "run", "-w", "30", "k", "--", "true")
+		s.exits(0, "run", "k", "--", "true")
 		sc.run("hasp acquire k && hasp held k && echo mine")
 		sc.expect("^mine")
 	})

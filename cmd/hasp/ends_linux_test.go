@@ -47,14 +47,14 @@ var ways = []struct {
 	flags []string
 	want  [6]int // of each kind
 }{
-	{"exits", nil, [6]int{isGone, isNamed, isNamed, isNamed, isNamed, isNamed}},
-	{"TERM", nil, [6]int{isGone, isGone, isGone, isNamed, isNamed, isGone}},
-	{"TERM to its group", nil, [6]int{isGone, isGone, isGone, isGone, isNamed, isGone}},  // root sends it
-	{"kill -9 of hasp", nil, [6]int{isGone, isThere, isThere, isThere, isThere, isGone}}, // an orphaned group that is stopped gets HUP
-	{"loss", nil, [6]int{isGone, isGone, isGone, isNamed, isGone, isGone}},
+	{"exits", []string{"--ttl", "1h"}, [6]int{isGone, isNamed, isNamed, isNamed, isNamed, isNamed}},
+	{"TERM", []string{"--ttl", "1h", "--grace", "15s"}, [6]int{isGone, isGone, isGone, isNamed, isNamed, isGone}},
+	{"TERM to its group", []string{"--ttl", "1h", "--grace", "15s"}, [6]int{isGone, isGone, isGone, isGone, isNamed, isGone}}, // root sends it
+	{"kill -9 of hasp", []string{"--ttl", ttl}, [6]int{isGone, isThere, isThere, isThere, isThere, isGone}},                   // an orphaned group that is stopped gets HUP
+	{"loss", []string{"--ttl", ttl}, [6]int{isGone, isGone, isGone, isNamed, isGone, isGone}},
 	{"break", nil, [6]int{isSoon, isSoon, isSoon, isNamed, isSoon, isSoon}},
-	{"max-hold", []string{"--max-hold", "3s"}, [6]int{isGone, isGone, isGone, isNamed, isGone, isGone}},
-	{"asleep", nil, [6]int{isSoon, isSoon, isSoon, isNamed, isSoon, isSoon}},
+	{"max-hold", []string{"--max-hold", "15s"}, [6]int{isGone, isGone, isGone, isNamed, isGone, isGone}},
+	{"asleep", []string{"--ttl", ttl}, [6]int{isSoon, isSoon, isSoon, isNamed, isSoon, isSoon}},
 }
 
 func TestEveryEndOfEveryCommand(t *testing.T) {
@@ -103,7 +103,7 @@ func (c *cell) try(command []string, want int) {
 			cmd.Path = c.exe
 			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: oneUser, Gid: oneUser}}
 		}
-	}, append([]string{"run", "--ttl", "6s", "--grace", "1s"}, command...)...)
+	}, append([]string{"run", "--grace", "1s"}, command...)...)
 	t.Cleanup(func() { c.signal(syscall.SIGKILL) })
 	c.read("ready")
 	if err := eventually(func() bool {

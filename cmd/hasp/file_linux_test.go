@@ -72,7 +72,7 @@ func TestSeveralUsers(t *testing.T) {
 	must(t, os.Chmod(path, 0o660))
 	for _, holder := range []uint32{oneUser, 0, anotherUser} {
 		key := fmt.Sprint("k", holder)
-		p := s.as(holder, exe, "run", "-v", "--ttl", "6s", key, "--", "sleep", "1000")
+		p := s.as(holder, exe, "run", "-v", "--ttl", ttl, key, "--", "sleep", "1000")
 		p.says("acquired")
 		info, err := os.Stat(path + "-journal")
 		must(t, err)
@@ -85,8 +85,8 @@ func TestSeveralUsers(t *testing.T) {
 		}
 		must(t, p.cmd.Process.Kill())
 		_ = p.cmd.Wait()
-		s.as(anotherUser, exe, "run", "-w", "60", key, "--", "true").ends(0)
 	}
+	s.as(anotherUser, exe, "run", fmt.Sprint("k", oneUser), "k0", fmt.Sprint("k", anotherUser), "--", "true").ends(0)
 	out := exec.Command(exe, "run", "-q", "k", "--", "sh", "-c", "umask")
 	out.Env = s.env()
 	inside, err := out.Output()
@@ -145,15 +145,25 @@ func TestTwoBootIDs(t *testing.T) {
 	if out, err := exec.Command("unshare", "--mount", "sh", "-c", `mount --bind "$1" /proc/sys/kernel/random/boot_id`, "sh", id).CombinedOutput(); err != nil {
 		t.Skipf("no mount namespaces here: %v: %s", err, out)
 	}
+	s.fifo("gate")
 	for range 2 {
 		for _, pair := range [][2]func(...string) []string{{inside, outside}, {outside, inside}} {
 			holder, other := pair[0], pair[1]
-			p := s.as(0, holder("run", "--ttl", "5s", "k", "--", "sh", "-c", "echo held >&2; sleep 6; echo kept >&2")...)
+			p := s.as(0, holder("run", "--ttl", ttl, "k", "--", "sh", "-c", "echo held >&2; read x <"+filepath.Join(s.dir, "gate"))...)
 			p.says("held")
 			s.as(0, other("run", "-n", "k", "--", "true")...).ends(75)
 			s.as(0, other("run", "another", "--", "true")...).ends(0)
+			was, left := 0.0, 1e9
+			must(t, eventually(func() bool { // its lease is renewed
+				look := s.as(0, other("show", "k", "-o", "json")...)
+				look.ends(0)
+				_, text, _ := strings.Cut(look.out.String(), `"left_seconds":`)
+				was = left
+				_, err := fmt.Sscan(text, &left)
+				return err == nil && left > was
+			}))
 			s.as(0, other("run", "-n", "k", "--", "true")...).ends(75)
-			p.says("kept")
+			s.open("gate")
 			p.ends(0)
 			s.as(0, other("run", "-n", "k", "--", "true")...).ends(0)
 		}

@@ -20,7 +20,7 @@ import (
 func TestAcquireLost(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, s *sandbox) {
-		p := s.script("sh", `hasp acquire --ttl 5s --grace 1s k || exit; hasp held --print owner k >owner
+		p := s.script("sh", `hasp acquire --grace 1s k || exit; hasp held --print owner k >owner
 sh -c 'trap "" TERM; echo $$ >stubborn; while :; do read x <>never; done' & echo $! >job; sleep 1000; echo >went-on`)
 		stubborn := number(t, s.read("stubborn"))
 		s.exits(0, "break", "k", "--owner", s.read("owner"), "--yes")
@@ -41,7 +41,7 @@ func TestAcquireLostAndIgnored(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, s *sandbox) {
 		s.fifo("gate")
-		p := s.script("sh", `hasp acquire --ttl 5s --on-lost ignore k || exit; hasp held --print owner k >owner; read x <gate
+		p := s.script("sh", `hasp acquire --on-lost ignore k || exit; hasp held --print owner k >owner; read x <gate
 while hasp held k; do sleep 0.1; done; hasp held k; test $? = 124 || exit 1; hasp release k; test $? = 124 || exit 2; hasp held k; test $? = 1 || exit 3; exit 42`)
 		s.exits(0, "break", "k", "--owner", s.read("owner"), "--yes")
 		s.open("gate")
@@ -54,10 +54,10 @@ while hasp held k; do sleep 0.1; done; hasp held k; test $? = 124 || exit 1; has
 func TestAcquireMaxHold(t *testing.T) {
 	t.Parallel()
 	s := newSandbox(t, "sqlite:"+filepath.Join(t.TempDir(), "locks.db"))
-	p := s.script("sh", "hasp acquire --max-hold 1s k || exit; sleep 1000; echo >went-on")
+	p := s.script("sh", "hasp acquire --max-hold 12s k || exit; sleep 1000; echo >went-on")
 	p.ends(-1) // by TERM
 	p.says(`LOST "k"`)
-	s.exits(0, "run", "-w", "30", "k", "--", "true")
+	s.exits(0, "run", "k", "--", "true")
 	s.empty()
 }
 
@@ -67,7 +67,7 @@ func TestKilledKeeper(t *testing.T) {
 	t.Parallel()
 	s := newSandbox(t, "sqlite:"+filepath.Join(t.TempDir(), "locks.db"))
 	s.fifo("gate")
-	p := s.script("sh", `hasp acquire --ttl 5s k || exit; echo >ready; read x <gate; hasp held k; test $? = 1 || exit 1; echo >told; read x <gate
+	p := s.script("sh", `hasp acquire k || exit; echo >ready; read x <gate; hasp held k; test $? = 1 || exit 1; echo >told; read x <gate
 hasp release; test $? = 1 || exit 2; hasp acquire k || exit 3; test "$(hasp held --print abandoned k)" = true || exit 4; exit 42`)
 	s.read("ready")
 	must(t, syscall.Kill(s.keeper(), syscall.SIGKILL))
@@ -85,11 +85,11 @@ hasp release; test $? = 1 || exit 2; hasp acquire k || exit 3; test "$(hasp held
 func TestStoppedKeeper(t *testing.T) {
 	t.Parallel()
 	s := newSandbox(t, "redis://"+testserver.Redis(t).Addr())
-	p := s.script("sh", "hasp acquire --ttl 2s k || exit; hasp held --print fence k >fence; sleep 1000; echo >went-on")
+	p := s.script("sh", "hasp acquire --ttl "+ttl+" k || exit; hasp held --print fence k >fence; sleep 1000; echo >went-on")
 	s.read("fence")
 	keeper := s.keeper()
 	must(t, syscall.Kill(keeper, syscall.SIGSTOP))
-	s.exits(0, "run", "-w", "30", "k", "--", "true")
+	s.exits(0, "run", "k", "--", "true")
 	matches(t, s.exits(124, "held", "--pid", strconv.Itoa(p.cmd.Process.Pid), "k"), "does not answer: is it stopped")
 	must(t, syscall.Kill(keeper, syscall.SIGCONT))
 	p.ends(-1) // by TERM

@@ -50,7 +50,7 @@ func onEach(t *testing.T, test func(t *testing.T, s *sandbox)) {
 	})
 	t.Run("redlock", func(t *testing.T) {
 		t.Parallel()
-		test(t, newSandbox(t, redlock(t, "")))
+		test(t, newSandbox(t, redlock(t, "?max-ttl=2h")))
 	})
 }
 

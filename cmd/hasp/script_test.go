@@ -186,7 +186,7 @@ func meets(url, name string) (bool, error) {
 
 // limit bounds every wait for an event. It is for a machine under load; nothing
 // takes so long.
-const limit = 60 * time.Second
+const limit = 3 * time.Minute
 
 type processesKey struct{}
 

@@ -45,7 +45,7 @@ func TestHowAScriptEnds(t *testing.T) {
 		"is killed":           {do: func(_ *sandbox, p *proc) { p.signal(syscall.SIGKILL) }, end: -1},
 		"lost its keeper":     {do: func(s *sandbox, _ *proc) { must(s.t, syscall.Kill(s.keeper(), syscall.SIGKILL)) }, end: -2},
 		"lost the key":        {do: func(s *sandbox, _ *proc) { s.exits(0, "break", "k", "--owner", s.read("owner"), "--yes") }, end: -1, ends: true},
-		"held it for so long": {flag: "--max-hold 10s", do: func(*sandbox, *proc) {}, end: -1, ends: true, release: true},
+		"held it for so long": {flag: "--max-hold 15s", do: func(*sandbox, *proc) {}, end: -1, ends: true, release: true},
 	} {
 		for what, job := range jobs {
 			t.Run(how+"/"+what, func(t *testing.T) {
@@ -55,8 +55,8 @@ func TestHowAScriptEnds(t *testing.T) {
 				s.fifo("gate")
 				must(t, os.Chmod(s.dir, 0o777))
 				p := s.haspWith(func(cmd *exec.Cmd) {
-					cmd.Path, cmd.Args = "/bin/sh", []string{"sh", "-c", exe + ` acquire --ttl 5s --grace 1s ` + c.flag + ` k || exit; ` + exe + ` held --print owner k >owner; ` + job.text + `; read x <gate`} // the pipes of the test are the shell's alone
-					cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}                                                                                                                                         // the kernel sends HUP to what is stopped in a group that others' ends leave to itself
+					cmd.Path, cmd.Args = "/bin/sh", []string{"sh", "-c", exe + ` acquire --grace 1s ` + c.flag + ` k || exit; ` + exe + ` held --print owner k >owner; ` + job.text + `; read x <gate`} // the pipes of the test are the shell's alone
+					cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}                                                                                                                                // the kernel sends HUP to what is stopped in a group that others' ends leave to itself
 					if job.stranger {
 						cmd.SysProcAttr.Credential, cmd.SysProcAttr.AmbientCaps = &syscall.Credential{Uid: stranger, Gid: stranger}, []uintptr{unix.CAP_SETUID}
 						must(t, os.Chmod(filepath.Join(s.dir, "gate"), 0o666))
@@ -68,7 +68,7 @@ func TestHowAScriptEnds(t *testing.T) {
 				if c.end != -2 {
 					p.ends(c.end)
 				}
-				s.exits(0, "run", "-w", "60", "k", "--", "true")
+				s.exits(0, "run", "k", "--", "true")
 				gone := c.ends && job.found
 				if gone && !c.release { // the key was taken away
 					if err := eventually(func() bool { return !alive(pid) }); err != nil {
@@ -99,7 +99,7 @@ func TestAcquireLostUnderSudo(t *testing.T) {
 			t.Parallel()
 			s, exe, _ := onFile(t)
 			p := s.haspWith(func(cmd *exec.Cmd) {
-				cmd.Path, cmd.Args = "/bin/sh", []string{"sh", "-c", strings.ReplaceAll(text, "%", exe+" acquire --ttl 5s --grace 1s k || exit; "+exe+" held --print owner k >owner") + "; echo $? >status; :"}
+				cmd.Path, cmd.Args = "/bin/sh", []string{"sh", "-c", strings.ReplaceAll(text, "%", exe+" acquire --grace 1s k || exit; "+exe+" held --print owner k >owner") + "; echo $? >status; :"}
 			})
 			s.exits(0, "break", "k", "--owner", s.read("owner"), "--yes")
 			p.ends(0)
@@ -126,7 +126,7 @@ func TestAcquireWithTooFewProcesses(t *testing.T) {
 		if said := p.err.String(); code != 0 && (strings.Count(said, "\n") != 1 || !strings.Contains(said, "ulimit -u")) {
 			t.Errorf("at %s processes it said:\n%s", limit, said)
 		}
-		s.exits(0, "run", "-w", "30", "k", "--", "true")
+		s.exits(0, "run", "k", "--", "true")
 	}
 }
 

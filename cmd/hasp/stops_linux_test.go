@@ -139,7 +139,7 @@ func TestStoppedAtEveryMoment(t *testing.T) {
 				time.Sleep(time.Duration(random.Int64N(int64(span)))) // the fault, and not a wait for something
 				s.stop(p)
 			}
-			s.exits(0, "run", "-w", "30", "k", "--", "sh", "-c", begins, next)
+			s.exits(0, "run", "k", "--", "sh", "-c", begins, next)
 			s.touch("enough-" + victim) // of a command that begins only now
 			p.signal(syscall.SIGCONT)
 			p.ends(0, 124)

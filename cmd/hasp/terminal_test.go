@@ -166,7 +166,7 @@ func TestReadingTheTerminal(t *testing.T) {
 	})
 	onTerminal(t, "also after an end that left it in a mess", func(t *testing.T, s *sandbox) {
 		sc := s.shell(t)
-		sc.run(`sh -c 'hasp run --ttl 6s --grace 100ms k -- sh -c "stty raw -echo; trap : TERM; echo \$HASP_OWNER >owner; while :; do read x <>never; done"; stty -a; read x; echo "got <$x>"'`)
+		sc.run(`sh -c 'hasp run --grace 100ms k -- sh -c "stty raw -echo; trap : TERM; echo \$HASP_OWNER >owner; while :; do read x <>never; done"; stty -a; read x; echo "got <$x>"'`)
 		s.exits(0, "break", "k", "--owner", s.read("owner"), "--yes")
 		sc.expect("was ended by signal 9")
 		sc.expect(`[^-]icanon`)
@@ -341,7 +341,7 @@ func TestStoppedAtTheTerminal(t *testing.T) {
 				sc.run("fg")
 			}
 		}
-		s.exits(0, "run", "-w", "30", "k", "--", "true")
+		s.exits(0, "run", "k", "--", "true")
 		at := sc.seen
 		sc.run("fg")
 		sc.expect("LOST")

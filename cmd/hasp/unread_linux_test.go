@@ -69,7 +69,7 @@ func TestUnreadLossOfAStoppedServer(t *testing.T) {
 	t.Parallel()
 	server := testserver.Redis(t)
 	s := newSandbox(t, "redis://"+server.Addr())
-	p := s.unread("run", "--ttl", "3s", "k", "--", "sh", "-c", `trap "" TERM; echo $$ >pid; while :; do read x <>never; done`)
+	p := s.unread("run", "--ttl", ttl, "k", "--", "sh", "-c", `trap "" TERM; echo $$ >pid; while :; do read x <>never; done`)
 	pid := number(t, s.read("pid"))
 	server.Stop()
 	p.ends(124)
@@ -77,7 +77,7 @@ func TestUnreadLossOfAStoppedServer(t *testing.T) {
 		t.Error("the command lives on")
 	}
 	server.Cont()
-	s.exits(0, "run", "-w", "30", "k", "--", "true")
+	s.exits(0, "run", "k", "--", "true")
 }
 
 func TestUnreadSignals(t *testing.T) {
@@ -134,7 +134,7 @@ func TestUnreadAtTheTerminal(t *testing.T) {
 	t.Parallel()
 	onTerminal(t, "Ctrl-S", func(t *testing.T, s *sandbox) {
 		sc := s.shell(t)
-		sc.run(`hasp run -v --ttl ` + ttl + ` k -- sh -c 'trap "" TERM; echo $PPID >hasp; echo $HASP_OWNER >owner; echo $$ >pid; while :; do read x <>never; done'; echo $? >code`)
+		sc.run(`hasp run -v k -- sh -c 'trap "" TERM; echo $PPID >hasp; echo $HASP_OWNER >owner; echo $$ >pid; while :; do read x <>never; done'; echo $? >code`)
 		pid := number(t, s.read("pid"))
 		sc.expect("acquired")
 		sc.send(ctrlS)
