@@ -186,9 +186,10 @@ func (b *bench) intrude(key string, stop <-chan struct{}) (tries int) {
 // or ours.
 func TestLateUnlocksFreeNothing(t *testing.T) {
 	each(t, func(t *testing.T, b *bench) {
+		t.Parallel()
 		locks := b.locks(nil)
 		ours, theirs := b.key("theirs")
-		late := b.obtain(theirs, time.Second)
+		late := b.obtain(theirs, 5*time.Second)
 		lease := lease(t, lockAsync(t.Context(), locks.Mutex(ours, nil)))
 		b.frees(late, false)
 		if err := lease.Extend(t.Context(), time.Minute); err != nil {
@@ -199,8 +200,11 @@ func TestLateUnlocksFreeNothing(t *testing.T) {
 		}
 
 		ours, theirs = b.key("ours")
-		lease, err := locks.Mutex(ours, &hasp.LockOptions{TTL: 100 * time.Millisecond, NoRenew: true}).Lock(t.Context())
+		lease, err := locks.Mutex(ours, &hasp.LockOptions{TTL: time.Hour, NoRenew: true}).Lock(t.Context())
 		if err != nil {
+			t.Fatal(err)
+		}
+		if err := b.rdb.PExpire(t.Context(), theirs, time.Millisecond).Err(); err != nil {
 			t.Fatal(err)
 		}
 		unlock := b.obtainWhenFree(theirs)

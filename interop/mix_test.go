@@ -98,6 +98,9 @@ func (m *mix) run(take func() (*taken, error)) {
 
 func (m *mix) takeOurs(mutex *hasp.Mutex) (*taken, error) {
 	l, err := mutex.Lock(m.Context())
+	if e := (*hasp.Error)(nil); errors.As(err, &e) && (e.Class == hasp.ClassUnreachable || e.Class == hasp.ClassUnknown) {
+		return nil, nil // this machine was slow: no answer within the TTL
+	}
 	if err != nil {
 		return nil, err
 	}
