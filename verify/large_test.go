@@ -55,7 +55,7 @@ func TestLargeRequestsVanish(t *testing.T) {
 		}
 	})
 	for i := range keys {
-		lease := mustLock(t, locks.Mutex(fmt.Sprint("k", i), &hasp.LockOptions{TTL: 10 * time.Second}))
+		lease := mustLock(t, locks.Mutex(fmt.Sprint("k", i), &hasp.LockOptions{TTL: 15 * time.Second}))
 		defer release(t, lease)
 	}
 	after(1) // the script is loaded

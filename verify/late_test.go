@@ -33,7 +33,8 @@ const (
 // Rule: a holder that wakes up after its lease ended, and writes, changes nothing that a later holder
 // wrote, if a guard compares the fences; and without one it does.
 func TestWakesUpLate(t *testing.T) {
-	locks := testserver.Redis(t).Addr()
+	server := testserver.Redis(t)
+	locks, adm := server.Addr(), admin(t, server)
 	for kind, place := range storages {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
@@ -46,7 +47,7 @@ func TestWakesUpLate(t *testing.T) {
 			c := Locks(t, locks, nil)
 			rounds, guarded, plain := 0, 0, 0
 			for ; rounds < *lateRounds; rounds += lateKeys {
-				g, p := job.round(t, s, c)
+				g, p := job.round(t, s, c, adm)
 				guarded, plain = guarded+g, plain+p
 			}
 			if guarded != 0 || plain == 0 {
@@ -61,7 +62,7 @@ type lateJob struct{ Kind, At, Locks string }
 
 // round has a process hold all keys, and stops it; writes what they guard as their next holder; and has
 // the process go on and write. It returns how many of its writes had an effect, with a guard and without.
-func (j lateJob) round(t *testing.T, s storage, c *hasp.Client) (guarded, plain int) {
+func (j lateJob) round(t *testing.T, s storage, c *hasp.Client, adm *redis.Client) (guarded, plain int) {
 	t.Helper()
 	said := make(chan []bool, 2)
 	p, err := player.Spawn(1, lateEnv, j, func(refused []bool) { said <- refused })
@@ -89,7 +90,10 @@ func (j lateJob) round(t *testing.T, s storage, c *hasp.Client) (guarded, plain 
 	}
 	values := make([]string, lateKeys)
 	err = eachKey(func(i int) error {
-		lease, err := c.Mutex(lateName(j.Kind, i), &hasp.LockOptions{TTL: 30 * time.Second}).Lock(t.Context())
+		if n, err := adm.PExpire(t.Context(), "lock:"+lateName(j.Kind, i), time.Millisecond).Result(); err != nil || !n { // its lease ends
+			return fmt.Errorf("there is no lease to end: %w", err)
+		}
+		lease, err := c.Mutex(lateName(j.Kind, i), &hasp.LockOptions{TTL: time.Hour}).Lock(t.Context())
 		if err != nil {
 			return err
 		}
@@ -153,7 +157,7 @@ func lateMain() {
 		}
 		leases, refused, say := make([]*hasp.Lease, lateKeys), make([]bool, lateKeys), json.NewEncoder(out)
 		err = eachKey(func(i int) (err error) {
-			leases[i], err = c.Mutex(lateName(j.Kind, i), &hasp.LockOptions{TTL: 500 * time.Millisecond}).Lock(context.Background())
+			leases[i], err = c.Mutex(lateName(j.Kind, i), &hasp.LockOptions{TTL: time.Hour}).Lock(context.Background())
 			return err
 		})
 		if err = errors.Join(err, say.Encode(refused)); err != nil {

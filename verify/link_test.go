@@ -36,8 +36,8 @@ func TestCutOffHolderIsToldFirst(t *testing.T) {
 			})
 		}
 	})
-	t.Cleanup(link.Clear)                           // before the clients close
-	opts := &hasp.LockOptions{TTL: 5 * time.Second} // a hundredth of it allows for the machine
+	t.Cleanup(link.Clear)                            // before the clients close
+	opts := &hasp.LockOptions{TTL: 15 * time.Second} // a hundredth of it allows for the machine
 	stood := stall.Watch(t)
 	lease := mustLock(t, holder.Mutex("k", opts))
 	lost := make(chan time.Time, 1)
@@ -157,12 +157,15 @@ func loseOneRenewal(t *testing.T, s *testserver.Server, dial func(string) *redis
 	locks := LocksOn(t, dial(link.Addr()), events.observe)
 	lease := mustLock(t, locks.Mutex(t.Name(), &hasp.LockOptions{TTL: ttl}))
 	deadline := lease.Deadline()
-	dropped := dropOne(link, dir)
+	dropped, stood := dropOne(link, dir), stall.Watch(t)
 	for lost := false; !lost || time.Now().Before(deadline); {
 		select {
 		case e := <-events.ch:
 			lost = lost || dropped.Load() == 1 && e.Kind == event.Renewed
 		case <-lease.Done():
+			if stood() > ttl/8 { // a short TTL is the subject: the machine took the time for the second renewal
+				t.Skipf("this machine stood still for %v", stood())
+			}
 			t.Fatalf("the lease was lost: %v", lease.Err())
 		case <-time.After(soon):
 			t.Fatal("no renewal succeeded after one was lost")

@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 }
 
 // soon bounds what must happen, far above what it takes.
-const soon = 30 * time.Second
+const soon = 2 * time.Minute
 
 // little is what a busy machine may add to a promised bound, in addition to the stalls
 // that stall.Watch measures.

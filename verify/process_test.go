@@ -73,13 +73,13 @@ func (h *holder) next(t *testing.T) (e player.Event) {
 // Failure case 2. Rule: a process that was stopped for longer than the TTL finds the loss
 // by its first check of the lease, and its fence is smaller than the next holder's.
 func TestStoppedHolderFindsTheLoss(t *testing.T) {
-	const ttl = 3 * time.Second
+	const ttl = 15 * time.Second
 	s := testserver.Redis(t)
 	h := startHolder(t, s.Addr(), ttl)
 	if err := h.Pause(); err != nil {
 		t.Fatal(err)
 	}
-	next := mustLock(t, Locks(t, s.Addr(), nil).Mutex("k", &hasp.LockOptions{TTL: ttl}))
+	next := mustLock(t, Locks(t, s.Addr(), nil).Mutex("k", &hasp.LockOptions{TTL: time.Hour}))
 	h.Send(player.Order{Stop: true}) // which it reads when it goes on, and checks the lease
 	if err := h.Resume(); err != nil {
 		t.Fatal(err)
@@ -90,7 +90,7 @@ func TestStoppedHolderFindsTheLoss(t *testing.T) {
 	if next.Fence() <= h.fence {
 		t.Errorf("fence %d after %d", next.Fence(), h.fence)
 	}
-	if err := next.Extend(t.Context(), ttl); err != nil {
+	if err := next.Extend(t.Context(), time.Hour); err != nil {
 		t.Errorf("the next holder, after the other one went on: %v", err)
 	}
 	release(t, next)
@@ -99,7 +99,7 @@ func TestStoppedHolderFindsTheLoss(t *testing.T) {
 // Failure case 14. Rule: when a holder is killed, the waiter has the key
 // within the TTL plus a little, with no other traffic on it.
 func TestKilledHolder(t *testing.T) {
-	const ttl = 4 * time.Second
+	const ttl = 15 * time.Second
 	s := testserver.Redis(t)
 	h := startHolder(t, s.Addr(), ttl)
 	events := newFeed()

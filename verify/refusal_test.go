@@ -252,9 +252,9 @@ func TestRefusedForGood(t *testing.T) {
 // and handed off.
 func TestFullServerKeepsLeases(t *testing.T) {
 	eachSetting(t, func(t *testing.T, dial func(string) *redis.Options) {
-		c := newContest(t, dial, time.Minute)
+		c := newContest(t, dial, holds, time.Minute)
 		run(t, c.admin, "config", "set", "maxmemory", "1")
-		if err := c.holder.Extend(t.Context(), 2*time.Minute); err != nil {
+		if err := c.holder.Extend(t.Context(), 2*holds); err != nil {
 			t.Errorf("Extend on a full server: %v", err)
 		}
 		release(t, c.holder)
