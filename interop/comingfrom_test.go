@@ -37,9 +37,7 @@ const comingFrom = "../docs/coming-from.md"
 // Its tables fit a screen.
 func TestComingFromFitsAScreen(t *testing.T) {
 	text, err := os.ReadFile(comingFrom)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for i, line := range strings.Split(string(text), "\n") {
 		if n := utf8.RuneCountInString(line); n > 150 {
 			t.Errorf("%s:%d has %d columns, 150 are allowed", comingFrom, i+1, n)
@@ -160,9 +158,7 @@ func TestComingFromCommands(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	text, err := os.ReadFile(comingFrom)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var lines []string
 	for _, b := range blocks(t, comingFrom, "sh") {
 		lines = append(lines, strings.Split(b.text, "\n")...)
@@ -215,16 +211,12 @@ func TestRueidislockOfThreeKeys(t *testing.T) {
 		ClientOption: rueidis.ClientOption{InitAddress: []string{s.Addr()}},
 		TryNextAfter: soon, // by default it gives an answer 20 ms, and a busy machine has other things to do
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer locker.Close()
 	all := hasp.Locks{locks.Mutex("rueidislock:0:k", nil), locks.Mutex("rueidislock:1:k", nil), locks.Mutex("rueidislock:2:k", nil)}
 
 	ours, err := all.Lock(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, unlock, err := locker.TryWithContext(t.Context(), "k"); !errors.Is(err, rueidislock.ErrNotLocked) {
 		unlock()
 		t.Errorf("rueidislock beside us: %v", err)
@@ -263,20 +255,14 @@ func TestRedsyncOverAQuorum(t *testing.T) {
 		pools = append(pools, goredis.NewPool(dial(t, s)))
 	}
 	locks, err := hasp.New(quorum.New(nodes, nil), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer locks.Close()
-	if err := locks.Operator().Admit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, locks.Operator().Admit(t.Context()))
 	// By default it gives a request 5 % of the expiry, which a busy machine needs for itself.
 	theirs := redsync.New(pools...).NewMutex("k", redsync.WithExpiry(time.Minute), redsync.WithTimeoutFactor(1))
 
 	lease, err := locks.Mutex("k", nil).Lock(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	taken := (*redsync.ErrTaken)(nil)
 	if err := theirs.TryLockContext(t.Context()); !errors.As(err, &taken) {
 		t.Errorf("redsync beside us: %v", err)
@@ -284,9 +270,7 @@ func TestRedsyncOverAQuorum(t *testing.T) {
 	if err := lease.Release(); err != nil {
 		t.Error(err)
 	}
-	if err := theirs.LockContext(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, theirs.LockContext(t.Context()))
 	if _, err := locks.Mutex("k", nil).TryLock(t.Context()); !errors.Is(err, hasp.ErrHeld) {
 		t.Errorf("we beside redsync: %v", err)
 	}

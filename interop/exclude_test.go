@@ -57,9 +57,7 @@ func TestWeRespectThem(t *testing.T) {
 		}
 		b.frees(unlock, true)
 		l, err := locks.Mutex(ours, nil).Lock(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if err := l.Release(); err != nil {
 			t.Error(err)
 		}
@@ -75,17 +73,13 @@ func TestTheyRespectUs(t *testing.T) {
 		seen := make(chan event.Event, 64)
 		a, c := b.locks(nil), b.locks(seen)
 		held, err := a.Mutex(ours, nil).Lock(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		stop, ended := make(chan struct{}), make(chan int)
 		go func() { ended <- b.intrude(theirs, stop) }()
 		for range handoffs {
 			next := lockAsync(t.Context(), c.Mutex(ours, nil))
 			await(t, "refusal in the queue", seen)
-			if err := held.Release(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, held.Release())
 			held = lease(t, next)
 		}
 		close(stop)
@@ -124,18 +118,14 @@ func TestTheyRespectSharers(t *testing.T) {
 
 		var held []*hasp.Lease
 		hold := func(l *hasp.Lease, err error) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			held = append(held, l)
 		}
 		hold(m.Lock(t.Context()))
 		stop, ended := make(chan struct{}), make(chan int)
 		go func() { ended <- b.intrude(theirs, stop) }()
 		for range 5 {
-			if err := held[len(held)-1].Downgrade(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, held[len(held)-1].Downgrade(t.Context()))
 			hold(m.RLock(t.Context()))
 			hold(slots.Lock(t.Context()))
 			for _, l := range held {
@@ -201,12 +191,8 @@ func TestLateUnlocksFreeNothing(t *testing.T) {
 
 		ours, theirs = b.key("ours")
 		lease, err := locks.Mutex(ours, &hasp.LockOptions{TTL: time.Hour, NoRenew: true}).Lock(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := b.rdb.PExpire(t.Context(), theirs, time.Millisecond).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
+		must(t, b.rdb.PExpire(t.Context(), theirs, time.Millisecond).Err())
 		unlock := b.obtainWhenFree(theirs)
 		value := b.value(theirs)
 		if err := lease.Release(); !errors.Is(err, hasp.ErrLost) {
@@ -224,9 +210,7 @@ func (b *bench) obtainWhenFree(key string) unlock {
 	b.Helper()
 	for end := time.Now().Add(soon); time.Now().Before(end); {
 		u, err := b.peer.obtain(b.Context(), b.rdb, key, time.Minute)
-		if err != nil {
-			b.Fatal(err)
-		}
+		must(b, err)
 		if u != nil {
 			return u
 		}

@@ -163,9 +163,7 @@ func newLocks(t testing.TB, s *testserver.Server, l layout, seen chan<- event.Ev
 			}
 		}
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil {
 			t.Error(err)
@@ -237,4 +235,11 @@ func lease(t testing.TB, got <-chan waited) *hasp.Lease {
 		t.Fatal(w.err)
 	}
 	return w.lease
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

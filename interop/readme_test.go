@@ -26,9 +26,7 @@ type block struct {
 func blocks(t *testing.T, path, language string) []block {
 	t.Helper()
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var found []block
 	for _, m := range regexp.MustCompile("(?ms)^```"+language+"\n(.*?)^```").FindAllSubmatchIndex(text, -1) {
 		found = append(found, block{1 + bytes.Count(text[:m[2]], []byte("\n")), string(text[m[2]:m[3]])})
@@ -70,9 +68,7 @@ func gotoolIn(t *testing.T, dir, verb string, files map[string]string) string {
 	args, temp := []string{verb}, t.TempDir()
 	for name, text := range files {
 		file := filepath.Join(temp, name)
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(file, []byte(text), 0o600))
 		args = append(args, file)
 	}
 	cmd := exec.CommandContext(t.Context(), "go", args...)

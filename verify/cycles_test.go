@@ -29,9 +29,7 @@ func TestTenThousandCycles(t *testing.T) {
 	run(t, adm, "ping")
 	rdb := redis.NewClient(&redis.Options{Addr: s.Addr()})
 	locks, err := hasp.New(redisdriver.New(rdb, nil), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	cycle(t, locks, 1000) // makes what is made only once: connections, buffers, the subscription
 	goroutines, objects := settled()
 	count := cycle(t, locks, 10_000)

@@ -39,9 +39,7 @@ func TestIdle(t *testing.T) {
 			s := engines.Start(t, k, env...)
 			return func(t testing.TB, _ *atomic.Int64) driver.Driver {
 				c, err := engines.Open(k, s.Addrs())
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				t.Cleanup(func() { _ = c.Disconnect() })
 				return c.Driver
 			}
@@ -79,9 +77,7 @@ func TestIdle(t *testing.T) {
 				var ahead atomic.Int64
 				client := func(t testing.TB) *hasp.Client {
 					locks, err := hasp.New(open(t, &ahead), nil)
-					if err != nil {
-						t.Fatal(err)
-					}
+					must(t, err)
 					t.Cleanup(func() { _ = locks.Close() })
 					return locks
 				}
@@ -146,9 +142,7 @@ func idleRedis(maxTTL time.Duration) idleStart {
 			if err == nil {
 				err = n.Admit(t.Context(), rec, maxTTL)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 		}
 		return open
 	}
@@ -171,11 +165,7 @@ func idleRedlock(t testing.TB, env []string) idleOpen {
 		return quorum.New(nodes, &quorum.Options{NodeTimeout: 5 * time.Second}) // for a busy machine
 	}
 	first := open(t, new(atomic.Int64))
-	if err := first.(*quorum.Driver).Admit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if err := first.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, first.(*quorum.Driver).Admit(t.Context()))
+	must(t, first.Close())
 	return open
 }

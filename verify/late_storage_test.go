@@ -48,9 +48,7 @@ var storages = map[string]func(t *testing.T) string{
 		if err == nil {
 			_, err = db.ExecContext(t.Context(), "CREATE DATABASE late")
 		}
-		if err := errors.Join(err, db.Close()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(err, db.Close()))
 		return made(t, "mariadb", fmt.Sprintf("root@tcp(%s)/late", server))
 	},
 	"redis": func(t *testing.T) string { return testserver.Redis(t).Addr() },
@@ -88,9 +86,7 @@ var databases = map[string]struct {
 func made(t *testing.T, kind, dsn string) string {
 	t.Helper()
 	s, err := openStorage(kind, dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	d := s.(*rows)
 	for _, text := range []string{d.guard.Schema(), "CREATE TABLE vals (name VARCHAR(99) PRIMARY KEY, value VARCHAR(99) NOT NULL)"} {
 		_, e := d.db.ExecContext(t.Context(), text)
@@ -102,9 +98,7 @@ func made(t *testing.T, kind, dsn string) string {
 			err = errors.Join(err, e)
 		}
 	}
-	if err := errors.Join(err, s.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(err, s.Close()))
 	return dsn
 }
 

@@ -40,9 +40,7 @@ func TestWakesUpLate(t *testing.T) {
 			t.Parallel()
 			job := lateJob{kind, place(t), locks}
 			s, err := openStorage(kind, job.At)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			t.Cleanup(func() { _ = s.Close() })
 			c := Locks(t, locks, nil)
 			rounds, guarded, plain := 0, 0, 0
@@ -66,9 +64,7 @@ func (j lateJob) round(t *testing.T, s storage, c *hasp.Client, adm *redis.Clien
 	t.Helper()
 	said := make(chan []bool, 2)
 	p, err := player.Spawn(1, lateEnv, j, func(refused []bool) { said <- refused })
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(p.Kill)
 	next := func() []bool {
 		select {
@@ -85,9 +81,7 @@ func (j lateJob) round(t *testing.T, s storage, c *hasp.Client, adm *redis.Clien
 		}
 	}
 	next()
-	if err := p.Pause(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.Pause())
 	values := make([]string, lateKeys)
 	err = eachKey(func(i int) error {
 		if n, err := adm.PExpire(t.Context(), "lock:"+lateName(j.Kind, i), time.Millisecond).Result(); err != nil || !n { // its lease ends
@@ -101,20 +95,14 @@ func (j lateJob) round(t *testing.T, s storage, c *hasp.Client, adm *redis.Clien
 		return errors.Join(s.write(t.Context(), true, lateName("guarded", i), values[i], lease.Fence()),
 			s.write(t.Context(), false, lateName("plain", i), values[i], lease.Fence()), lease.Release())
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	p.Send("write")
-	if err := p.Resume(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.Resume())
 	refused := next()
 	for i, want := range values {
 		with, err := s.read(t.Context(), lateName("guarded", i))
 		without, e := s.read(t.Context(), lateName("plain", i))
-		if err := errors.Join(err, e); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(err, e))
 		if with != want || !refused[i] {
 			guarded++
 		}

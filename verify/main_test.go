@@ -222,3 +222,10 @@ func release(t testing.TB, l *hasp.Lease) {
 		t.Error(err)
 	}
 }
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -36,9 +36,7 @@ func newFive(t testing.TB) *five {
 	for _, s := range f.servers {
 		f.nodes = append(f.nodes, f.node(t, s.Addr()))
 	}
-	if err := quorum.New(f.nodes, nil).Admit(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, quorum.New(f.nodes, nil).Admit(t.Context()))
 	return f
 }
 
@@ -59,9 +57,7 @@ func (f *five) locks(t testing.TB, observe func(context.Context, *event.Event)) 
 		links, nodes = append(links, link), append(nodes, f.node(t, link.Addr()))
 	}
 	locks, err := hasp.New(quorum.New(nodes, nil), &hasp.Options{Observe: observe})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := locks.Close(); err != nil {
 			t.Error(err)
@@ -77,9 +73,7 @@ func (f *five) queueNodes(t testing.TB, key string) []int {
 	var nodes []int
 	for i, n := range f.nodes {
 		info, err := n.Inspect(t.Context(), key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if info.Waiters > 0 {
 			nodes = append(nodes, i)
 		}

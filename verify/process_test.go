@@ -47,9 +47,7 @@ func startHolder(t *testing.T, addr string, ttl time.Duration) *holder {
 			h.events <- e
 		}
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(h.Kill)
 	h.Send(player.Order{Wants: []player.Want{{Key: "k"}}, Hold: time.Hour, Bare: true})
 	e := h.next(t)
@@ -76,14 +74,10 @@ func TestStoppedHolderFindsTheLoss(t *testing.T) {
 	const ttl = 15 * time.Second
 	s := testserver.Redis(t)
 	h := startHolder(t, s.Addr(), ttl)
-	if err := h.Pause(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, h.Pause())
 	next := mustLock(t, Locks(t, s.Addr(), nil).Mutex("k", &hasp.LockOptions{TTL: time.Hour}))
 	h.Send(player.Order{Stop: true}) // which it reads when it goes on, and checks the lease
-	if err := h.Resume(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, h.Resume())
 	if e := h.next(t); !e.Lost {
 		t.Errorf("the first answer of the lease after the stop: %+v, want a loss", e)
 	}

@@ -50,20 +50,14 @@ func TestRedlockSuite(t *testing.T) {
 			return quorum.New(nodes, &quorum.Options{Names: names, NodeTimeout: 5 * time.Second})
 		}
 		first := open()
-		if err := first.Admit(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if err := first.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, first.Admit(t.Context()))
+		must(t, first.Close())
 		return drivertest.Store{
 			Open: func() driver.Driver { return open() },
 			Ended: func(key string) bool {
 				return !slices.ContainsFunc(each, func(n driver.Driver) bool {
 					info, err := n.Inspect(t.Context(), key)
-					if err != nil {
-						t.Fatal(err)
-					}
+					must(t, err)
 					return info.Held
 				})
 			},

@@ -107,15 +107,11 @@ var refusals = []refusal{
 // failSnapshot returns once the server refuses writes, since a directory has its snapshot's name.
 func failSnapshot(t *testing.T, c *redis.Client) {
 	dir := c.ConfigGet(t.Context(), "dir").Val()["dir"]
-	if err := os.Mkdir(filepath.Join(dir, "dump.rdb"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(filepath.Join(dir, "dump.rdb"), 0o700))
 	run(t, c, "config", "set", "save", "3600 1000000")
 	run(t, c, "bgsave", "schedule")
 	for !strings.Contains(c.Info(t.Context(), "persistence").Val(), "rdb_last_bgsave_status:err") {
-		if err := t.Context().Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, t.Context().Err())
 		time.Sleep(little / 100) // the snapshot is made in the background
 	}
 }

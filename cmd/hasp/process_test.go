@@ -85,16 +85,12 @@ func (s *sandbox) hasp(args ...string) *proc {
 func (s *sandbox) haspWith(change func(*exec.Cmd), args ...string) *proc {
 	s.t.Helper()
 	self, err := os.Executable()
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	p := &proc{t: s.t, cmd: &exec.Cmd{Path: self, Args: append([]string{"hasp"}, args...), Dir: s.dir, Env: s.env()}}
 	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.err
 	p.cmd.WaitDelay = limit // a grandchild may keep the pipes open
 	change(p.cmd)
-	if err := p.cmd.Start(); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, p.cmd.Start())
 	s.t.Cleanup(func() {
 		_ = p.cmd.Process.Kill()
 		if p.cmd.ProcessState == nil {
@@ -127,9 +123,7 @@ func (s *sandbox) read(name string) string {
 }
 
 func (s *sandbox) fifo(name string) {
-	if err := syscall.Mkfifo(filepath.Join(s.dir, name), 0o600); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, syscall.Mkfifo(filepath.Join(s.dir, name), 0o600))
 }
 
 // open unblocks the reader of the fifo, once there is one.
@@ -183,14 +177,10 @@ func (s *sandbox) busy() bool {
 	if errors.Is(err, fs.ErrNotExist) { // it was never used
 		return false
 	}
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	defer f.Close()
 	lock := syscall.Flock_t{Type: syscall.F_WRLCK, Start: 1 << 30, Len: 512}
-	if err := syscall.FcntlFlock(f.Fd(), syscall.F_GETLK, &lock); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, syscall.FcntlFlock(f.Fd(), syscall.F_GETLK, &lock))
 	return lock.Type != syscall.F_UNLCK
 }
 
@@ -203,9 +193,7 @@ type proc struct {
 
 func (p *proc) signal(sig syscall.Signal) {
 	p.t.Helper()
-	if err := p.cmd.Process.Signal(sig); err != nil {
-		p.t.Fatal(err)
-	}
+	must(p.t, p.cmd.Process.Signal(sig))
 }
 
 // says waits for a message.

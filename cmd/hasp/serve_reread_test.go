@@ -28,9 +28,7 @@ func (s *sandbox) write(name, text string) {
 	s.t.Helper()
 	// As those do that rotate secrets: never half a file.
 	tmp := filepath.Join(s.dir, name+".tmp")
-	if err := errors.Join(os.WriteFile(tmp, []byte(text), 0o600), os.Rename(tmp, filepath.Join(s.dir, name))); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, errors.Join(os.WriteFile(tmp, []byte(text), 0o600), os.Rename(tmp, filepath.Join(s.dir, name))))
 }
 
 // get asks with a token, if there is one; 0: there was no answer.

@@ -42,9 +42,7 @@ func (s *sandbox) certificates(names ...string) *x509.CertPool {
 	pool := x509.NewCertPool()
 	for i, name := range append([]string{"ca"}, names...) {
 		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		must(s.t, err)
 		c := &x509.Certificate{SerialNumber: big.NewInt(int64(i + 1)), Subject: pkix.Name{CommonName: name}, NotBefore: time.Now().Add(-time.Hour),
 			NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 			ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}}
@@ -53,21 +51,15 @@ func (s *sandbox) certificates(names ...string) *x509.CertPool {
 			ca, caKey = c, key
 		}
 		der, err := x509.CreateCertificate(rand.Reader, c, ca, &key.PublicKey, caKey)
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		must(s.t, err)
 		secret, err := x509.MarshalECPrivateKey(key)
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		must(s.t, err)
 		text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 		if i == 0 {
 			pool.AppendCertsFromPEM(text)
 		}
 		for file, b := range map[string][]byte{name + ".pem": text, name + ".key": pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: secret})} {
-			if err := os.WriteFile(filepath.Join(s.dir, file), b, 0o600); err != nil {
-				s.t.Fatal(err)
-			}
+			must(s.t, os.WriteFile(filepath.Join(s.dir, file), b, 0o600))
 		}
 	}
 	return pool
@@ -80,9 +72,7 @@ func (s *sandbox) asClient(pool *x509.CertPool, name string) *http.Client {
 	conf := &tls.Config{RootCAs: pool}
 	if name != "" {
 		pair, err := tls.LoadX509KeyPair(filepath.Join(s.dir, name+".pem"), filepath.Join(s.dir, name+".key"))
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		must(s.t, err)
 		conf.Certificates = []tls.Certificate{pair}
 	}
 	t := &http.Transport{TLSClientConfig: conf, ForceAttemptHTTP2: true}

@@ -49,12 +49,8 @@ func apart(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true
 func (s *sandbox) link(name string) {
 	s.t.Helper()
 	self, err := os.Executable()
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	if err := os.Symlink(self, filepath.Join(s.dir, name)); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
+	must(s.t, os.Symlink(self, filepath.Join(s.dir, name)))
 }
 
 // After SIGTSTP and SIGCONT, however soon, hasp runs as its command does, and
@@ -107,9 +103,7 @@ func TestStopIsIgnored(t *testing.T) {
 
 func (s *sandbox) touch(name string) {
 	s.t.Helper()
-	if err := os.WriteFile(filepath.Join(s.dir, name), nil, 0o600); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, os.WriteFile(filepath.Join(s.dir, name), nil, 0o600))
 }
 
 // begins records that it began, and ends when the test tells it to.
@@ -160,9 +154,7 @@ func TestStoppedAtEveryMoment(t *testing.T) {
 func (s *sandbox) stoppedAt(word string, args ...string) *proc {
 	s.t.Helper()
 	r, w, err := os.Pipe()
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	defer w.Close()
 	p := s.haspWith(func(cmd *exec.Cmd) { cmd.Stderr = w }, args...)
 	lines := bufio.NewReader(r)
@@ -191,9 +183,7 @@ func (s *sandbox) inside(setup string, args ...string) *proc {
 	}
 	s.link("hasp")
 	unshare, err := exec.LookPath("unshare")
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	return s.haspWith(func(cmd *exec.Cmd) {
 		cmd.Path = unshare
 		cmd.Args = append([]string{"unshare", "-m", "sh", "-c", setup + ` && exec ./hasp "$@"`}, cmd.Args...)
@@ -223,11 +213,7 @@ func TestWithoutProc(t *testing.T) {
 func TestIgnoredSignalsStayIgnored(t *testing.T) {
 	t.Parallel()
 	s := newSandbox(t, "sqlite:"+filepath.Join(t.TempDir(), "locks.db"))
-	self, err := os.Executable()
-	if err == nil {
-		err = os.Symlink(self, filepath.Join(s.dir, "hasp"))
-	}
-	must(t, err)
+	s.link("hasp")
 	for name, keeps := range map[string]bool{"HUP": true, "INT": true, "TSTP": true, "TTIN": true, "TTOU": true, "QUIT": false, "TERM": false, "USR1": false, "PIPE": false} {
 		sig := unix.SignalNum("SIG" + name)
 		p := s.haspWith(func(cmd *exec.Cmd) {

@@ -302,9 +302,7 @@ func (s *sandbox) ticks(name string) {
 	s.t.Helper()
 	s.fifo(name)
 	f, err := os.OpenFile(filepath.Join(s.dir, name), os.O_RDWR, 0)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(stopped)

@@ -205,9 +205,7 @@ func TestTop(t *testing.T) {
 func (s *sandbox) records(name string) (rs []map[string]any) {
 	s.t.Helper()
 	text, err := os.ReadFile(filepath.Join(s.dir, name))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	for line := range strings.Lines(string(text)) {
 		var r map[string]any
 		if err := json.Unmarshal([]byte(line), &r); err != nil {

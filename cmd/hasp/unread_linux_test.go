@@ -179,13 +179,9 @@ func (sc *screen) full() {
 func (sc *screen) open() int {
 	sc.t.Helper()
 	n, err := unix.IoctlGetInt(int(sc.tty.Fd()), unix.TIOCGPTN)
-	if err != nil {
-		sc.t.Fatal(err)
-	}
+	must(sc.t, err)
 	tty, err := unix.Open(fmt.Sprintf("/dev/pts/%d", n), unix.O_WRONLY|unix.O_NOCTTY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-	if err != nil {
-		sc.t.Fatal(err)
-	}
+	must(sc.t, err)
 	return tty
 }
 
