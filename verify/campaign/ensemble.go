@@ -101,12 +101,6 @@ func (e *ensemble) play(a Action) {
 	ctx, cancel := context.WithTimeout(e.t.Context(), commandLimit)
 	defer cancel()
 	switch a.Kind {
-	case CutAll:
-		for c := range e.links {
-			for n := range e.links[c] {
-				e.link(Action{Kind: a.Kind, Part: a.Part, Client: c}, n)
-			}
-		}
 	case Break, Revoke:
 		e.take(ctx, a.Kind)
 	case Terminate:

@@ -22,6 +22,13 @@ func (r *run) play(a Action) {
 	switch {
 	case a.Kind == ClientStop || a.Kind == ClientKill:
 		r.injectClient(a)
+	case a.Kind == CutAll:
+		for c := range clients {
+			a.Client = c
+			for n := range r.s.on() {
+				r.servers.link(a, n)
+			}
+		}
 	case a.Client >= 0 && r.wires != nil:
 		r.wires.play(a)
 	case a.Client >= 0:
@@ -97,10 +104,6 @@ func (n *node) begin(a Action) {
 		n.refuse(a.How)
 	case Split:
 		n.promote(2)
-	case CutAll:
-		for _, l := range n.links {
-			l.Swallow(true, true)
-		}
 	default:
 		n.server.Kill()
 	}
@@ -141,10 +144,6 @@ func (n *node) end(a Action) {
 		n.promote(1)
 	case Split:
 		n.endSplit()
-	case CutAll:
-		for _, l := range n.links {
-			l.Clear()
-		}
 	}
 }
 

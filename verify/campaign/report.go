@@ -83,11 +83,16 @@ func (rep *Report) Markdown(w io.Writer) {
 		}
 	}
 	var c Counts
+	unknown := 0
 	for _, o := range rep.Outcomes {
 		c.add(o.Counts)
+		unknown += o.Unknown
 	}
 	fmt.Fprintf(w, "\n%d locks (%d to read), %d downgrades, %d renewals, %d releases, %d leases lost; %d stale requests refused by their fence, %d updates lost in a register without fences.\n\n",
 		c.Locks, c.Shared, c.Lowered, c.Renewals, c.Releases, c.Lost, c.Stale, c.BareLosts)
+	if unknown > 0 {
+		fmt.Fprintf(w, "Of %d keys the history was too long to be searched within %v.\n\n", unknown, linearLimit)
+	}
 	rep.faults(w)
 	if rep.Of != Redlock {
 		longest, told, taken := time.Duration(0), time.Duration(0), 0

@@ -36,12 +36,10 @@ type watcher struct {
 	stalls             history.Stalls            // of this process, whenever another reported something
 	first              time.Time                 // when a hold may first have ended without a release; zero: not yet
 	holding, abandoned int                       // see Outcome
-	last               int                       // the largest number of a process
 }
 
 // hear notes what a client says; see player.Trial.
 func (w *watcher) hear(b *player.Book, m *player.Member, e *player.Event) {
-	w.last = max(w.last, m.ID)
 	if e == nil {
 		w.left(b, m)
 		return
@@ -140,7 +138,7 @@ func (w *watcher) acquireAll(b *player.Book) {
 		orders[0].Slots, orders[0].Wants[0].Shared = w.o.Slots, true
 		orders = slices.Repeat(orders, w.o.Slots)
 	}
-	me := &player.Member{Process: &player.Process{ID: w.last + 1}}
+	me := &player.Member{Process: &player.Process{}} // the others' numbers begin with 1
 	var all []*player.Holding
 	for _, o := range orders {
 		me.Order = o
