@@ -32,7 +32,6 @@ type client struct {
 	cur    *process
 	asleep time.Duration // suspended until then, since the run began
 	missed time.Duration // suspended, or without a process, until then at least
-	away   time.Duration
 
 	late struct{ out, in atomic.Int64 } // of a story: how much longer its messages take, in ns
 	had  *hold                          // of a story: the latest
@@ -48,6 +47,7 @@ type process struct {
 	locks *hasp.Client
 	ctx   context.Context // until it ends
 	end   context.CancelFunc
+	rest  time.Duration // once it has crashed: until the next one starts
 
 	mu    sync.Mutex
 	tries map[string]try // by owner
@@ -112,7 +112,7 @@ func (c *client) run() {
 		p.work()
 		if p.crashed() {
 			c.w.running.Go(func() { _ = p.locks.Close() }) // a crashed process sends nothing
-			time.Sleep(c.rest())
+			time.Sleep(p.rest)
 			continue
 		}
 		p.lastTurn()
@@ -127,15 +127,9 @@ func (c *client) crash(d time.Duration) {
 	if c.cur == nil || c.cur.crashed() {
 		return
 	}
-	c.asleep, c.away, c.missed = 0, d, c.w.now()+d
+	c.asleep, c.missed, c.cur.rest = 0, c.w.now()+d, d
 	c.cur.dies()
 	c.cur.end()
-}
-
-func (c *client) rest() time.Duration {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.away
 }
 
 // pause suspends the client: nothing is sent or received, and its goroutines do
