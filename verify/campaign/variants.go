@@ -125,7 +125,7 @@ func apart(s Schedule) Schedule {
 		g.act(0, Partition, Begin, away, c, 0)
 		g.act(faultsLast, Partition, End, away, c, 0)
 	}
-	slices.SortStableFunc(s.Actions, func(a, b Action) int { return cmp.Compare(a.At, b.At) })
+	byTime(s.Actions)
 	return s
 }
 

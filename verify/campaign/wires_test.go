@@ -7,7 +7,6 @@ package campaign
 
 import (
 	"bufio"
-	"cmp"
 	"fmt"
 	"io"
 	"os/exec"
@@ -53,7 +52,7 @@ func wired(seed uint64, sides, strict bool, cuts ...[]cut) *Schedule {
 		g.act(c.from, c.kind, Begin, c.nodes, c.client, 0)
 		g.act(c.to, c.kind, End, c.nodes, c.client, 0)
 	}
-	slices.SortStableFunc(s.Actions, func(a, b Action) int { return cmp.Compare(a.At, b.At) })
+	byTime(s.Actions)
 	if sides {
 		*s = apart(*s)
 	}
