@@ -121,7 +121,7 @@ func TestExamineSaysThatNoConnectionIsLeft(t *testing.T) {
 func TestSilenceLosesNoLease(t *testing.T) {
 	t.Parallel()
 	server := server(t)
-	for _, ttl := range []time.Duration{6 * time.Second, 12 * time.Second, 20 * time.Second} {
+	for _, ttl := range []time.Duration{30 * time.Second, time.Minute} {
 		t.Run(ttl.String(), func(t *testing.T) {
 			t.Parallel()
 			w := worldOf(t, server)
@@ -131,7 +131,7 @@ func TestSilenceLosesNoLease(t *testing.T) {
 				latest.Store(max(latest.Load(), int64(c.Conn)))
 				return int64(c.Conn) <= upTo.Load()
 			})
-			conn := w.connect(p.Addr(), DefaultSessionTimeout)
+			conn := w.connect(p.Addr(), 3*time.Minute)
 			renewed := make(chan struct{}, 100)
 			client, err := hasp.New(w.over(conn), &hasp.Options{Observe: func(_ context.Context, e *event.Event) {
 				if e.Kind == event.Renewed {

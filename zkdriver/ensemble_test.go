@@ -36,7 +36,7 @@ func TestServersGo(t *testing.T) {
 	all, addrs := ensemble(t)
 	w := &world{TB: t, ctx: t.Context()}
 	open := func() *Driver {
-		c := Connect(addrs, &ConnOptions{SessionTimeout: 10 * time.Second})
+		c := Connect(addrs, &ConnOptions{SessionTimeout: 5 * time.Minute})
 		t.Cleanup(func() { _ = c.Close() })
 		return New(c, nil)
 	}

@@ -131,6 +131,14 @@ func (w *world) renew(d *Driver, r contend.Owner) driver.Renewal {
 	return got
 }
 
+// passes lets the time be over for which an owner's lease or place, or what may become of its last request, stays.
+func (w *world) passes(d *Driver, r contend.Owner) {
+	d.c.mu.Lock()
+	e := d.c.entries[d.place(r.Claim())]
+	d.c.mu.Unlock()
+	d.c.note(e, func(of *recipe.Record) { of.Until = time.Now() })
+}
+
 // queue is what the store has of a key.
 func (w *world) queue(key string) recipe.Queue {
 	w.Helper()

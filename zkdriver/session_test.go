@@ -65,20 +65,21 @@ func TestTTLIsTheSessions(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	d, _ := w.behind(2 * time.Hour)
-	c := w.connect(w.server.Addr(), 3*time.Second)
+	c := w.connect(w.server.Addr(), 30*time.Minute)
 	short := w.over(c)
-	if got, want := short.Traits().MaxTTL, 2*time.Second; got != want {
+	if got, want := short.Traits().MaxTTL, 20*time.Minute; got != want {
 		t.Errorf("MaxTTL is %v, want %v", got, want)
 	}
 	r := ask("k")
+	r.TTL = time.Hour
 	start := time.Now()
 	s, err := c.session(w.ctx)
 	must(t, err)
-	if res := w.grant(short, r); start.Add(res.TTL).After(s.Assured()) || res.TTL <= time.Second {
+	if res := w.grant(short, r); start.Add(res.TTL).After(s.Assured()) || res.TTL <= 10*time.Minute {
 		t.Errorf("granted for %v", res.TTL)
 	}
 	start = time.Now()
-	if a := w.renew(short, r); start.Add(a.TTL).After(s.Assured()) || a.TTL <= time.Second {
+	if a := w.renew(short, r); start.Add(a.TTL).After(s.Assured()) || a.TTL <= 10*time.Minute {
 		t.Errorf("renewed for %v", a.TTL)
 	}
 	if res := w.grant(d, ask("other")); res.TTL != time.Minute {
@@ -106,7 +107,7 @@ func TestTraitsAreTheGrantedSessions(t *testing.T) {
 		for range 2 {
 			l, err := m.Lock(w.ctx)
 			must(t, err)
-			if err := l.Release(); err != nil {
+			if err := l.Release(); err != nil && !errors.Is(err, hasp.ErrLost) { // of two seconds, on a slow machine
 				t.Error(err)
 			}
 		}
@@ -223,10 +224,10 @@ func TestGivenUpAfterAnOutage(t *testing.T) {
 	d, p := w.behind(time.Hour)
 	tells := told(d)
 	r := ask("k")
-	r.TTL = 200 * time.Millisecond
 	w.grant(d, r)
 	p.Refuse()
 	p.CloseAll()
+	w.passes(d, r)
 	w.eventually("it is to be given up", func() bool {
 		d.c.mu.Lock()
 		defer d.c.mu.Unlock()
@@ -244,11 +245,12 @@ func TestGivenUpAfterAnOutage(t *testing.T) {
 func TestGrantIsProven(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	c := w.connect(w.server.Addr(), brief)
+	const session = 15 * time.Second // of which a slow machine may take a half
+	c := w.connect(w.server.Addr(), session)
 	d, other := w.over(c), w.driver()
-	for _, wait := range []time.Duration{0, brief} {
+	for _, wait := range []time.Duration{0, session} {
 		a, b := ask("k"), ask("k")
-		b.TTL = brief / 2
+		b.TTL = session / 2
 		w.grant(other, a)
 		hints := w.hints(d, b)
 		w.refuse(d, queued(b))
