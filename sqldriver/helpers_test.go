@@ -47,7 +47,7 @@ func patient(t testing.TB, path string) *Driver {
 
 // patientDSN is of a database for waiting.
 func patientDSN(path string) string {
-	return strings.Replace(SQLiteDSN(path), "busy_timeout(5000)", "busy_timeout(60000)", 1)
+	return strings.Replace(SQLiteDSN(path), "busy_timeout(5000)", "busy_timeout(3600000)", 1)
 }
 
 // walDSN is of a database that another program keeps in WAL.
@@ -58,7 +58,7 @@ func walDSN(path string) string {
 // waiting makes a patient driver.
 func waiting(db *sql.DB) *Driver {
 	d := NewSQLite(db)
-	d.fileWait = time.Minute
+	d.fileWait = time.Hour
 	return d
 }
 
@@ -139,7 +139,7 @@ func lockFile(t testing.TB, path string) func(change string) {
 func waitFor(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	for start := time.Now(); !ok(); time.Sleep(time.Millisecond) {
-		stopIf(t, time.Since(start) > time.Minute, "after %v: not yet: %s", time.Since(start), what)
+		stopIf(t, time.Since(start) > 5*time.Minute, "after %v: not yet: %s", time.Since(start), what)
 	}
 }
 

@@ -197,7 +197,6 @@ func TestKilledHolder(t *testing.T) {
 	t.Parallel()
 	path := newFile(t)
 	d := openDriver(t, path)
-	lost := stall.Watch(t)
 	const ttl = 10 * time.Second
 	p := start(t, "hold", path, "orders/42", ttl.String())
 	fence, err := strconv.ParseUint(p.says("held"), 10, 64)
@@ -206,16 +205,19 @@ func TestKilledHolder(t *testing.T) {
 	_ = p.Wait()
 	r := request("orders/42")
 	began := time.Now()
-	res := refused(t, d, queued(r))
-	left := res.Left // after began
-	if left > ttl || !strings.Contains(res.Holder.Label, strconv.Itoa(p.Process.Pid)) {
+	res := try(t, d, queued(r)) // on a slow machine the lease may be over
+	left, over := res.Left, time.Now().Add(res.Left)
+	if !res.Granted && (left > ttl || !strings.Contains(res.Holder.Label, strconv.Itoa(p.Process.Pid))) {
 		t.Errorf("held by %+v for %v", res.Holder, left)
 	}
 	for !res.Granted {
+		failIf(t, res.RetryIn > res.Left+time.Second, "it is to look after %v, and the lease has %v left", res.RetryIn, res.Left)
 		time.Sleep(res.RetryIn)
+		asked := time.Now()
 		res = try(t, d, queued(r))
+		failIf(t, !res.Granted && asked.After(over), "refused %v after the end of the lease", asked.Sub(over))
 	}
-	if took := time.Since(began); took < left || took > left+time.Second+lost() {
+	if took := time.Since(began); took < left {
 		t.Errorf("granted after %v; the lease had %v left", took, left)
 	}
 	failIf(t, !res.Abandoned || res.Fence <= fence, "%+v, after the fence %d", res, fence)
@@ -250,23 +252,25 @@ func TestLockedFile(t *testing.T) {
 	p := start(t, "write", path, "SELECT 1")
 	p.says("writing")
 
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second) // time to begin to wait for the file
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	gone := request("free")
-	began, lost := time.Now(), stall.Watch(t)
+	go func() {
+		for !d.writes.waits() && ctx.Err() == nil {
+			time.Sleep(time.Millisecond)
+		}
+		cancel()
+	}()
 	_, err := contend.Try(ctx, d, gone)
-	if took := time.Since(began); took > 2*time.Second+lost() {
-		t.Errorf("Try returned %v after its context ended", took)
-	}
 	locked(t, d, path, err)
-	failIf(t, !errors.Is(err, context.DeadlineExceeded), "not the context's error: %v", err)
+	failIf(t, !errors.Is(err, context.Canceled), "it did not end with its context, but with %v", err)
 
 	refused(t, d, request("orders/42"))
 	if info, err := d.Inspect(t.Context(), "orders/42"); err != nil || !info.Held {
 		t.Errorf("Inspect: %+v, %v", info, err)
 	}
 
-	began = time.Now()
+	began, lost := time.Now(), stall.Watch(t)
 	err = contend.Release(t.Context(), d, request("free"))
 	if took := time.Since(began); took < fileWait-time.Second || took > fileWait+2*time.Second+lost() {
 		t.Errorf("Release returned after %v", took)
@@ -285,7 +289,7 @@ func TestLostToALockedFile(t *testing.T) {
 	for _, ttl := range []time.Duration{2 * time.Second, 12 * time.Second} {
 		t.Run(ttl.String(), func(t *testing.T) {
 			t.Parallel()
-			path := newFile(t)
+			path, lost := newFile(t), stall.Watch(t)
 			d := openDriver(t, path)
 			d.fileWait = fileWait
 			locks, err := hasp.New(d, nil)
@@ -298,8 +302,9 @@ func TestLostToALockedFile(t *testing.T) {
 			unlock("SELECT 1")
 			err = lease.Err()
 			t.Logf("%v", err)
-			if !errors.Is(err, hasp.ErrLost) || strings.Contains(err.Error(), "process stopped") ||
-				!strings.Contains(err.Error(), "stayed locked for") && !strings.Contains(err.Error(), "the store has not answered") {
+			says := func(text string) bool { return strings.Contains(err.Error(), text) }
+			if !errors.Is(err, hasp.ErrLost) || !says("stayed locked for") && !says("the store has not answered") &&
+				(!says("process stopped") || lost() < ttl/4) { // it may have been, on a slow machine
 				t.Error("it does not say why")
 			}
 		})

@@ -82,6 +82,7 @@ func TestStoppedReader(t *testing.T) {
 	must(t, p.Process.Signal(syscall.SIGCONT))
 	must(t, p.stdin.Close())
 	must(t, p.Wait())
+	d.fileWait = time.Minute
 	granted(t, d, request("orders/42"))
 }
 

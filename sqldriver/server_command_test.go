@@ -53,7 +53,7 @@ func commandsTurn(t *testing.T, p pair, hasp func(args ...string) *command) {
 	key := func(i int) string { return fmt.Sprint("k", i) }
 	var holders, waiters, electors []*command
 	for i := range many {
-		holders = append(holders, hasp("run", key(i), "--", "sh", "-c", "echo has it; cat"))
+		holders = append(holders, hasp("run", "--ttl", "5m", key(i), "--", "sh", "-c", "echo has it; cat"))
 	}
 	for range 2 {
 		electors = append(electors, hasp("elect", "leader", "--", "sh", "-c", "echo leads; sleep 1000"))

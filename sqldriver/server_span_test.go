@@ -37,7 +37,7 @@ func clockWasAhead(t *testing.T, d database) {
 		r.TTL, r.Patience = 500*time.Millisecond, 500*time.Millisecond
 		return r
 	}
-	long, sharer, place, tomb := short("renewed"), short("shared"), queued(short("place")), short("tomb")
+	long, sharer, place, tomb := short("renewed"), short("shared"), queued(short("place")), request("tomb")
 	long.TTL = time.Minute
 	granted(t, s, long)
 	long.TTL = 500 * time.Millisecond
@@ -59,7 +59,7 @@ func clockWasAhead(t *testing.T, d database) {
 		for _, mode := range []driver.Mode{driver.Exclusive, driver.Shared} {
 			wg.Go(func() {
 				r := queued(request(key))
-				r.Mode = mode
+				r.Mode, r.TTL = mode, time.Minute
 				waitFor(t, key+" is granted", func() bool {
 					res, err := contend.Try(t.Context(), s, r)
 					failIf(t, err != nil || res.Left > 2*time.Minute, "%s: %+v, %v", key, res, err)

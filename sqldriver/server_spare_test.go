@@ -51,7 +51,7 @@ func renewing(ctx context.Context, s *Server, held ...contend.Owner) (errs []err
 func spareIsKept(t *testing.T, d database) {
 	db, s := d.ofFour(t)
 	shared, a, b := request("s"), request("a"), request("b")
-	shared.Mode, shared.Limit, b.TTL = driver.Shared, 2, 6*time.Second // three kinds of renewals
+	shared.Mode, shared.Limit, b.TTL = driver.Shared, 2, time.Hour // three kinds of renewals
 	all := []contend.Owner{shared, a, b}
 	for _, r := range all {
 		granted(t, s, r)

@@ -52,14 +52,13 @@ func TestKeysOfNoLength(t *testing.T) {
 func TestJobsTravelTogether(t *testing.T) {
 	path := newFile(t)
 	used(t, path)
-	d := NewSQLite(openFile(t, path))
-	defer d.Close()
+	d := openDriver(t, path)
 	before := commits(t, path)
 	unlock := lockFile(t, path)
 	var wg sync.WaitGroup
 	wg.Go(func() { granted(t, d, request("first")) })
 	waitFor(t, "the first waits for the file", d.writes.waits)
-	const n = 20 // all are queued long before the first gives up
+	const n = 20
 	for i := range n {
 		r := request(fmt.Sprint(i))
 		at := d.writes.queued()
@@ -197,8 +196,7 @@ func TestCloseOfAHangingDatabase(t *testing.T) {
 // at the file between them.
 func TestRenewOfManyLetsOthersIn(t *testing.T) {
 	path := newFile(t)
-	d := NewSQLite(openFile(t, path))
-	defer d.Close()
+	d := openDriver(t, path)
 	var rs []contend.Owner
 	must(t, d.writes.do(t.Context(), 1, func(tx *tx) error {
 		for i := range 4000 {
