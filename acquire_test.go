@@ -337,7 +337,7 @@ func TestWhatKeptAWait(t *testing.T) {
 			err := (<-got).err
 			wantIs(t, err, context.Canceled)
 			var e *hasp.Error
-			if errors.Is(err, hasp.ErrHeld) == c.silent || !errors.As(err, &e) || (e.Class == hasp.ClassUnreachable) != c.silent {
+			if errors.Is(err, hasp.ErrHeld) == c.silent || !errors.As(err, &e) || (e.Class == driver.ClassUnreachable) != c.silent {
 				t.Errorf("%s: %v", c.name, err)
 			}
 		})

@@ -239,12 +239,12 @@ func (c *core) fail(op, key string, err error) error {
 	return &Error{Op: op, Key: key, Engine: c.traits.Engine, Class: c.classify(err), Err: err}
 }
 
-func (c *core) classify(err error) Class {
+func (c *core) classify(err error) driver.Class {
 	switch {
 	case errors.As(err, new(*silentError)), errors.Is(err, voting.ErrNotVoting):
-		return ClassUnreachable
+		return driver.ClassUnreachable
 	case errors.As(err, new(*tooLongError)), errors.Is(err, ErrUnsupported):
-		return ClassImpossible
+		return driver.ClassImpossible
 	}
 	return c.drv.Classify(err)
 }
@@ -252,15 +252,15 @@ func (c *core) classify(err error) Class {
 // troubles is the one rule for errors, by class; docs/errors.md has it in words. A store that gave this client
 // a good answer before is not misconfigured: it fails over, its password is rotated, or an operator
 // mends it. Before that, what a person must mend ends a wait at once, and the rest may pass by itself.
-var troubles = map[Class]struct{ first, then wait.Trouble }{
-	ClassUnknown:       {wait.Unclear, wait.Unclear},
-	ClassUnreachable:   {wait.Away, wait.Away},
-	ClassReadOnly:      {wait.Rejects, wait.Away},
-	ClassFull:          {wait.Rejects, wait.Away},
-	ClassLogin:         {wait.Rejects, wait.Rejects},
-	ClassDenied:        {wait.Permanent, wait.Rejects},
-	ClassMisconfigured: {wait.Permanent, wait.Rejects},
-	ClassImpossible:    {wait.Permanent, wait.Permanent},
+var troubles = map[driver.Class]struct{ first, then wait.Trouble }{
+	driver.ClassUnknown:       {wait.Unclear, wait.Unclear},
+	driver.ClassUnreachable:   {wait.Away, wait.Away},
+	driver.ClassReadOnly:      {wait.Rejects, wait.Away},
+	driver.ClassFull:          {wait.Rejects, wait.Away},
+	driver.ClassLogin:         {wait.Rejects, wait.Rejects},
+	driver.ClassDenied:        {wait.Permanent, wait.Rejects},
+	driver.ClassMisconfigured: {wait.Permanent, wait.Rejects},
+	driver.ClassImpossible:    {wait.Permanent, wait.Permanent},
 }
 
 func (c *core) trouble(err error) wait.Trouble {

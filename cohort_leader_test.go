@@ -180,7 +180,7 @@ func TestCohortOnASilentStore(t *testing.T) {
 		for range 7 {
 			err := <-errs
 			var e *hasp.Error
-			if !errors.As(err, &e) || e.Class != hasp.ClassUnreachable || errors.Is(err, hasp.ErrHeld) {
+			if !errors.As(err, &e) || e.Class != driver.ClassUnreachable || errors.Is(err, hasp.ErrHeld) {
 				t.Errorf("the error is %v", err)
 			}
 		}

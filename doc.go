@@ -52,7 +52,7 @@
 //
 // errors.Is finds ErrHeld, ErrLost, ErrNotHeld, ErrUnsupported, ErrClosed, and
 // the error of a context that ended a wait, in the *Error that every operation
-// returns. Its Class says what kind of trouble a store is in. LogTo logs what
+// returns. Its Class says what kind of trouble a store is in. [event.LogTo] logs what
 // happens in the background.
 //
 // # Engines

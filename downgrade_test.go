@@ -287,17 +287,17 @@ func TestWhyADowngradeFailed(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		try   func(context.Context, driver.TryRequest, tryFunc) (driver.Result, error)
-		class hasp.Class
+		class driver.Class
 		limit time.Duration // of the caller's context
 		asks  int64         // at most
 		want  string
 		not   error
 	}{
-		{"hangs", hangTry, hasp.ClassUnreachable, time.Hour, 10, "did not answer within 5s", context.DeadlineExceeded},
-		{"fails", down, hasp.ClassUnreachable, time.Hour, 100, errDown.Error(), context.DeadlineExceeded},
-		{"fails for good", down, hasp.ClassImpossible, time.Hour, 1, errDown.Error(), context.DeadlineExceeded},
-		{"hangs, and the caller's context ends", hangTry, hasp.ClassUnreachable, 7 * time.Second, 2, context.DeadlineExceeded.Error(), nil},
-		{"fails, and the caller's context ends", down, hasp.ClassUnreachable, time.Second, 100, "gave up", nil},
+		{"hangs", hangTry, driver.ClassUnreachable, time.Hour, 10, "did not answer within 5s", context.DeadlineExceeded},
+		{"fails", down, driver.ClassUnreachable, time.Hour, 100, errDown.Error(), context.DeadlineExceeded},
+		{"fails for good", down, driver.ClassImpossible, time.Hour, 1, errDown.Error(), context.DeadlineExceeded},
+		{"hangs, and the caller's context ends", hangTry, driver.ClassUnreachable, 7 * time.Second, 2, context.DeadlineExceeded.Error(), nil},
+		{"fails, and the caller's context ends", down, driver.ClassUnreachable, time.Second, 100, "gave up", nil},
 	} {
 		bubbled(t, c.name, func(t *testing.T) {
 			d := &hooked{Driver: newStore(), classify: func(error) driver.Class { return c.class }}

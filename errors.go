@@ -28,27 +28,12 @@ var (
 	ErrClosed = driver.ErrClosed
 )
 
-// Class is the kind of trouble with a store.
-type Class = driver.Class
-
-// The classes of trouble. Mutex.Lock says after which it asks again.
-const (
-	ClassUnknown       = driver.ClassUnknown       // none of the others
-	ClassUnreachable   = driver.ClassUnreachable   // no answer, or too few nodes vote
-	ClassDenied        = driver.ClassDenied        // missing permission
-	ClassMisconfigured = driver.ClassMisconfigured // the store is not set up for this
-	ClassFull          = driver.ClassFull          // the store takes no more data
-	ClassReadOnly      = driver.ClassReadOnly      // a replica, or a read-only file
-	ClassLogin         = driver.ClassLogin         // the store refused the login: wrong or rotated password, token, certificate
-	ClassImpossible    = driver.ClassImpossible    // whatever the store does: the key holds something else, or the engine or the program's client cannot do this
-)
-
 // Error is the error of every operation of this package. It wraps the cause.
 type Error struct {
-	Op     string // "lock", "try lock", "extend", "renew", "release", "hold", ...
-	Key    string // empty for operations on no single key
-	Engine string // "redis", "sqlite", ...
-	Class  Class  // of trouble with the store; ClassUnknown otherwise
+	Op     string       // "lock", "try lock", "extend", "renew", "release", "hold", ...
+	Key    string       // empty for operations on no single key
+	Engine string       // "redis", "sqlite", ...
+	Class  driver.Class // of trouble with the store; driver.ClassUnknown otherwise
 	Err    error
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/event"
 	"github.com/hasplock/hasp/memdriver"
 )
@@ -204,7 +205,7 @@ func ExampleError() {
 	store.SetUnreachable(false) // or Close spends its 5 seconds on cleaning up
 	var trouble *hasp.Error
 	if errors.As(err, &trouble) {
-		fmt.Println(trouble.Op, trouble.Key, trouble.Engine, trouble.Class == hasp.ClassUnreachable)
+		fmt.Println(trouble.Op, trouble.Key, trouble.Engine, trouble.Class == driver.ClassUnreachable)
 	}
 	// Output: try lock orders/42 memory true
 }

@@ -150,12 +150,12 @@ func (c *Client) Mutex(key string, o *LockOptions) *Mutex {
 // be. Lock also waits for a store that is unreachable or held back, as long as
 // ctx and Options.MaxSilence allow; event.Trouble or event.HeldBack reports it.
 //
-// So it does, by Error.Class, for a store that answers with an error:
-//   - ClassReadOnly, ClassFull, once this client had a good answer of the store; before, for Options.MaxRefused;
-//   - ClassLogin, and, once there was a good answer, ClassDenied and ClassMisconfigured, for Options.MaxRefused;
-//   - ClassUnknown, which the engine cannot classify, for the TTL, 5 s at least.
+// So it does, by Error.Class (of [driver.Class]), for a store that answers with an error:
+//   - driver.ClassReadOnly, driver.ClassFull, once this client had a good answer of the store; before, for Options.MaxRefused;
+//   - driver.ClassLogin, and, once there was a good answer, driver.ClassDenied and driver.ClassMisconfigured, for Options.MaxRefused;
+//   - driver.ClassUnknown, which the engine cannot classify, for the TTL, 5 s at least.
 //
-// ClassImpossible ends Lock at once, and so do ClassDenied and ClassMisconfigured before the first good answer.
+// driver.ClassImpossible ends Lock at once, and so do driver.ClassDenied and driver.ClassMisconfigured before the first good answer.
 func (m *Mutex) Lock(ctx context.Context) (*Lease, error) {
 	return m.l.acquire(ctx, "lock", true)
 }
@@ -343,51 +343,42 @@ func (e *Election) Lead(ctx context.Context, f func(ctx context.Context, lease *
 	}
 }
 
-// Leader is the leader of an election, according to the store.
-type Leader struct {
-	Key    string
-	Holder Holder // zero: there is no leader
-	Fence  uint64 // of its lease; 0 when not known
-}
-
-// Leader returns the leader; ErrNotHeld when there is none. Holders that share the key
-// do not lead. The answer may be out of date when it arrives: acting on it is safe
-// only if you check the fence.
-func (e *Election) Leader(ctx context.Context) (Leader, error) {
+// Leader returns what the store knows of the key while it has a leader, the Holder; ErrNotHeld when there is none. Holders
+// that share the key do not lead. The answer may be out of date when it arrives: acting on it is safe only if you check the fence.
+func (e *Election) Leader(ctx context.Context) (Info, error) {
 	leader, err := e.leader(ctx)
-	if err == nil && leader.Holder == (Holder{}) {
+	if err == nil && !leader.Held {
 		err = ErrNotHeld
 	}
 	return leader, e.l.c.fail("leader", e.l.key, err)
 }
 
-func (e *Election) leader(ctx context.Context) (Leader, error) {
+func (e *Election) leader(ctx context.Context) (Info, error) {
 	e.l.mustBeMade()
 	mustHave(ctx)
-	leader := Leader{Key: e.l.key}
+	none := Info{Key: e.l.key}
 	if e.l.err != nil {
-		return leader, e.l.err
+		return none, e.l.err
 	}
 	ctx, cancel := context.WithTimeout(ctx, tryLimit)
 	defer cancel()
 	info, err := e.l.c.inspect(ctx, e.l.key)
-	if err == nil && info.Held && info.Holder.Mode == Exclusive {
-		leader.Holder, leader.Fence = info.Holder, info.Fence
+	if err != nil || !info.Held || info.Holder.Mode != Exclusive {
+		return none, err
 	}
-	return leader, err
+	return info, nil
 }
 
-// Leaders yields the leader, at once and after each change, with the zero Holder
-// when there is none. It asks the store every second, so a leader between two
-// questions may be missed. After an error that Lock would wait through, the sequence goes
-// on; any other error is its last element. It ends with ctx.
-func (e *Election) Leaders(ctx context.Context) iter.Seq2[Leader, error] {
+// Leaders yields what Leader returns, at once and after each change; Info.Held is false when there is no leader. It asks the store every
+// second, so a leader between two questions may be missed. After an error that Lock would wait through, the sequence goes on; any other
+// error is its last element. It ends with ctx.
+func (e *Election) Leaders(ctx context.Context) iter.Seq2[Info, error] {
 	e.l.mustBeMade()
 	mustHave(ctx)
-	return func(yield func(Leader, error) bool) {
+	return func(yield func(Info, error) bool) {
 		every := time.NewTicker(observeEvery)
 		defer every.Stop()
-		var last Leader // of no key: different from any
+		var last Info // of no key: different from any
 		for ctx.Err() == nil {
 			leader, err := e.leader(ctx)
 			switch {
@@ -395,7 +386,7 @@ func (e *Election) Leaders(ctx context.Context) iter.Seq2[Leader, error] {
 				return
 			case err != nil:
 				again := e.l.err == nil && !errors.Is(err, ErrClosed) && e.l.c.trouble(err) != wait.Permanent
-				if !yield(Leader{Key: e.l.key}, e.l.c.fail("leaders", e.l.key, err)) || !again {
+				if !yield(Info{Key: e.l.key}, e.l.c.fail("leaders", e.l.key, err)) || !again {
 					return
 				}
 			case leader.Key != last.Key || leader.Holder.Owner != last.Holder.Owner ||

@@ -258,11 +258,11 @@ func TestAdmit(t *testing.T) {
 func TestRefusedByTheStore(t *testing.T) {
 	for _, c := range []struct {
 		res   driver.Result
-		class hasp.Class
+		class driver.Class
 		is    error
 	}{
-		{driver.Result{Why: voting.NotVoting, Left: time.Minute}, hasp.ClassUnreachable, voting.ErrNotVoting},
-		{driver.Result{Why: voting.TTLTooLong, TTL: time.Second}, hasp.ClassImpossible, nil},
+		{driver.Result{Why: voting.NotVoting, Left: time.Minute}, driver.ClassUnreachable, voting.ErrNotVoting},
+		{driver.Result{Why: voting.TTLTooLong, TTL: time.Second}, driver.ClassImpossible, nil},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			d := &hooked{Driver: newStore()}

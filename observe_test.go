@@ -100,9 +100,8 @@ func use(o *hasp.LockOptions) func(context.Context, *hasp.Client) error {
 // key of a context's value.
 type ctxKey struct{}
 
-// Each event of a call and of its lease has the caller's context, the TTL, and when the
-// request was sent that it answers; a handoff, how long it took, and a renewal, how old
-// the lease had become.
+// Each event of a call and of its lease has the caller's context, the TTL, and when the request was sent that it answers; a handoff, how
+// long it took, and a renewal, how old the lease had become.
 func TestEventsSayWhen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const lag = 3 * time.Millisecond
@@ -198,8 +197,7 @@ func (n *counts) want(t *testing.T, when string, leases, waiters int) {
 	}
 }
 
-// The sums of Event.Leases and Event.Waiters are exact, whatever is locked and however it
-// ends.
+// The sums of Event.Leases and Event.Waiters are exact, whatever is locked and however it ends.
 func TestEventsCount(t *testing.T) {
 	each := func(name string, test func(t *testing.T, n *counts, d *hooked, c *hasp.Client)) {
 		bubbled(t, name, func(t *testing.T) {
@@ -394,8 +392,7 @@ func TestLogTo(t *testing.T) {
 	}
 }
 
-// What a terminal might act on is in no line, whatever the handler does, and
-// lines cannot be forged.
+// What a terminal might act on is in no line, whatever the handler does, and lines cannot be forged.
 func TestLogToHostileKey(t *testing.T) {
 	key := "a\x1b[2J\nlevel=ERROR msg=forged \u202e\xff"
 	take := func(t *testing.T, c *hasp.Client, _ *memdriver.Store) {
@@ -415,8 +412,7 @@ func TestLogToHostileKey(t *testing.T) {
 	}
 }
 
-// A call that ended without a lease is normal use when another owner has the key, or the client
-// was closed.
+// A call that ended without a lease is normal use when another owner has the key, or the client was closed.
 func TestLogToLevelOfAFailure(t *testing.T) {
 	held := &hasp.HeldError{}
 	for _, c := range []struct {
@@ -449,40 +445,32 @@ func TestLogToGivesTheContext(t *testing.T) {
 	}
 }
 
-// keepingHandler keeps what it is given.
+// keepingHandler keeps what it is given; disabled, it counts how often it was asked.
 type keepingHandler struct {
 	slog.Handler
+	disabled bool
+	asked    int
 	contexts []context.Context
 	levels   []slog.Level
 }
 
-func (h *keepingHandler) Enabled(context.Context, slog.Level) bool { return true }
+func (h *keepingHandler) Enabled(context.Context, slog.Level) bool { h.asked++; return !h.disabled }
 
 func (h *keepingHandler) Handle(ctx context.Context, r slog.Record) error {
 	h.contexts, h.levels = append(h.contexts, ctx), append(h.levels, r.Level)
 	return nil
 }
 
-// countingHandler is not enabled, and counts the calls of Enabled.
-type countingHandler struct {
-	slog.Handler
-	asked int
-}
-
-func (h *countingHandler) Enabled(context.Context, slog.Level) bool { h.asked++; return false }
-
-// An event that is not logged costs no memory, so that a debug line for each
-// renewal of many leases is free.
+// An event that is not logged costs no memory, so that a debug line for each renewal of many leases is free.
 func TestLogToCostsNothingWhenDisabled(t *testing.T) {
-	h := &countingHandler{Handler: slog.DiscardHandler}
+	h := &keepingHandler{Handler: slog.DiscardHandler, disabled: true}
 	observe := event.LogTo(slog.New(h))
 	e := event.Event{Kind: event.Renewed, Key: "k", Owner: "o", Fence: 7}
 	n := testing.AllocsPerRun(100, func() { observe(t.Context(), &e) })
 	failIf(t, n != 0 || h.asked == 0, "%v allocations, the handler was asked %d times", n, h.asked)
 }
 
-// Every kind has its own text and level, and no field of Event is left out, but what no
-// reader of a log asks for.
+// Every kind has its own text and level, and no field of Event is left out, but what no reader of a log asks for.
 func TestLogToIsWhole(t *testing.T) {
 	var out bytes.Buffer
 	observe := event.LogTo(slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug})))

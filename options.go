@@ -176,7 +176,3 @@ type Info = driver.Info
 
 // Holder holds a key or waits for it; its fields are those of [driver.Holder].
 type Holder = driver.Holder
-
-// Label is what an owner says of itself, for people; its fields are those of
-// [driver.Label], and all of them are hostile text.
-type Label = driver.Label

@@ -286,7 +286,7 @@ func TestMistakesPanicInWords(t *testing.T) {
 		"Do without f":     func() { _ = c.Mutex("k", nil).Do(ctx, nil) },
 		"Lead without f":   func() { _ = c.Election("k", nil).Lead(ctx, nil) },
 		"Leader(nil)":      func() { _, _ = c.Election("k", nil).Leader(none) },
-		"Observe(nil)":     func() { c.Election("k", nil).Leaders(none) },
+		"Leaders(nil)":     func() { c.Election("k", nil).Leaders(none) },
 		"Inspect(nil)":     func() { _, _ = c.Operator().Inspect(none, "k") },
 		"Extend(nil)":      func() { _ = l.Extend(none, time.Minute) },
 		"Context(nil)":     func() { l.Context(none) },

@@ -85,7 +85,7 @@ func TestContextEndsWhileTheStoreIsAway(t *testing.T) {
 			failIf(t, time.Since(start) != wait, "a Lock for %v took %v", wait, time.Since(start))
 			var e *hasp.Error
 			var w *hasp.WaitError
-			if !errors.As(err, &e) || e.Class != hasp.ClassUnreachable || !errors.As(err, &w) || errors.Is(err, hasp.ErrHeld) {
+			if !errors.As(err, &e) || e.Class != driver.ClassUnreachable || !errors.As(err, &w) || errors.Is(err, hasp.ErrHeld) {
 				t.Errorf("after %v the error is %v", wait, err)
 			}
 		}
@@ -138,7 +138,7 @@ func TestMaxSilence(t *testing.T) {
 		start := time.Now()
 		_, err := c.Mutex("k", nil).Lock(t.Context())
 		var e *hasp.Error
-		stopIf(t, !errors.As(err, &e) || e.Class != hasp.ClassUnreachable, "the error is %v", err)
+		stopIf(t, !errors.As(err, &e) || e.Class != driver.ClassUnreachable, "the error is %v", err)
 		took := time.Since(start)
 		failIf(t, took < most*8/10 || took > most, "%v after %v, want about %v", err, took, most)
 		failIf(t, errors.As(err, new(*hasp.WaitError)), "nobody ended the wait, yet: %v", err)
@@ -178,7 +178,7 @@ func TestHeldBackStoreIsWaitedFor(t *testing.T) {
 		c := newClient(t, store, &hasp.Options{Observe: func(_ context.Context, e *event.Event) {
 			if e.Kind == event.HeldBack {
 				told = append(told, e.Left)
-				if err, ok := e.Err.(*hasp.Error); !ok || err.Class != hasp.ClassUnreachable { //nolint:errorlint // the outermost
+				if err, ok := e.Err.(*hasp.Error); !ok || err.Class != driver.ClassUnreachable { //nolint:errorlint // the outermost
 					t.Errorf("told of %#v", e.Err)
 				}
 			}
@@ -269,7 +269,7 @@ func TestHungStoreIsNotTheCallersDeadline(t *testing.T) {
 		_, err := newClient(t, d, &hasp.Options{MaxSilence: time.Minute}).Mutex("k", nil).Lock(context.Background())
 		failIf(t, errors.Is(err, context.DeadlineExceeded), "no deadline was given, yet: %v", err)
 		var e *hasp.Error
-		if errors.As(err, &e); e.Class != hasp.ClassUnreachable {
+		if errors.As(err, &e); e.Class != driver.ClassUnreachable {
 			t.Errorf("class %v", e.Class)
 		}
 		_, err = newClient(t, d, nil).Mutex("k", nil).TryLock(context.Background())

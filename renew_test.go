@@ -367,7 +367,7 @@ func TestErrorOfARenewal(t *testing.T) {
 		}
 		for op, err := range map[string]error{"renew": got[event.RenewFailed], "extend": extend, "hold": got[event.Lost]} {
 			e, ok := err.(*hasp.Error) //nolint:errorlint // the outermost
-			if !ok || e.Op != op || e.Key != "k" || e.Engine != "memory" || e.Class != hasp.ClassUnreachable || !errors.Is(err, errDown) {
+			if !ok || e.Op != op || e.Key != "k" || e.Engine != "memory" || e.Class != driver.ClassUnreachable || !errors.Is(err, errDown) {
 				t.Errorf("%s: %#v", op, err)
 				continue
 			}

@@ -23,7 +23,7 @@ type moody struct {
 	refuses atomic.Bool
 }
 
-func newMoody(class hasp.Class) *moody {
+func newMoody(class driver.Class) *moody {
 	d := &moody{hooked: hooked{Driver: newStore(), classify: func(err error) driver.Class {
 		if errors.Is(err, errDown) {
 			return class
@@ -69,17 +69,17 @@ const (
 // classes are the rule: how long a wait bears an error of a class, at first contact and after a good answer.
 var classes = []struct {
 	name        string
-	class       hasp.Class
+	class       driver.Class
 	first, then time.Duration
 }{
-	{"unknown", hasp.ClassUnknown, ttl, ttl},
-	{"unreachable", hasp.ClassUnreachable, endless, endless},
-	{"read-only", hasp.ClassReadOnly, grace, endless},
-	{"full", hasp.ClassFull, grace, endless},
-	{"login", hasp.ClassLogin, grace, grace},
-	{"denied", hasp.ClassDenied, 0, grace},
-	{"misconfigured", hasp.ClassMisconfigured, 0, grace},
-	{"impossible", hasp.ClassImpossible, 0, 0},
+	{"unknown", driver.ClassUnknown, ttl, ttl},
+	{"unreachable", driver.ClassUnreachable, endless, endless},
+	{"read-only", driver.ClassReadOnly, grace, endless},
+	{"full", driver.ClassFull, grace, endless},
+	{"login", driver.ClassLogin, grace, grace},
+	{"denied", driver.ClassDenied, 0, grace},
+	{"misconfigured", driver.ClassMisconfigured, 0, grace},
+	{"impossible", driver.ClassImpossible, 0, 0},
 }
 
 // waitings are all that waits for a key.
@@ -206,7 +206,7 @@ func TestRefusedReleaseIsAskedAgain(t *testing.T) {
 			time.Sleep(time.Second)
 			before := d.releases.Load()
 			time.Sleep(ttl - 10*time.Second)
-			if during := d.releases.Load(); (during > before) != (c.class != hasp.ClassImpossible) {
+			if during := d.releases.Load(); (during > before) != (c.class != driver.ClassImpossible) {
 				t.Errorf("%s: %d releases in the first moment, %d later", c.name, before, during)
 			}
 			time.Sleep(time.Minute)
@@ -228,7 +228,7 @@ func TestNothingToCleanUpAtFirstContact(t *testing.T) {
 			_, err := locks.Mutex("k", nil).TryLock(t.Context())
 			wantIs(t, err, errDown)
 			_ = locks.Close()
-			answers := c.class != hasp.ClassUnknown && c.class != hasp.ClassUnreachable
+			answers := c.class != driver.ClassUnknown && c.class != driver.ClassUnreachable
 			failIf(t, answers && time.Since(start) > time.Second, "%s: it took %v", c.name, time.Since(start))
 		})
 	}
@@ -276,7 +276,7 @@ func TestMaxRefused(t *testing.T) {
 		most, away, want time.Duration
 	}{{time.Minute, 0, time.Minute}, {time.Second, 0, time.Second}, {time.Minute, time.Hour, time.Hour + time.Minute}} {
 		synctest.Test(t, func(t *testing.T) {
-			d := newMoody(hasp.ClassLogin)
+			d := newMoody(driver.ClassLogin)
 			class, start := d.classify, time.Now()
 			d.classify = func(err error) driver.Class {
 				if now := time.Since(start); now > 500*time.Millisecond && now < 500*time.Millisecond+c.away {

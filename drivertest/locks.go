@@ -277,7 +277,7 @@ var lockVerbs = map[string]func(p *player, s step, name string, r contend.Owner)
 			if want := p.leases[s.says["by"]].Owner(); held.Holder.Owner != want {
 				p.Errorf("kept waiting by %+v, want %s", held.Holder, want)
 			}
-		case p.fake || !errors.As(w.err, &silent) || silent.Class != hasp.ClassUnreachable: // a store that is slow is not waited for
+		case p.fake || !errors.As(w.err, &silent) || silent.Class != driver.ClassUnreachable: // a store that is slow is not waited for
 			p.Errorf("the error is %v, want a HeldError", w.err)
 		}
 	},

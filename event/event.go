@@ -83,75 +83,52 @@ func (k Kind) words() struct{ name, text string } {
 	return struct{ name, text string }{"unknown", "lock event"}
 }
 
-// Event is something that happened to a lock. Fields that say nothing about a
-// kind are zero; more may come. Its observer may read it until it returns, and copies
-// what it keeps: the client uses the memory again.
+// Event is something that happened to a lock. Fields that say nothing about a kind are zero; more may come. Its observer may read it until
+// it returns, and copies what it keeps: the client uses the memory again.
 type Event struct {
-	// Kind says what happened, and which of the fields below have a meaning.
-	Kind Kind
-	// Engine is the kind of store: "redis", "sqlite", "memory", ...
-	Engine string
-	// Key is what is locked, as the caller named it: any bytes.
-	Key string
-	// Owner is the 26 characters of this acquisition; see hasp.Lease.Owner.
-	Owner string
-	// Fence is the lease's, 0 before there is one.
-	Fence uint64
-	// Mode is how the lease holds the key, or the caller asks for it.
-	Mode driver.Mode
-	// TTL is how long the store keeps the lease without a renewal: as asked for.
-	TTL time.Duration
-	// Slot is a Semaphore's, once acquired; see hasp.Lease.Slot.
-	Slot int
-	// Holder is the owner in the way of a waiter; zero when that is not known.
-	Holder driver.Holder
-	// Ahead counts the waiters in the queue before this one.
-	Ahead int
-	// Left is what is left: of the holder's lease (Waiting), of this one
-	// (Renewed, RenewFailed, Forgotten), or of the time for which
-	// the store is held back (HeldBack) or asked again (Trouble). 0 when that is not known.
+	Kind   Kind          // what happened, and which of the fields below have a meaning
+	Engine string        // the kind of store: "redis", "sqlite", "memory", ...
+	Key    string        // what is locked, as the caller named it: any bytes
+	Owner  string        // the 26 characters of this acquisition; see hasp.Lease.Owner
+	Fence  uint64        // the lease's, 0 before there is one
+	Mode   driver.Mode   // how the lease holds the key, or the caller asks for it
+	TTL    time.Duration // how long the store keeps the lease without a renewal: as asked for
+	Slot   int           // a Semaphore's, once acquired; see hasp.Lease.Slot
+	Holder driver.Holder // the owner in the way of a waiter; zero when that is not known
+	Ahead  int           // the number of waiters in the queue before this one
+	// Left is what is left: of the holder's lease (Waiting), of this one (Renewed, RenewFailed, Forgotten), or of the time for which the
+	// store is held back (HeldBack) or asked again (Trouble). 0 when that is not known.
 	Left time.Duration
-	// Sent is when the request was sent that the event is the answer to; zero when it
-	// answers none.
+	// Sent is when the request was sent that the event is the answer to; zero when it answers none.
 	Sent time.Time
-	// Age is how long before this answer the request was sent from which the lease
-	// counted. At most a third of the TTL and a round trip when all is well.
+	// Age is how long before this answer the request was sent from which the lease counted. At most a third of the TTL and a round trip when
+	// all is well.
 	Age time.Duration
-	// Handoff is how long after the release a waiter that was handed the key came for
-	// it, by the store's clock; of a waiter that entered on the message, how long ago that was at most. 0: the
-	// key was free, or the engine does not know.
+	// Handoff is how long after the release a waiter that was handed the key came for it, by the store's clock; of a waiter that entered on
+	// the message, how long ago that was at most. 0: the key was free, or the engine does not know.
 	Handoff time.Duration
-	// Waited is how long ago the call began to ask for the key.
-	Waited time.Duration
-	// Held is how long the lease was held.
-	Held time.Duration
-	// Taken has the calls that took the lease, one a line, the innermost first;
-	// empty without hasp.Options.RecordTaken.
+	Waited  time.Duration // how long ago the call began to ask for the key
+	Held    time.Duration // how long the lease was held
+	// Taken has the calls that took the lease, one a line, the innermost first; empty without hasp.Options.RecordTaken.
 	Taken string
-	// Leases is by how much the number of held leases changes: 1 with Acquired, -1
-	// with the Lost or Released that ends the lease, 0 with all else. A lease
-	// that ended before its caller had it never counts, nor do re-entrant leases. The sum
-	// over all events of a client is how many it holds, whatever the order they come in.
+	// Leases is by how much the number of held leases changes: 1 with Acquired, -1 with the Lost or Released that ends the lease, 0 with all
+	// else. A lease that ended before its caller had it never counts, nor do re-entrant leases. The sum over all events of a client is how
+	// many it holds, whatever the order they come in.
 	Leases int
-	// Waiters is by how much the number of calls that wait changes: 1 with the first
-	// event of a Lock that goes on waiting, for a holder or for a store in trouble, and -1
-	// with the Acquired or Failed of the same call. Owner cannot tell: in a
-	// cohort (hasp.LockOptions.Cohort) a call goes on as another's owner.
+	// Waiters is by how much the number of calls that wait changes: 1 with the first event of a Lock that goes on waiting, for a holder or for
+	// a store in trouble, and -1 with the Acquired or Failed of the same call. Owner cannot tell: in a cohort (hasp.LockOptions.Cohort) a call
+	// goes on as another's owner.
 	Waiters int
-	// Err is what went wrong, or why the lease ended: a *hasp.Error, which says the Class of
-	// trouble with the store.
+	// Err is what went wrong, or why the lease ended: a *hasp.Error, which says the Class of trouble with the store.
 	Err error
 }
 
-// Observers returns a function for hasp.Options.Observe that calls all of these in their
-// order, without those that are nil. It is nil when nothing is left.
+// Observers returns a function for hasp.Options.Observe that calls all of these in their order, without those that are nil. It is nil when
+// nothing is left.
 func Observers(all ...func(context.Context, *Event)) func(context.Context, *Event) {
 	all = slices.DeleteFunc(slices.Clone(all), func(f func(context.Context, *Event)) bool { return f == nil })
-	switch len(all) {
-	case 0:
+	if len(all) == 0 {
 		return nil
-	case 1:
-		return all[0]
 	}
 	return func(ctx context.Context, e *Event) {
 		for _, f := range all {

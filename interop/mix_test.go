@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/history"
 	"github.com/hasplock/hasp/internal/testserver"
 )
@@ -98,7 +99,7 @@ func (m *mix) run(take func() (*taken, error)) {
 
 func (m *mix) takeOurs(mutex *hasp.Mutex) (*taken, error) {
 	l, err := mutex.Lock(m.Context())
-	if e := (*hasp.Error)(nil); errors.As(err, &e) && (e.Class == hasp.ClassUnreachable || e.Class == hasp.ClassUnknown) {
+	if e := (*hasp.Error)(nil); errors.As(err, &e) && (e.Class == driver.ClassUnreachable || e.Class == driver.ClassUnknown) {
 		return nil, nil // this machine was slow: no answer within the TTL
 	}
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/memdriver"
 )
 
@@ -40,7 +41,7 @@ func Example() {
 	ctx := context.Background()
 
 	// Contention: somebody else holds the key.
-	release := store.Hold("orders/42", time.Minute, hasp.Label{Host: "web-3", PID: 4121})
+	release := store.Hold("orders/42", time.Minute, driver.Label{Host: "web-3", PID: 4121})
 	var held *hasp.HeldError
 	if err := charge(ctx, locks, nil); errors.As(err, &held) {
 		fmt.Println("held by", held.Holder)
@@ -55,7 +56,7 @@ func Example() {
 	store.SetUnreachable(true)
 	var failed *hasp.Error
 	if err := charge(ctx, locks, nil); errors.As(err, &failed) {
-		fmt.Println("unreachable:", failed.Class == hasp.ClassUnreachable)
+		fmt.Println("unreachable:", failed.Class == driver.ClassUnreachable)
 	}
 	store.SetUnreachable(false)
 

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/internal/contend"
 	"github.com/hasplock/hasp/memdriver"
@@ -110,7 +111,7 @@ func TestTooFewNodes(t *testing.T) {
 		_, err := c.Mutex("k", nil).TryLock(t.Context())
 		failIf(t, time.Since(begun) > 50*time.Millisecond, "the error came after %v", time.Since(begun))
 		var e *hasp.Error
-		if !errors.As(err, &e) || e.Class != hasp.ClassUnreachable {
+		if !errors.As(err, &e) || e.Class != driver.ClassUnreachable {
 			t.Fatalf("TryLock: %v, want an error of class Unreachable", err)
 		}
 		const want = "too few nodes vote (2 of 5, and it takes 3): node 1, node 3: connection refused; node 5: it does not answer"

@@ -96,7 +96,7 @@ func TestTwins(t *testing.T) {
 		c, _ := client(t, stores)
 		_, err := c.Mutex("k", nil).TryLock(t.Context())
 		var e *hasp.Error
-		if !errors.As(err, &e) || e.Class != hasp.ClassMisconfigured || !strings.Contains(err.Error(), "are one server") {
+		if !errors.As(err, &e) || e.Class != driver.ClassMisconfigured || !strings.Contains(err.Error(), "are one server") {
 			t.Fatalf("TryLock: %v, want one that names the twins", err)
 		}
 	})

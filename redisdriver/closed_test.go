@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/driver"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -40,7 +41,7 @@ func TestApplicationClosedItsClient(t *testing.T) {
 			hinted := func(err error) {
 				t.Helper()
 				var e *hasp.Error
-				if !errors.As(err, &e) || e.Class != hasp.ClassImpossible || !errors.Is(err, redis.ErrClosed) || errors.Is(err, hasp.ErrClosed) ||
+				if !errors.As(err, &e) || e.Class != driver.ClassImpossible || !errors.Is(err, redis.ErrClosed) || errors.Is(err, hasp.ErrClosed) ||
 					!strings.Contains(err.Error(), "closed") || strings.Contains(err.Error(), "no good answer") {
 					t.Errorf("it says %v", err)
 				}

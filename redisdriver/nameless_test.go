@@ -69,7 +69,7 @@ func TestServerWithoutRunID(t *testing.T) {
 			defer locks.Close()
 			_, err = locks.Mutex("k", &hasp.LockOptions{TTL: time.Second}).Lock(w.ctx)
 			var e *hasp.Error
-			failIf(t, !errors.As(err, &e) || e.Class != hasp.ClassImpossible, "Lock says %v", err)
+			failIf(t, !errors.As(err, &e) || e.Class != driver.ClassImpossible, "Lock says %v", err)
 			if keys := w.keys(); len(keys) != 0 {
 				t.Errorf("it left %q", keys)
 			}

@@ -140,7 +140,7 @@ func TestResharding(t *testing.T) {
 			}
 		}
 		if step == 1 {
-			if err := free.Release(); err != nil && class(err) != hasp.ClassUnreachable {
+			if err := free.Release(); err != nil && class(err) != driver.ClassUnreachable {
 				t.Errorf("Release on the way: %v", err)
 			}
 		}
@@ -182,11 +182,11 @@ func renewed(ctx context.Context, d driver.Driver, rs []driver.RenewRequest) map
 	return out
 }
 
-func class(err error) hasp.Class {
+func class(err error) driver.Class {
 	var e *hasp.Error
 	errors.As(err, &e)
 	if e == nil {
-		return hasp.ClassUnknown
+		return driver.ClassUnknown
 	}
 	return e.Class
 }

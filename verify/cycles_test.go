@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/testserver"
 	"github.com/hasplock/hasp/redisdriver"
 	"github.com/redis/go-redis/v9"
@@ -112,7 +113,7 @@ func once(t *testing.T, locks *hasp.Client, key string, kind int) (ended int) {
 // machine has no answer within 20 ms.
 func tooSlow(err error) bool {
 	var e *hasp.Error
-	return errors.As(err, &e) && (e.Class == hasp.ClassUnreachable || e.Class == hasp.ClassUnknown)
+	return errors.As(err, &e) && (e.Class == driver.ClassUnreachable || e.Class == driver.ClassUnknown)
 }
 
 // settled returns the numbers of goroutines and of objects on the heap, once the

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/event"
 	"github.com/hasplock/hasp/internal/faultproxy"
 	"github.com/hasplock/hasp/internal/stall"
@@ -116,7 +117,7 @@ func TestSilentStoreEndsALock(t *testing.T) {
 		if took := time.Since(start); took > silence+little+lost() {
 			t.Errorf("Lock returned after %v without an answer, want %v", took, silence)
 		}
-		wantClass(t, err, hasp.ClassUnreachable)
+		wantClass(t, err, driver.ClassUnreachable)
 		l.close()
 	})
 }

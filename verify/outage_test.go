@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/event"
 	"github.com/hasplock/hasp/internal/faultproxy"
 	"github.com/hasplock/hasp/internal/stall"
@@ -132,7 +133,7 @@ func TestServerHangsForLongerThanIsBorne(t *testing.T) {
 		s.Stop()
 		start, lost := time.Now(), stall.Watch(t)
 		_, err := locks.Mutex("k", nil).Lock(context.Background())
-		wantClass(t, err, hasp.ClassUnreachable)
+		wantClass(t, err, driver.ClassUnreachable)
 		if took := time.Since(start); took > silence+little+lost() {
 			t.Errorf("Lock gave up %v after the server hung", took)
 		}

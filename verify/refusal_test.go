@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/event"
 	"github.com/hasplock/hasp/internal/stall"
 	"github.com/hasplock/hasp/internal/testserver"
@@ -20,7 +21,7 @@ import (
 )
 
 // wantClass fails the test unless err is of the class and says all of texts.
-func wantClass(t testing.TB, err error, class hasp.Class, texts ...string) {
+func wantClass(t testing.TB, err error, class driver.Class, texts ...string) {
 	t.Helper()
 	e := (*hasp.Error)(nil)
 	if !errors.As(err, &e) || e.Class != class {
@@ -42,7 +43,7 @@ type refusal struct {
 	mend  func(t *testing.T, c *redis.Client) // nil: nothing does
 	first time.Duration                       // how long Lock bears it at first contact
 	login func(o *redis.Options)
-	class hasp.Class
+	class driver.Class
 	texts []string
 	grows bool // it refuses only what takes memory: what there is it renews and releases
 }
@@ -63,44 +64,44 @@ var refusals = []refusal{
 			run(t, c, "acl", "setuser", "default", "resetpass", ">"+secret)
 		},
 		login: func(o *redis.Options) { o.Password = secret }, first: graceTime,
-		class: hasp.ClassLogin, texts: []string{"WRONGPASS"},
+		class: driver.ClassLogin, texts: []string{"WRONGPASS"},
 	},
 	{
 		name:  "no permission for scripts",
 		start: func(t *testing.T, c *redis.Client) { run(t, c, "acl", "setuser", "default", "-evalsha", "-eval") },
 		mend:  func(t *testing.T, c *redis.Client) { run(t, c, "acl", "setuser", "default", "+evalsha", "+eval") },
-		class: hasp.ClassDenied, texts: []string{"NOPERM", "eval"},
+		class: driver.ClassDenied, texts: []string{"NOPERM", "eval"},
 	},
 	{
 		name:  "no permission for the keys",
 		start: func(t *testing.T, c *redis.Client) { run(t, c, "acl", "setuser", "default", "resetkeys", "~other:*") },
 		mend:  func(t *testing.T, c *redis.Client) { run(t, c, "acl", "setuser", "default", "~*") },
-		class: hasp.ClassDenied, texts: []string{"NOPERM", "key"},
+		class: driver.ClassDenied, texts: []string{"NOPERM", "key"},
 	},
 	{
 		name:  "read-only replica",
 		start: func(t *testing.T, c *redis.Client) { run(t, c, "replicaof", "127.0.0.1", "1") },
 		mend:  func(t *testing.T, c *redis.Client) { run(t, c, "replicaof", "no", "one") }, first: graceTime,
-		class: hasp.ClassReadOnly, texts: []string{"READONLY"},
+		class: driver.ClassReadOnly, texts: []string{"READONLY"},
 	},
 	{
 		name:  "maxmemory with noeviction",
 		start: func(t *testing.T, c *redis.Client) { run(t, c, "config", "set", "maxmemory", "1") },
 		mend:  func(t *testing.T, c *redis.Client) { run(t, c, "config", "set", "maxmemory", "0") }, first: graceTime,
-		class: hasp.ClassFull, texts: []string{"OOM"}, grows: true,
+		class: driver.ClassFull, texts: []string{"OOM"}, grows: true,
 	},
 	{
 		name:  "a snapshot that cannot be written",
 		start: failSnapshot,
 		mend:  func(t *testing.T, c *redis.Client) { run(t, c, "config", "set", "save", "") }, first: graceTime,
-		class: hasp.ClassFull, texts: []string{"MISCONF"},
+		class: driver.ClassFull, texts: []string{"MISCONF"},
 	},
 	{
 		name: "another type under the key",
 		start: func(t *testing.T, c *redis.Client) {
 			run(t, c, "eval", "redis.call('DEL', KEYS[1]) return redis.call('HSET', KEYS[1], 'f', 'v')", 1, "lock:k")
 		},
-		class: hasp.ClassImpossible, texts: []string{`"lock:k"`, "hash"},
+		class: driver.ClassImpossible, texts: []string{`"lock:k"`, "hash"},
 	},
 }
 

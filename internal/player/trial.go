@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/history"
 )
 
@@ -119,7 +119,7 @@ type Outcome struct {
 	Found []string
 	// Class and Trouble are those of the store's latest error, when it was gone
 	// at the end; Trouble is empty otherwise.
-	Class   hasp.Class
+	Class   driver.Class
 	Trouble string
 }
 
@@ -261,7 +261,7 @@ func (r *run) fatal(e *Event) bool {
 
 // temporary says whether a wait may go on after such an error.
 func temporary(kind string) bool {
-	return kind == "unreachable" || ClassOf(kind) == hasp.ClassUnknown
+	return kind == "unreachable" || ClassOf(kind) == driver.ClassUnknown
 }
 
 // next draws the next order of a client. After the faults, keys that no client acquired since come first. In the end each has its

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/driver"
 )
 
 // Mono is an instant of a clock that all processes of this machine share.
@@ -133,13 +134,13 @@ const (
 )
 
 // ClassOf is the class that a word stands for.
-func ClassOf(kind string) hasp.Class {
-	for c := range hasp.ClassImpossible + 1 {
+func ClassOf(kind string) driver.Class {
+	for c := range driver.ClassImpossible + 1 {
 		if c.String() == kind {
 			return c
 		}
 	}
-	return hasp.ClassUnknown
+	return driver.ClassUnknown
 }
 
 // kindOf classifies an error in a word.
@@ -153,5 +154,5 @@ func kindOf(err error) string {
 	case errors.As(err, &e):
 		return e.Class.String()
 	}
-	return hasp.ClassUnknown.String()
+	return driver.ClassUnknown.String()
 }

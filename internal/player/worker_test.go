@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/event"
 	"github.com/hasplock/hasp/memdriver"
 )
@@ -222,7 +223,7 @@ func TestWorkerGivesUp(t *testing.T) {
 // Every class of trouble has a word, and each word its class.
 func TestKinds(t *testing.T) {
 	var words []string
-	for c := hasp.ClassUnknown; c <= hasp.ClassImpossible; c++ {
+	for c := driver.ClassUnknown; c <= driver.ClassImpossible; c++ {
 		word := kindOf(&hasp.Error{Class: c, Err: io.EOF})
 		if word == "" || slices.Contains(words, word) || ClassOf(word) != c {
 			t.Errorf("class %d is %q", c, word)

@@ -75,19 +75,19 @@ func Reason(err error) string {
 	}
 	if e := (*hasp.Error)(nil); errors.As(err, &e) {
 		switch e.Class {
-		case hasp.ClassUnreachable:
+		case driver.ClassUnreachable:
 			return "unreachable"
-		case hasp.ClassDenied:
+		case driver.ClassDenied:
 			return "denied"
-		case hasp.ClassMisconfigured, hasp.ClassImpossible:
+		case driver.ClassMisconfigured, driver.ClassImpossible:
 			return "misconfigured"
-		case hasp.ClassFull:
+		case driver.ClassFull:
 			return "full"
-		case hasp.ClassReadOnly:
+		case driver.ClassReadOnly:
 			return "read_only"
-		case hasp.ClassLogin:
+		case driver.ClassLogin:
 			return "login"
-		case hasp.ClassUnknown:
+		case driver.ClassUnknown:
 		}
 	}
 	end := err

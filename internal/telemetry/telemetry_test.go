@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/driver/voting"
 )
 
@@ -61,7 +62,7 @@ func FuzzLabel(f *testing.F) {
 
 func TestReason(t *testing.T) {
 	held := &hasp.HeldError{}
-	of := func(class hasp.Class, err error) error {
+	of := func(class driver.Class, err error) error {
 		return &hasp.Error{Op: "lock", Key: "k", Class: class, Err: err}
 	}
 	silent := errors.New("no answer")
@@ -78,16 +79,16 @@ func TestReason(t *testing.T) {
 		{of(0, &hasp.WaitError{End: context.Canceled, Why: fmt.Errorf("dial: %w", context.DeadlineExceeded)}), "canceled", false},
 		{of(0, &hasp.WaitError{End: hasp.ErrClosed, Why: held}), "closed", false},
 		{of(0, fmt.Errorf("%w: %w", context.Canceled, hasp.ErrLost)), "lost", false},
-		{of(hasp.ClassUnreachable, silent), "unreachable", true},
-		{of(hasp.ClassUnreachable, &hasp.WaitError{End: context.DeadlineExceeded, Why: silent}), "unreachable", false},
-		{of(hasp.ClassUnreachable, voting.ErrNotVoting), "held_back", true},
-		{of(hasp.ClassDenied, silent), "denied", true},
-		{of(hasp.ClassMisconfigured, silent), "misconfigured", true},
-		{of(hasp.ClassImpossible, silent), "misconfigured", true},
+		{of(driver.ClassUnreachable, silent), "unreachable", true},
+		{of(driver.ClassUnreachable, &hasp.WaitError{End: context.DeadlineExceeded, Why: silent}), "unreachable", false},
+		{of(driver.ClassUnreachable, voting.ErrNotVoting), "held_back", true},
+		{of(driver.ClassDenied, silent), "denied", true},
+		{of(driver.ClassMisconfigured, silent), "misconfigured", true},
+		{of(driver.ClassImpossible, silent), "misconfigured", true},
 		{of(0, hasp.ErrUnsupported), "misconfigured", true},
-		{of(hasp.ClassFull, silent), "full", true},
-		{of(hasp.ClassReadOnly, silent), "read_only", true},
-		{of(hasp.ClassLogin, silent), "login", true},
+		{of(driver.ClassFull, silent), "full", true},
+		{of(driver.ClassReadOnly, silent), "read_only", true},
+		{of(driver.ClassLogin, silent), "login", true},
 		{of(0, silent), "unknown", true},
 		{nil, "unknown", true},
 	} {

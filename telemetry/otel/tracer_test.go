@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/event"
 	"github.com/hasplock/hasp/memdriver"
 	haspotel "github.com/hasplock/hasp/telemetry/otel"
@@ -105,7 +106,7 @@ func TestSpansOfALease(t *testing.T) {
 // and what may name it stay out, unless they are wanted.
 func TestOutcomes(t *testing.T) {
 	held := &hasp.HeldError{Holder: hasp.Holder{Label: "jane's laptop"}}
-	of := func(class hasp.Class, err error) error {
+	of := func(class driver.Class, err error) error {
 		return &hasp.Error{Op: "lock", Key: "patient:jane", Class: class, Err: err}
 	}
 	for _, c := range []struct {
@@ -118,9 +119,9 @@ func TestOutcomes(t *testing.T) {
 		{event.Failed, of(0, &hasp.WaitError{End: context.Canceled, Why: held}), "canceled", codes.Unset},
 		{event.Failed, of(0, hasp.ErrClosed), "closed", codes.Unset},
 		{event.Failed, of(0, &hasp.WaitError{End: context.DeadlineExceeded, Why: held}), "timeout", codes.Error},
-		{event.Failed, of(hasp.ClassDenied, errors.New("no")), "denied", codes.Error},
+		{event.Failed, of(driver.ClassDenied, errors.New("no")), "denied", codes.Error},
 		{event.Released, of(0, fmt.Errorf("broken: %w", hasp.ErrLost)), "lost", codes.Error},
-		{event.Released, of(hasp.ClassUnreachable, errors.New("no")), "unconfirmed", codes.Error},
+		{event.Released, of(driver.ClassUnreachable, errors.New("no")), "unconfirmed", codes.Error},
 		{event.Lost, of(0, hasp.ErrLost), "lost", codes.Error},
 	} {
 		for _, recordKey := range []bool{false, true} {

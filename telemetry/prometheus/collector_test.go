@@ -16,6 +16,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/event"
 	haspprom "github.com/hasplock/hasp/telemetry/prometheus"
@@ -67,7 +68,7 @@ func families(t testing.TB, c *haspprom.Collector) []*dto.MetricFamily {
 func TestEventsCount(t *testing.T) {
 	oops := errors.New("oops")
 	held := fmt.Errorf("try lock: %w", hasp.ErrHeld)
-	away := &hasp.Error{Class: hasp.ClassUnreachable, Err: oops}
+	away := &hasp.Error{Class: driver.ClassUnreachable, Err: oops}
 	for name, c := range map[string]struct {
 		event event.Event
 		want  map[string]float64
@@ -79,7 +80,7 @@ func TestEventsCount(t *testing.T) {
 		"refused":                {event.Event{Kind: event.Failed, Waited: time.Second, Err: held}, map[string]float64{"wait_seconds.count/failed": 1, "wait_seconds.sum/failed": 1, "failures_total/held": 1}},
 		"gave up":                {event.Event{Kind: event.Failed, Waiters: -1, Err: &hasp.WaitError{End: context.DeadlineExceeded, Why: held}}, map[string]float64{"waiters": -1, "wait_seconds.count/failed": 1, "failures_total/timeout": 1}},
 		"away":                   {event.Event{Kind: event.Failed, Err: away}, map[string]float64{"wait_seconds.count/failed": 1, "failures_total/unreachable": 1, "store_errors_total": 1}},
-		"gave up, away":          {event.Event{Kind: event.Failed, Err: &hasp.Error{Class: hasp.ClassUnreachable, Err: &hasp.WaitError{End: context.Canceled, Why: oops}}}, map[string]float64{"wait_seconds.count/failed": 1, "failures_total/unreachable": 1}},
+		"gave up, away":          {event.Event{Kind: event.Failed, Err: &hasp.Error{Class: driver.ClassUnreachable, Err: &hasp.WaitError{End: context.Canceled, Why: oops}}}, map[string]float64{"wait_seconds.count/failed": 1, "failures_total/unreachable": 1}},
 		"held back at once":      {event.Event{Kind: event.Failed, Err: voting.ErrNotVoting}, map[string]float64{"wait_seconds.count/failed": 1, "failures_total/held_back": 1, "held_back_total": 1}},
 		"held back":              {event.Event{Kind: event.HeldBack, Err: voting.ErrNotVoting}, map[string]float64{"held_back_total": 1}},
 		"trouble":                {event.Event{Kind: event.Trouble, Err: oops}, map[string]float64{"store_errors_total": 1}},

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/cmd/hasp/internal/store"
+	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/internal/plain"
 	"github.com/hasplock/hasp/quorum"
@@ -66,7 +67,7 @@ func (e *Exit) Ends(answered bool) bool {
 func Trouble(u *store.URL, err error) *Exit {
 	end := TroubleOf(fmt.Sprintf("the store %s", u), "", u, err)
 	var e *hasp.Error
-	end.Passes = errors.As(err, &e) && e.Class != hasp.ClassImpossible
+	end.Passes = errors.As(err, &e) && e.Class != driver.ClassImpossible
 	return end
 }
 
@@ -74,12 +75,12 @@ func Trouble(u *store.URL, err error) *Exit {
 func TroubleOf(on, addr string, u *store.URL, err error) *Exit {
 	inner := err
 	var e *hasp.Error
-	class := hasp.ClassUnknown
+	class := driver.ClassUnknown
 	if errors.As(err, &e) {
 		inner, class = e.Err, e.Class
 	}
 	if errors.Is(err, hasp.ErrUnsupported) {
-		class = hasp.ClassImpossible
+		class = driver.ClassImpossible
 	}
 	if wait := (*hasp.WaitError)(nil); errors.As(inner, &wait) {
 		inner = wait.Why
@@ -87,29 +88,29 @@ func TroubleOf(on, addr string, u *store.URL, err error) *Exit {
 	said := plain.Error(inner)
 	if u.IsFile() { // the engine's own words say what to do
 		switch class {
-		case hasp.ClassDenied:
+		case driver.ClassDenied:
 			return &Exit{Code: ExitDenied, Verdict: "denied", Message: fmt.Sprintf("%s does not allow this: %s", on, said)}
-		case hasp.ClassReadOnly:
+		case driver.ClassReadOnly:
 			return &Exit{Code: ExitConfig, Verdict: "read-only", Message: fmt.Sprintf("%s cannot be written: %s", on, said)}
-		case hasp.ClassUnreachable:
+		case driver.ClassUnreachable:
 			return &Exit{Code: ExitUnreachable, Verdict: "unreachable", Message: fmt.Sprintf("%s cannot be used now: %s", on, said)}
 		}
 	}
 	switch class {
-	case hasp.ClassDenied:
+	case driver.ClassDenied:
 		return &Exit{Code: ExitDenied, Verdict: "denied",
 			Message: plain.Then(on+" does not allow this: "+said, "Check the user's permissions.")}
-	case hasp.ClassLogin:
+	case driver.ClassLogin:
 		return &Exit{Code: ExitDenied, Verdict: "login",
 			Message: plain.Then(on+" refused the login: "+said, u.CheckLogin(err))}
-	case hasp.ClassMisconfigured, hasp.ClassImpossible:
+	case driver.ClassMisconfigured, driver.ClassImpossible:
 		return &Exit{Code: ExitConfig, Verdict: "misconfigured", Message: fmt.Sprintf("%s cannot do this: %s", on, said)}
-	case hasp.ClassFull:
+	case driver.ClassFull:
 		return &Exit{Code: ExitConfig, Verdict: "full", Message: fmt.Sprintf("%s is full: %s", on, said)}
-	case hasp.ClassReadOnly:
+	case driver.ClassReadOnly:
 		return &Exit{Code: ExitConfig, Verdict: "read-only",
 			Message: fmt.Sprintf("%s cannot be written, is it a replica? %s", on, said)}
-	case hasp.ClassUnreachable:
+	case driver.ClassUnreachable:
 		if name := (*net.DNSError)(nil); errors.As(err, &name) && name.IsNotFound {
 			return &Exit{Code: ExitUnreachable, Verdict: "unreachable", Message: plain.Then(on+" cannot be found: "+said, "Is its address right?")}
 		}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/cmd/hasp/internal/shell"
+	"github.com/hasplock/hasp/driver"
 	"github.com/spf13/cobra"
 )
 
@@ -28,7 +29,7 @@ func (l *Locks) All(ctx context.Context, prefix string) ([]hasp.Info, error) {
 		defer silence.Stop()
 		infos, err := l.collect(within, prefix, func() { silence.Reset(AskLimit) })
 		if err != nil && errors.Is(context.Cause(within), os.ErrDeadlineExceeded) {
-			err = &hasp.Error{Op: "list", Engine: l.Traits().Engine, Class: hasp.ClassUnreachable, Err: fmt.Errorf("no answer within %v", AskLimit)}
+			err = &hasp.Error{Op: "list", Engine: l.Traits().Engine, Class: driver.ClassUnreachable, Err: fmt.Errorf("no answer within %v", AskLimit)}
 		}
 		return infos, err
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/cmd/hasp/internal/base"
 	"github.com/hasplock/hasp/cmd/hasp/internal/child"
+	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/event"
 	"github.com/hasplock/hasp/internal/backoff"
 	"github.com/hasplock/hasp/internal/people"
@@ -260,7 +261,7 @@ func insist(ctx context.Context, ask func(context.Context) error) error {
 	for {
 		err := ask(ctx)
 		var e *hasp.Error
-		again := errors.As(err, &e) && e.Class != hasp.ClassImpossible
+		again := errors.As(err, &e) && e.Class != driver.ClassImpossible
 		if !again || errors.Is(err, hasp.ErrLost) || !pause.Wait(ctx.Done()) {
 			return err
 		}

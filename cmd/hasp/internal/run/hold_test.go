@@ -12,14 +12,15 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/cmd/hasp/internal/base"
+	"github.com/hasplock/hasp/driver"
 )
 
 // A store that does not answer for a moment is asked again, for as long as there is
 // time, and its answer counts.
 func TestInsist(t *testing.T) {
-	silent := &hasp.Error{Class: hasp.ClassUnreachable, Err: errors.New("it does not answer")}
-	lost := &hasp.Error{Class: hasp.ClassUnknown, Err: hasp.ErrLost}
-	denied := &hasp.Error{Class: hasp.ClassImpossible, Err: errors.New("NOPERM")}
+	silent := &hasp.Error{Class: driver.ClassUnreachable, Err: errors.New("it does not answer")}
+	lost := &hasp.Error{Class: driver.ClassUnknown, Err: hasp.ErrLost}
+	denied := &hasp.Error{Class: driver.ClassImpossible, Err: errors.New("NOPERM")}
 	for name, c := range map[string]struct {
 		answers []error // the last stays
 		asked   int     // 0: many times

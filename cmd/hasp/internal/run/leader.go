@@ -90,7 +90,7 @@ type leaderJSON struct {
 	Fence  uint64             `json:"fence,omitempty"`
 }
 
-func writeLeader(w io.Writer, leader hasp.Leader, asJSON bool) error {
+func writeLeader(w io.Writer, leader hasp.Info, asJSON bool) error {
 	now := time.Now()
 	if asJSON {
 		j := leaderJSON{Time: now, Key: leader.Key, Leader: people.Holding(leader.Holder), Fence: leader.Fence}
