@@ -109,8 +109,7 @@ func TestAbandoned(t *testing.T) {
 	}
 }
 
-// Turns that saw the mark, but whose user did not have the key,
-// do not take it away.
+// Turns that saw the mark, but whose user did not have the key, do not take it away.
 func TestAbandonedIsNotSwallowed(t *testing.T) {
 	for name, swallow := range map[string]func(t *testing.T, d *hooked, c *hasp.Client){
 		"nobody": func(*testing.T, *hooked, *hasp.Client) {},
@@ -203,8 +202,7 @@ func TestAbandonedIsNotSwallowed(t *testing.T) {
 	}
 }
 
-// Turns of a cohort on one grant: the first sees the mark, and the later ones if it
-// did not have the key for its user.
+// Turns of a cohort on one grant: the first sees the mark, and the later ones if it did not have the key for its user.
 func TestAbandonedInACohort(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore()
@@ -258,8 +256,7 @@ func TestPanicInACohort(t *testing.T) {
 	})
 }
 
-// A turn that is not taken, because its context ended at that moment, ends
-// as finished, like the previous one.
+// A turn that is not taken, because its context ended at that moment, ends as finished, like the previous one.
 func TestAbandonedAndATurnForNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for range 50 { // whether the turn or the end of its context comes first is chance
@@ -285,8 +282,7 @@ func TestAbandonedAndATurnForNobody(t *testing.T) {
 	})
 }
 
-// Wanted is closed with the renewal after somebody came to wait, for each lease
-// of the hold, and not before.
+// Wanted is closed with the renewal after somebody came to wait, for each lease of the hold, and not before.
 func TestWanted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, c := newMem(t)

@@ -40,8 +40,7 @@ func TestTryLockSaysWhoHoldsTheKey(t *testing.T) {
 	})
 }
 
-// Promise 4: a waiter that gives up leaves no place and hands on what it was
-// given; failure case 18: both errors are found.
+// Promise 4: a waiter that gives up leaves no place and hands on what it was given; failure case 18: both errors are found.
 func TestCancelledWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, c := newMem(t)
@@ -65,8 +64,7 @@ func TestCancelledWait(t *testing.T) {
 	})
 }
 
-// Failure case 11: the context ends while the request is under way and the
-// store carries it out; gone within moments of the link's return.
+// Failure case 11: the context ends while the request is under way and the store carries it out; gone within moments of the link's return.
 func TestCancelWhileTheRequestIsUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, d := hookedMem()
@@ -96,8 +94,7 @@ func TestCancelWhileTheRequestIsUnderWay(t *testing.T) {
 	})
 }
 
-// Failure case 13: a lost reply to an acquire repairs itself; to a release it
-// is not "not held".
+// Failure case 13: a lost reply to an acquire repairs itself; to a release it is not "not held".
 func TestLostReplies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &hooked{Driver: newStore()}
@@ -170,8 +167,7 @@ func TestLateGrantIsNoLease(t *testing.T) {
 	})
 }
 
-// A grant that comes at its deadline is no lease, and one that comes just before is
-// one; TryLock asks once in any case.
+// A grant that comes at its deadline is no lease, and one that comes just before is one; TryLock asks once in any case.
 func TestGrantAtItsDeadline(t *testing.T) {
 	const short = time.Second
 	left := short - short/100 - 2*time.Millisecond
@@ -194,8 +190,7 @@ func TestGrantAtItsDeadline(t *testing.T) {
 	}
 }
 
-// On a store that is always slow a waiter asks once more for a lease with more time,
-// and then takes what it has.
+// On a store that is always slow a waiter asks once more for a lease with more time, and then takes what it has.
 func TestSlowStoreIsAskedOnceMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &hooked{Driver: newStore()}
@@ -232,8 +227,7 @@ func TestLateGrantKeepsItsMark(t *testing.T) {
 	})
 }
 
-// A request that was never sent left nothing to clean up; one of unknown outcome may
-// have, also when a later one was refused.
+// A request that was never sent left nothing to clean up; one of unknown outcome may have, also when a later one was refused.
 func TestCleaningUpAfterErrors(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -302,8 +296,7 @@ func TestWaitingIsTold(t *testing.T) {
 	})
 }
 
-// Why a wait that ends during a call had lasted: the holder, unless the store was
-// silent for longer than an answer may take.
+// Why a wait that ends during a call had lasted: the holder, unless the store was silent for longer than an answer may take.
 func TestWhatKeptAWait(t *testing.T) {
 	for _, c := range []struct {
 		name   string

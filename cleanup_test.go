@@ -56,8 +56,7 @@ func TestGaveUpHasLeft(t *testing.T) {
 	}
 }
 
-// A store that does not answer delays no caller that gave up for longer than a moment,
-// and no more once that is known.
+// A store that does not answer delays no caller that gave up for longer than a moment, and no more once that is known.
 func TestGivingUpOnASilentStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, d := hookedMem()
@@ -94,9 +93,8 @@ func TestGivingUpOnASilentStore(t *testing.T) {
 	})
 }
 
-// What many calls may have left in a store that went away is one set: one request
-// is under way at a time, no goroutine waits for each, and all is released once
-// the store answers.
+// What many calls may have left in a store that went away is one set: one request is under way at a time, no goroutine waits for each, and
+// all is released once the store answers.
 func TestCleanupsAreProbedOneAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, d := hookedMem()
@@ -244,9 +242,8 @@ func TestCleanupsEnd(t *testing.T) {
 	})
 }
 
-// A release stays pending for as long as the store may keep the key, which is longer
-// than the TTL of the options after an Extend, also one that had no answer, and
-// for a lease that another process took.
+// A release stays pending for as long as the store may keep the key, which is longer than the TTL of the options after an Extend, also one
+// that had no answer, and for a lease that another process took.
 func TestCleanupLastsAsLongAsTheLease(t *testing.T) {
 	for name, take := range map[string]func(t *testing.T, c *hasp.Client, d *hooked) *hasp.Lease{
 		"Extend": func(t *testing.T, c *hasp.Client, _ *hooked) *hasp.Lease {

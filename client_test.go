@@ -205,9 +205,8 @@ func TestCloseDuringDo(t *testing.T) {
 	})
 }
 
-// Close leaves a key to the function of Do that holds it, which may have
-// released its own lease by then: its return frees the key all the same. What
-// the store did not confirm is in Close's error.
+// Close leaves a key to the function of Do that holds it, which may have released its own lease by then: its return frees the key all the
+// same. What the store did not confirm is in Close's error.
 func TestCloseLeavesTheKeyToDo(t *testing.T) {
 	for _, away := range []bool{false, true} {
 		for _, early := range []bool{false, true} { // it released its own lease, and has one within that

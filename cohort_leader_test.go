@@ -17,8 +17,7 @@ import (
 	"github.com/hasplock/hasp/event"
 )
 
-// A caller that gives up leaves its turn to the others; the error says who was in
-// the way.
+// A caller that gives up leaves its turn to the others; the error says who was in the way.
 func TestCohortGivingUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, c := newMem(t)
@@ -103,8 +102,7 @@ func TestCohortGivingUpRacesWithTheTurn(t *testing.T) {
 	}
 }
 
-// A cohort whose leaders have almost no time left still has its turns: the
-// place in the queue is the cohort's.
+// A cohort whose leaders have almost no time left still has its turns: the place in the queue is the cohort's.
 func TestCohortOfImpatientLeaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore()
@@ -157,8 +155,7 @@ func TestCohortOfImpatientLeaders(t *testing.T) {
 	})
 }
 
-// A store that does not answer is reported to all who waited for it as long,
-// not to one after the other; and to the others as what it is.
+// A store that does not answer is reported to all who waited for it as long, not to one after the other; and to the others as what it is.
 func TestCohortOnASilentStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newClient(t, &hooked{Driver: newStore(), try: hangTry}, &hasp.Options{MaxSilence: 5 * time.Second})
@@ -245,8 +242,7 @@ func TestCohortIsNotSettledByItsNextLeader(t *testing.T) {
 	})
 }
 
-// A leader leaves when its context ends, though the store does not confirm a
-// subscription.
+// A leader leaves when its context ends, though the store does not confirm a subscription.
 func TestCohortLeaderLeavesAWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &hooked{Driver: newStore()}
@@ -286,8 +282,7 @@ func TestWaitingForATurnIsTold(t *testing.T) {
 	})
 }
 
-// The place in the queue stays the cohort's when a leader and the next one give up at
-// once, and others go on; it is left when nobody does.
+// The place in the queue stays the cohort's when a leader and the next one give up at once, and others go on; it is left when nobody does.
 func TestCohortGivesUpAtOnce(t *testing.T) {
 	for range 20 {
 		for _, others := range []int{0, 1} {

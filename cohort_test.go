@@ -39,9 +39,8 @@ func release(t *testing.T, lease *hasp.Lease) {
 	check(t, lease.Release())
 }
 
-// Those who wait in one client take turns on one grant, first come first
-// served, each with a larger fence and as the same owner, and the store is
-// asked once more for all of them.
+// Those who wait in one client take turns on one grant, first come first served, each with a larger fence and as the same owner, and the
+// store is asked once more for all of them.
 func TestCohortTakesTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, c := newHooked(t)

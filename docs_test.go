@@ -83,8 +83,7 @@ func TestDocumentLinks(t *testing.T) {
 	stopIf(t, err != nil || seen < 30, "%d links, %v", seen, err)
 }
 
-// The page by which somebody decides can be read in one sitting, and its tables
-// fit a screen.
+// The page by which somebody decides can be read in one sitting, and its tables fit a screen.
 func TestGuaranteesFitAScreen(t *testing.T) {
 	b, err := os.ReadFile("docs/guarantees.md")
 	need(t, err)
@@ -121,8 +120,7 @@ func TestResultsHavePlaces(t *testing.T) {
 	}
 }
 
-// What CONTRIBUTING says is in a file is there, so that its walk leads somewhere
-// when code moves.
+// What CONTRIBUTING says is in a file is there, so that its walk leads somewhere when code moves.
 func TestWalkIsThere(t *testing.T) {
 	named := regexp.MustCompile("`(\\w+)` in\\s+\\[[^]]+\\]\\(([^)#]+)\\)").FindAllStringSubmatch(readDoc(t, "CONTRIBUTING.md"), -1)
 	stopIf(t, len(named) < 10, "CONTRIBUTING.md names only %d places", len(named))

@@ -17,8 +17,7 @@ import (
 	"github.com/hasplock/hasp/driver/voting"
 )
 
-// A downgrade wakes the readers that wait, at once, and no writer; it keeps the
-// fence, the contexts and the renewal.
+// A downgrade wakes the readers that wait, at once, and no writer; it keeps the fence, the contexts and the renewal.
 func TestDowngradeWakesReaders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, d := hookedMem()
@@ -98,9 +97,8 @@ func TestDowngradeIsAskedAgain(t *testing.T) {
 	}
 }
 
-// When the store may not know of a downgrade, the lease is Shared all the same:
-// renewals and the release say so, and nothing is written under it any more.
-// Another Downgrade asks again.
+// When the store may not know of a downgrade, the lease is Shared all the same: renewals and the release say so, and nothing is written
+// under it any more. Another Downgrade asks again.
 func TestDowngradeOfUnknownOutcome(t *testing.T) {
 	for name, try := range map[string]func(context.Context, driver.TryRequest, tryFunc) (driver.Result, error){
 		"the request was lost": hangTry,
@@ -177,8 +175,7 @@ func TestDowngradeEnds(t *testing.T) {
 	})
 }
 
-// A downgrade that the store refuses says that the lease is lost: its contexts
-// end.
+// A downgrade that the store refuses says that the lease is lost: its contexts end.
 func TestDowngradeOfALostLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, c := newMem(t)
@@ -246,8 +243,7 @@ func TestCloseDuringDowngrade(t *testing.T) {
 	})
 }
 
-// A cohort does not take turns on a lease that was downgraded: the others ask
-// the store.
+// A cohort does not take turns on a lease that was downgraded: the others ask the store.
 func TestDowngradeLeavesTheCohort(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, c := newHooked(t)

@@ -87,8 +87,7 @@ func TestLead(t *testing.T) {
 	})
 }
 
-// Lead campaigns again when the lease was lost while f ran, whatever f returned,
-// until its context ends or the client is closed.
+// Lead campaigns again when the lease was lost while f ran, whatever f returned, until its context ends or the client is closed.
 func TestLeadCampaignsAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, c := newMem(t)
@@ -162,8 +161,7 @@ func TestOneLeaderAtMost(t *testing.T) {
 	})
 }
 
-// Leaders yields the leader at once, and each change; trouble that may pass by
-// itself does not end it.
+// Leaders yields the leader at once, and each change; trouble that may pass by itself does not end it.
 func TestObserve(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, d := hookedMem()
@@ -310,8 +308,7 @@ func TestObserveChanges(t *testing.T) {
 	})
 }
 
-// Leaders ends with the first error of an invalid election and of a closed client, and
-// with its reader.
+// Leaders ends with the first error of an invalid election and of a closed client, and with its reader.
 func TestObserveEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		closed := newClient(t, newStore(), nil)
@@ -377,8 +374,7 @@ func TestLeadCampaignsAgainAfterALossBeforeItsFunction(t *testing.T) {
 	})
 }
 
-// An error of the campaign, or a client that is closed, ends Lead: only a lost lease has it
-// campaign again.
+// An error of the campaign, or a client that is closed, ends Lead: only a lost lease has it campaign again.
 func TestLeadEndsWithAnErrorOfTheCampaign(t *testing.T) {
 	d := &hooked{Driver: newStore()}
 	d.classify = func(error) driver.Class { return driver.ClassMisconfigured }

@@ -114,8 +114,7 @@ func mutex(o *hasp.LockOptions) func(c *hasp.Client) hasp.Locker {
 	return func(c *hasp.Client) hasp.Locker { return c.Mutex("k", o) }
 }
 
-// Who is handed the key has it with the message, and claims it ten milliseconds later; then its lease is one
-// like others.
+// Who is handed the key has it with the message, and claims it ten milliseconds later; then its lease is one like others.
 func TestEnters(t *testing.T) {
 	for _, o := range []*hasp.LockOptions{nil, {Lead: 100 * time.Millisecond}} { // the largest
 		synctest.Test(t, func(t *testing.T) {
@@ -317,8 +316,7 @@ func TestClaimsFirstWhenUnsure(t *testing.T) {
 	}
 }
 
-// A wait so long that the refusal is an old one: as much as the clocks may differ is given up of the claim time, and then
-// it asks first.
+// A wait so long that the refusal is an old one: as much as the clocks may differ is given up of the claim time, and then it asks first.
 func TestEntersAfterALongWait(t *testing.T) {
 	for waited, enters := range map[time.Duration]bool{14 * time.Second: true, 18 * time.Second: false} {
 		synctest.Test(t, func(t *testing.T) {

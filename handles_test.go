@@ -27,8 +27,7 @@ func collected(renewals int) {
 	}
 }
 
-// forgets says of each way to hold a key whether that is forgotten once what use
-// returns is all that is left of it.
+// forgets says of each way to hold a key whether that is forgotten once what use returns is all that is left of it.
 var forgets = []struct {
 	name      string
 	forgotten bool
@@ -135,8 +134,7 @@ func secondTurn(t *testing.T, c *hasp.Client) *hasp.Lease {
 	return <-got
 }
 
-// An unreachable lease is reported, and its TTL ends it; as long
-// as somebody may use it, it is renewed.
+// An unreachable lease is reported, and its TTL ends it; as long as somebody may use it, it is renewed.
 func TestForgottenLease(t *testing.T) {
 	for _, f := range forgets {
 		bubbled(t, f.name, func(t *testing.T) {

@@ -93,8 +93,7 @@ func TestWantedStays(t *testing.T) {
 	}
 }
 
-// A hold ends once: the observer gets one loss, and a later caller that ends it learns
-// that it had ended.
+// A hold ends once: the observer gets one loss, and a later caller that ends it learns that it had ended.
 func TestLossIsToldOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		told := 0
@@ -127,8 +126,7 @@ func TestDonePins(t *testing.T) {
 	}
 }
 
-// What Close left to a function of Do is released when the last of them has returned,
-// and by nothing else.
+// What Close left to a function of Do is released when the last of them has returned, and by nothing else.
 func TestCloseLeavesTheKeyToFunctions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memdriver.New()
@@ -222,8 +220,7 @@ func TestDowngradeOfALossUnderWay(t *testing.T) {
 	})
 }
 
-// Where a lease was taken is where its turn was taken, outside of this package, and
-// nothing when it is not recorded.
+// Where a lease was taken is where its turn was taken, outside of this package, and nothing when it is not recorded.
 func TestTaken(t *testing.T) {
 	if s := (&origin{}).String(); s != "" {
 		t.Errorf("taken by nobody: %q", s)

@@ -16,12 +16,10 @@ import (
 	"github.com/hasplock/hasp"
 )
 
-// Nested locks, by context. Redisson loses a lock in some of these cases: its
-// holds of one thread share a TTL that the latest of them sets, and a renewal
-// that the first release stops.
+// Nested locks, by context. Redisson loses a lock in some of these cases: its holds of one thread share a TTL that the latest of them sets,
+// and a renewal that the first release stops.
 
-// A short read within a write does not shorten the write's lease, and its
-// release does not stop the write's renewal.
+// A short read within a write does not shorten the write's lease, and its release does not stop the write's renewal.
 func TestNestedReadLeavesTheWriteAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore()
@@ -55,8 +53,7 @@ func TestNestedReadLeavesTheWriteAlone(t *testing.T) {
 	})
 }
 
-// The hold stays a writer's, and renewed, until the last of its leases is
-// released, in whatever order.
+// The hold stays a writer's, and renewed, until the last of its leases is released, in whatever order.
 func TestNestedReadOutlivesTheWrite(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, c := newMem(t)
@@ -72,8 +69,7 @@ func TestNestedReadOutlivesTheWrite(t *testing.T) {
 	})
 }
 
-// The TTLs of nested acquisitions do not add up: who dies frees the key after
-// one of them.
+// The TTLs of nested acquisitions do not add up: who dies frees the key after one of them.
 func TestNestedTTLsDoNotAddUp(t *testing.T) {
 	for name, take := range map[string]func(*hasp.Client) func(context.Context) (*hasp.Lease, error){
 		"write in write": func(c *hasp.Client) func(context.Context) (*hasp.Lease, error) {
@@ -115,8 +111,7 @@ func TestNestedTTLsDoNotAddUp(t *testing.T) {
 	}
 }
 
-// Which may be nested in which, and what the refusals say. None of them asks the
-// store, or waits.
+// Which may be nested in which, and what the refusals say. None of them asks the store, or waits.
 func TestNestedRules(t *testing.T) {
 	kinds := map[string]func(*hasp.Client, *hasp.LockOptions) hasp.Locker{
 		"mutex":    func(c *hasp.Client, o *hasp.LockOptions) hasp.Locker { return c.Mutex("k", o) },
@@ -185,8 +180,7 @@ func TestNestedRules(t *testing.T) {
 	}
 }
 
-// A write within a read is refused also behind a Downgrade, and within that a
-// read counts up.
+// A write within a read is refused also behind a Downgrade, and within that a read counts up.
 func TestNestedInADowngraded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore()
@@ -208,8 +202,7 @@ func TestNestedInADowngraded(t *testing.T) {
 	})
 }
 
-// The next holder learns that a function of Do did not finish, whichever
-// lease of the hold is released last.
+// The next holder learns that a function of Do did not finish, whichever lease of the hold is released last.
 func TestPanicUnderNestedLeases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newClient(t, newStore(), nil)
@@ -389,8 +382,7 @@ func TestContextWithinAnEndedOneOfItsHold(t *testing.T) {
 	need(t, second.Release())
 }
 
-// A context outlives its lease as a value: within one of a released lease a Lock asks
-// the store, and within one of a lost lease it says so.
+// A context outlives its lease as a value: within one of a released lease a Lock asks the store, and within one of a lost lease it says so.
 func TestLockInTheContextOfWhatIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, c := newMem(t)

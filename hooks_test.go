@@ -21,8 +21,7 @@ import (
 
 const ttl = 30 * time.Second
 
-// hooked is a driver whose calls pass through functions that may fail, wait,
-// or call the driver more than once.
+// hooked is a driver whose calls pass through functions that may fail, wait, or call the driver more than once.
 type hooked struct {
 	driver.Driver
 	try      func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error)
@@ -174,8 +173,7 @@ func newClient(t *testing.T, d driver.Driver, o *hasp.Options) *hasp.Client {
 	return c
 }
 
-// bubble is the clock without what no bubble stops: a machine that stalls
-// for seconds while a test runs ends no lease.
+// bubble is the clock without what no bubble stops: a machine that stalls for seconds while a test runs ends no lease.
 func bubble() clock.Instant {
 	now := clock.System()
 	now.Boot = 0
@@ -277,8 +275,7 @@ func begin[T any](ctx context.Context, call func(context.Context) (T, error)) ch
 	return done
 }
 
-// granted returns what a call that ran by itself got, or fails when it still
-// waits. It is for synctest bubbles, after synctest.Wait.
+// granted returns what a call that ran by itself got, or fails when it still waits. It is for synctest bubbles, after synctest.Wait.
 func granted[T any](t *testing.T, who string, c chan outcome[T]) (v T) {
 	t.Helper()
 	select {
@@ -309,8 +306,7 @@ type without struct {
 
 func (d *without) Traits() driver.Traits { return d.traits }
 
-// mortal is a process's way to the store, until it is killed: then nothing that
-// the process still does reaches the store.
+// mortal is a process's way to the store, until it is killed: then nothing that the process still does reaches the store.
 type mortal struct {
 	driver.Driver
 	dead atomic.Bool

@@ -282,8 +282,7 @@ func TestOwnTryLockEndsNoKeeping(t *testing.T) {
 	})
 }
 
-// A key that is wanted here all the time is never idle, and so never kept; its client asks to be told
-// all the same.
+// A key that is wanted here all the time is never idle, and so never kept; its client asks to be told all the same.
 func TestBusyKeeperIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore()
@@ -391,8 +390,7 @@ func TestKeeperWantedAfterDowngrade(t *testing.T) {
 	}
 }
 
-// The store is asked once for each of its grants, however often a turn wants to know: a key is not kept
-// while it is asked.
+// The store is asked once for each of its grants, however often a turn wants to know: a key is not kept while it is asked.
 func TestKeeperWantedInEachTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &hooked{Driver: newStore()}

@@ -50,8 +50,7 @@ func TestKeptKeyIsNotGrantedLate(t *testing.T) {
 	}
 }
 
-// A kept key whose renewal fails, or has no answer, goes back, and the observer is told of the
-// renewal alone: nobody had the key.
+// A kept key whose renewal fails, or has no answer, goes back, and the observer is told of the renewal alone: nobody had the key.
 func TestKeptKeyInTrouble(t *testing.T) {
 	for name, renew := range map[string]func(context.Context, []driver.RenewRequest, func(int, driver.Renewal), renewFunc){
 		"refused": failRenew(errDown),
@@ -266,8 +265,7 @@ func TestKeepAndAnObserverThatPanics(t *testing.T) {
 	})
 }
 
-// Whenever the context of a Lock ends, either it returns a lease or the key is kept, or free,
-// and the next one can have it.
+// Whenever the context of a Lock ends, either it returns a lease or the key is kept, or free, and the next one can have it.
 func TestKeepAndCancelledContexts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &counts{}

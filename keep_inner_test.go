@@ -128,8 +128,7 @@ func TestNothingStaysOfWhatWasKept(t *testing.T) {
 	})
 }
 
-// A wait elsewhere that is heard of while the key is being kept is not forgotten, nor is one
-// that is heard of once it was taken.
+// A wait elsewhere that is heard of while the key is being kept is not forgotten, nor is one that is heard of once it was taken.
 func TestWantedAtTheWrongMoment(t *testing.T) {
 	for _, wanted := range []bool{false, true} { // a turn that one of its cohort may have, who has left since
 		synctest.Test(t, func(t *testing.T) {
@@ -213,8 +212,7 @@ func TestHabitsAreBounded(t *testing.T) {
 	}
 }
 
-// A message that somebody waits may come after a Release has made the hold passing, and
-// before its follower is noted.
+// A message that somebody waits may come after a Release has made the hold passing, and before its follower is noted.
 func TestMessageWhileATurnPasses(t *testing.T) {
 	for _, queued := range []bool{false, true} {
 		t.Run(strconv.FormatBool(queued), func(t *testing.T) {

@@ -16,8 +16,7 @@ import (
 	"github.com/hasplock/hasp/driver"
 )
 
-// Who waits elsewhere has the key once the keeper is told, by a renewal, and before those who
-// ask the keeper after that.
+// Who waits elsewhere has the key once the keeper is told, by a renewal, and before those who ask the keeper after that.
 func TestKeeperYields(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := newStore()
@@ -221,8 +220,7 @@ func TestKeepersAlternate(t *testing.T) {
 	})
 }
 
-// Without a wait elsewhere nothing is given back; a key that is kept in vain, again and again,
-// is kept more and more seldom.
+// Without a wait elsewhere nothing is given back; a key that is kept in vain, again and again, is kept more and more seldom.
 func TestKeepTurnsItselfOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore()
@@ -260,8 +258,7 @@ func TestKeepTurnsItselfOff(t *testing.T) {
 	})
 }
 
-// With Cohort, those who waited when the store was asked have their turn first, even once the
-// keeper was told.
+// With Cohort, those who waited when the store was asked have their turn first, even once the keeper was told.
 func TestKeepWithCohort(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore()

@@ -67,8 +67,7 @@ func TestOptionsAreShared(t *testing.T) {
 	failIf(t, *o != (hasp.LockOptions{Reason: "shared"}), "the options were changed: %+v", *o)
 }
 
-// A handle can be overwritten: the leases that it gave, and its read side, stay
-// as they were.
+// A handle can be overwritten: the leases that it gave, and its read side, stay as they were.
 func TestHandleIsOverwritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newClient(t, newStore(), nil)
@@ -106,8 +105,7 @@ func TestHandleIsOverwrittenWhileItWaits(t *testing.T) {
 	})
 }
 
-// What is wrong with a lock, or unsupported by the engine, is reported before the store
-// is asked.
+// What is wrong with a lock, or unsupported by the engine, is reported before the store is asked.
 func TestFacesRefuseBeforeTheyAsk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, c := newHooked(t)
@@ -253,8 +251,7 @@ func TestAdmit(t *testing.T) {
 	})
 }
 
-// What a store that is held back refuses, and a TTL that is too long for it, is not
-// asked twice at once.
+// What a store that is held back refuses, and a TTL that is too long for it, is not asked twice at once.
 func TestRefusedByTheStore(t *testing.T) {
 	for _, c := range []struct {
 		res   driver.Result

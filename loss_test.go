@@ -18,8 +18,7 @@ import (
 	"github.com/hasplock/hasp/internal/clock"
 )
 
-// Promise 2, failure case 1: loss is declared by the clock while every call
-// to the store hangs, and before anybody else can have the key.
+// Promise 2, failure case 1: loss is declared by the clock while every call to the store hangs, and before anybody else can have the key.
 func TestLossNeedsNoNetwork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &hooked{Driver: newStore(), renew: hangRenew}
@@ -48,8 +47,7 @@ func TestLossNeedsNoNetwork(t *testing.T) {
 	})
 }
 
-// Promise 1 and 2: a machine that slept, or whose wall clock jumped, is seen
-// within one tick, and by Err at once.
+// Promise 1 and 2: a machine that slept, or whose wall clock jumped, is seen within one tick, and by Err at once.
 func TestLossIsSeenByTheClockThatShowsMost(t *testing.T) {
 	for name, jump := range map[string]clock.Instant{
 		"the machine slept":               {Boot: time.Minute, Wall: time.Minute},
@@ -84,8 +82,7 @@ func TestLossIsSeenByTheClockThatShowsMost(t *testing.T) {
 	}
 }
 
-// Promise 2: lease.Err checks the clock: code that just woke up learns of the loss
-// even before the renewer ran.
+// Promise 2: lease.Err checks the clock: code that just woke up learns of the loss even before the renewer ran.
 func TestErrAsksTheClock(t *testing.T) {
 	c := newClient(t, newStore(), nil)
 	var offset atomic.Int64
@@ -99,8 +96,7 @@ func TestErrAsksTheClock(t *testing.T) {
 	wantIs(t, lease.Err(), hasp.ErrLost)
 }
 
-// Promise 2: so does Err of a context of the lease, also of one within another lease's, and then the
-// context has ended in every way.
+// Promise 2: so does Err of a context of the lease, also of one within another lease's, and then the context has ended in every way.
 func TestErrOfAContextAsksTheClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // where no renewer runs meanwhile
 		var offset atomic.Int64
@@ -150,8 +146,7 @@ func TestNoRenewEndsAfterTheTTL(t *testing.T) {
 	})
 }
 
-// Err says that a lease is lost from Lead before its deadline on, as its contexts
-// do, also when it is the first to look.
+// Err says that a lease is lost from Lead before its deadline on, as its contexts do, also when it is the first to look.
 func TestErrHeedsTheLead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newClient(t, newStore(), nil)
@@ -275,8 +270,7 @@ func TestSuspendThatLeavesTime(t *testing.T) {
 	})
 }
 
-// A context ends at the deadline, also of a lease that comes just after the renewer was
-// woken for nothing.
+// A context ends at the deadline, also of a lease that comes just after the renewer was woken for nothing.
 func TestContextEndsAtTheDeadlineAfterASpuriousWake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newClient(t, newStore(), nil)

@@ -18,8 +18,7 @@ import (
 	"github.com/hasplock/hasp/internal/history"
 )
 
-// Readers of all clients hold a key together, a writer alone, with a fence above
-// theirs.
+// Readers of all clients hold a key together, a writer alone, with a fence above theirs.
 func TestReadersTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore()
@@ -59,8 +58,7 @@ func TestReadersTogether(t *testing.T) {
 	})
 }
 
-// Readers that are next to each other in the queue enter together; those behind a
-// waiting writer wait for it.
+// Readers that are next to each other in the queue enter together; those behind a waiting writer wait for it.
 func TestQueueOfReadersAndWriters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newClient(t, newStore(), nil)
@@ -94,8 +92,7 @@ func TestQueueOfReadersAndWriters(t *testing.T) {
 	})
 }
 
-// A writer is not starved by a stream of readers, of which there is always one:
-// it waits for those before it only.
+// A writer is not starved by a stream of readers, of which there is always one: it waits for those before it only.
 func TestWriterIsNotStarved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore()
@@ -198,8 +195,7 @@ func TestEventsCarryTheMode(t *testing.T) {
 	})
 }
 
-// n hold a semaphore, each with the smallest slot that was free; the next waits
-// for one, and has its slot.
+// n hold a semaphore, each with the smallest slot that was free; the next waits for one, and has its slot.
 func TestSemaphore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore()
@@ -253,8 +249,7 @@ func TestSlotOfACrashedHolder(t *testing.T) {
 	})
 }
 
-// If holders name different n, the smallest one of theirs and the caller's
-// counts.
+// If holders name different n, the smallest one of theirs and the caller's counts.
 func TestSemaphoreOfChangedSize(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newClient(t, newStore(), nil)
@@ -280,8 +275,7 @@ func TestSemaphoreOfChangedSize(t *testing.T) {
 	})
 }
 
-// 64 processes, some of which are killed: never more than n hold a semaphore,
-// never two one slot, and all of them have their turn.
+// 64 processes, some of which are killed: never more than n hold a semaphore, never two one slot, and all of them have their turn.
 func TestSemaphoreOfManyProcesses(t *testing.T) {
 	const n = 5
 	synctest.Test(t, func(t *testing.T) {

@@ -22,8 +22,7 @@ import (
 	"github.com/hasplock/hasp/internal/history"
 )
 
-// All or none, across modes and stores, in the order of the arguments; what is
-// named twice is held once.
+// All or none, across modes and stores, in the order of the arguments; what is named twice is held once.
 func TestLockAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one, two := newStore(), newStore()
@@ -122,8 +121,7 @@ func TestLossOfOneKeyEndsAll(t *testing.T) {
 	})
 }
 
-// While Locks waits for a key, it keeps those it has, and its wait ends when
-// one of them is lost.
+// While Locks waits for a key, it keeps those it has, and its wait ends when one of them is lost.
 func TestLockAllWatchesWhatItHas(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore()
@@ -155,8 +153,7 @@ func TestLockAllWatchesWhatItHas(t *testing.T) {
 	})
 }
 
-// A key that is lost while the answer for the last one is under way is not
-// overlooked.
+// A key that is lost while the answer for the last one is under way is not overlooked.
 func TestLockAllIsNotHalfLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, d := hookedMem()
@@ -175,8 +172,7 @@ func TestLockAllIsNotHalfLost(t *testing.T) {
 	})
 }
 
-// A held set costs no goroutine: the bubbles of the other tests would not end
-// if one stayed.
+// A held set costs no goroutine: the bubbles of the other tests would not end if one stayed.
 func TestLeasesCostNoGoroutines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newClient(t, newStore(), nil)
@@ -201,8 +197,7 @@ func TestLeasesCostNoGoroutines(t *testing.T) {
 	})
 }
 
-// A Locks that ends early, at each of its steps and in each way, leaves
-// nothing, at once where the store answers.
+// A Locks that ends early, at each of its steps and in each way, leaves nothing, at once where the store answers.
 func TestLockAllLeavesNothing(t *testing.T) {
 	keys := []string{"a", "b", "c"}
 	for name, broken := range map[string]func(context.Context, driver.TryRequest, tryFunc) (driver.Result, error){
@@ -283,8 +278,7 @@ func TestLockAllEndsWithEachClient(t *testing.T) {
 	})
 }
 
-// When the store does not answer, a Locks whose context has ended returns after
-// a moment and releases in the background.
+// When the store does not answer, a Locks whose context has ended returns after a moment and releases in the background.
 func TestLockAllGivesBackInTheBackground(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, d := hookedMem()
@@ -321,8 +315,7 @@ func (n nosy) Value(key any) any {
 	return n.Context.Value(key)
 }
 
-// A caller that finds Err not nil finds Done closed, also while the loss is being reported
-// to others.
+// A caller that finds Err not nil finds Done closed, also while the loss is being reported to others.
 func TestDoneIsClosedAfterErr(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newClient(t, newStore(), nil)
@@ -353,8 +346,7 @@ func TestDoneIsClosedAfterErr(t *testing.T) {
 	})
 }
 
-// The end of the caller's context is what ended the wait, also when a key that it has
-// is over by then.
+// The end of the caller's context is what ended the wait, also when a key that it has is over by then.
 func TestLockAllEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, c := newMem(t)
@@ -405,9 +397,8 @@ func TestLockAllInBothOrders(t *testing.T) {
 	})
 }
 
-// 32 processes that want random sets of keys, in random orders and modes, some
-// of which are killed meanwhile: all others continue, no process believes to hold a key
-// that another has, and no key stays.
+// 32 processes that want random sets of keys, in random orders and modes, some of which are killed meanwhile: all others continue, no
+// process believes to hold a key that another has, and no key stays.
 func TestLockAllOfManyProcesses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore()
@@ -476,8 +467,7 @@ func hold(t *testing.T, hist *history.Log, d *mortal, items []hasp.Locker, limit
 	}
 }
 
-// Do of several keys holds all while its function runs, releases them after it, and waits
-// with Close for it; a panic abandons them.
+// Do of several keys holds all while its function runs, releases them after it, and waits with Close for it; a panic abandons them.
 func TestDoOfLocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore()

@@ -192,8 +192,7 @@ func TestBreakAsksForNobodyElse(t *testing.T) {
 	}
 }
 
-// Whoever acquired a lease may have been told of a mark, and repaired: released by
-// another process, the lease takes the mark with it.
+// Whoever acquired a lease may have been told of a mark, and repaired: released by another process, the lease takes the mark with it.
 func TestAdoptedLeaseClearsTheMark(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore()

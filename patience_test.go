@@ -29,9 +29,8 @@ var away = map[string]func(context.Context, driver.TryRequest, tryFunc) (driver.
 	"silent": hangTry,
 }
 
-// eachAway runs f with a driver whose store is away, from the first call on, and
-// again with one that holds "k" and goes away while another waits for it. back
-// ends that.
+// eachAway runs f with a driver whose store is away, from the first call on, and again with one that holds "k" and goes away while another
+// waits for it. back ends that.
 func eachAway(t *testing.T, o *hasp.Options, f func(t *testing.T, c *hasp.Client, back func())) {
 	for name, try := range away {
 		for _, known := range []bool{false, true} {
@@ -50,8 +49,7 @@ func eachAway(t *testing.T, o *hasp.Options, f func(t *testing.T, c *hasp.Client
 	}
 }
 
-// Promise 8: a wait for an unreachable store lasts as long as it takes, and an observer
-// is informed.
+// Promise 8: a wait for an unreachable store lasts as long as it takes, and an observer is informed.
 func TestStoreAwayIsWaitedFor(t *testing.T) {
 	var told atomic.Int64
 	o := &hasp.Options{Observe: func(_ context.Context, e *event.Event) {
@@ -92,8 +90,7 @@ func TestContextEndsWhileTheStoreIsAway(t *testing.T) {
 	})
 }
 
-// A connection whose deadline is that of the context may see it first: what kept the
-// caller waiting is what it was before, not that error.
+// A connection whose deadline is that of the context may see it first: what kept the caller waiting is what it was before, not that error.
 func TestConnectionEndsJustBeforeTheContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore()

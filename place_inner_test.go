@@ -25,8 +25,7 @@ func TestNotAsked(t *testing.T) {
 	}
 }
 
-// A place gives its sign of life a tick before a third of its patience has passed, or
-// sooner when others are sent anyway.
+// A place gives its sign of life a tick before a third of its patience has passed, or sooner when others are sent anyway.
 func TestPlaceIsDue(t *testing.T) {
 	const patience = 9 * time.Second
 	for _, c := range []struct {
@@ -52,8 +51,7 @@ func TestPlaceIsDue(t *testing.T) {
 	}
 }
 
-// What the store says of a place wakes its waiter at the moment that it names, and
-// at no other.
+// What the store says of a place wakes its waiter at the moment that it names, and at no other.
 func TestPlaceIsWoken(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -82,8 +80,7 @@ func TestPlaceIsWoken(t *testing.T) {
 	}
 }
 
-// A waiter that has not looked at what was learned before is woken once, at the earliest
-// of the moments.
+// A waiter that has not looked at what was learned before is woken once, at the earliest of the moments.
 func TestPlaceIsWokenOnce(t *testing.T) {
 	for _, ins := range [][]time.Duration{{time.Second, time.Minute}, {time.Minute, time.Second}} {
 		p := &place{now: func() clock.Instant { return at(time.Hour) }, wake: make(chan wait.News, 1)}

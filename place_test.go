@@ -95,8 +95,7 @@ func TestStaleNewsOverridesBackoff(t *testing.T) {
 	})
 }
 
-// What the store says of a place while a Try is under way does not put off the moment
-// that the Try's answer names.
+// What the store says of a place while a Try is under way does not put off the moment that the Try's answer names.
 func TestOldNewsDoesNotPutOffATry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, _, hints := hinted(t)
@@ -192,8 +191,7 @@ func TestSlowSignOfLifeIsNoReasonToPoll(t *testing.T) {
 	})
 }
 
-// What the store says of a place while a Try is under way brings the next Try forward: the
-// store may have answered the Try first.
+// What the store says of a place while a Try is under way brings the next Try forward: the store may have answered the Try first.
 func TestNewsWhileATryIsUnderWayBringsTheNextForward(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, _, hints := hinted(t)
@@ -228,8 +226,7 @@ func TestNewsWhileATryIsUnderWayBringsTheNextForward(t *testing.T) {
 	})
 }
 
-// That the place is gone, as the key was handed over, is news although a Try was answered
-// while the store was asked. The hint is lost here.
+// That the place is gone, as the key was handed over, is news although a Try was answered while the store was asked. The hint is lost here.
 func TestNewsOfAHandoffBesideATry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, holder, hints := hinted(t)

@@ -18,8 +18,7 @@ import (
 	"github.com/hasplock/hasp/event"
 )
 
-// A lease that was lost since the store's client was closed under it is no lease
-// of a closed client: Release is sent to the store.
+// A lease that was lost since the store's client was closed under it is no lease of a closed client: Release is sent to the store.
 func TestReleaseOfALeaseLostToAClosedPool(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var end driver.End
@@ -185,8 +184,7 @@ func TestReleaseDuringClose(t *testing.T) {
 	})
 }
 
-// settledness is a driver that notes what the latest Release said, and loses the
-// answers to Try while the test wants it.
+// settledness is a driver that notes what the latest Release said, and loses the answers to Try while the test wants it.
 func settledness(t *testing.T) (c *hasp.Client, loses *atomic.Bool, said func() bool) {
 	t.Helper()
 	loses = new(atomic.Bool)
@@ -207,9 +205,8 @@ func settledness(t *testing.T) (c *hasp.Client, loses *atomic.Bool, said func() 
 	return newClient(t, d, nil), loses, func() bool { return <-releases }
 }
 
-// A Release is settled when every Try of its owner was answered, and only then:
-// without a tombstone a Try that is still under way would have the key for
-// nobody.
+// A Release is settled when every Try of its owner was answered, and only then: without a tombstone a Try that is still under way would
+// have the key for nobody.
 func TestReleaseIsSettled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, loses, said := settledness(t)

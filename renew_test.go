@@ -41,8 +41,7 @@ func TestDeadlineCountsFromBeforeTheRequest(t *testing.T) {
 	})
 }
 
-// Promise 1 holds for whatever prolongs a lease: its deadline counts from before
-// the request, however slow the reply is.
+// Promise 1 holds for whatever prolongs a lease: its deadline counts from before the request, however slow the reply is.
 func TestProlongedLeaseCountsFromBeforeTheRequest(t *testing.T) {
 	const slow = 3 * time.Second
 	for name, prolong := range map[string]func(t *testing.T, l *hasp.Lease) error{
@@ -78,8 +77,7 @@ func TestProlongedLeaseCountsFromBeforeTheRequest(t *testing.T) {
 	}
 }
 
-// Promise 3: at TTL/3 the due leases go out together, and holding many costs
-// no goroutine each.
+// Promise 3: at TTL/3 the due leases go out together, and holding many costs no goroutine each.
 func TestRenewalsGoOutTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, c := newHooked(t)
@@ -158,8 +156,7 @@ func TestRefusedRenewalIsTriedAgain(t *testing.T) {
 	}
 }
 
-// Promise 3: each outcome counts by itself; a lease that is not reported does
-// not decide about the others.
+// Promise 3: each outcome counts by itself; a lease that is not reported does not decide about the others.
 func TestRenewalsAreReportedOneByOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := &hooked{Driver: newStore()}
@@ -380,8 +377,7 @@ func TestErrorOfARenewal(t *testing.T) {
 	})
 }
 
-// Each renewal without a good answer is told to the observer, and the last of them to who asks why
-// the lease was lost.
+// Each renewal without a good answer is told to the observer, and the last of them to who asks why the lease was lost.
 func TestFailedRenewalIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var failed atomic.Int64
@@ -407,8 +403,7 @@ func TestFailedRenewalIsTold(t *testing.T) {
 	})
 }
 
-// The error of a renewal is old when a call that began later has succeeded; a good answer is
-// one that late, too.
+// The error of a renewal is old when a call that began later has succeeded; a good answer is one that late, too.
 func TestOldAnswerOfARenewal(t *testing.T) {
 	for _, c := range []struct {
 		answer          driver.Renewal

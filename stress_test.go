@@ -34,9 +34,8 @@ var forever = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 
 var errCut = errors.New("connection reset")
 
-// weather is a driver on a bad network: requests are delayed, lost or
-// doubled, or arrive after the caller gave them up; replies are lost; calls hang until
-// their context ends, or everything does for some seconds. calm ends it.
+// weather is a driver on a bad network: requests are delayed, lost or doubled, or arrive after the caller gave them up; replies are lost;
+// calls hang until their context ends, or everything does for some seconds. calm ends it.
 type weather struct {
 	driver.Driver
 	calm *atomic.Bool
@@ -53,9 +52,8 @@ func (w *weather) n(n int) int {
 	return w.rnd.IntN(n)
 }
 
-// through sends one request. One that is late comes at most 3 s later: within
-// the time for which a store remembers who was released. It has no answer: a Try
-// that was answered does not come again (driver.ReleaseRequest.Settled).
+// through sends one request. One that is late comes at most 3 s later: within the time for which a store remembers who was released. It has
+// no answer: a Try that was answered does not come again (driver.ReleaseRequest.Settled).
 func (w *weather) through(ctx context.Context, send func(context.Context) error) error {
 	if w.calm.Load() {
 		return send(ctx)
@@ -304,10 +302,8 @@ func (s *stressed) hold(lease *hasp.Lease, o *hasp.LockOptions, limit int) {
 	}
 }
 
-// Random mixes of clients, modes, options, cancelled waits, lost, late and doubled
-// messages, hung calls and clock jumps: nobody believes to hold a key beside
-// a holder that excludes it, fences rise, all continues once the network is healthy again, and
-// nothing is left behind.
+// Random mixes of clients, modes, options, cancelled waits, lost, late and doubled messages, hung calls and clock jumps: nobody believes to
+// hold a key beside a holder that excludes it, fences rise, all continues once the network is healthy again, and nothing is left behind.
 func TestStress(t *testing.T) {
 	for seed := range uint64(*stressSeeds) {
 		t.Run(fmt.Sprint(*stressFirst+seed), func(t *testing.T) {

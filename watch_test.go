@@ -15,8 +15,7 @@ import (
 	"github.com/hasplock/hasp/event"
 )
 
-// noWatch is a driver whose Watch fails while it is set, at once or when its context
-// ends; it counts the Watches.
+// noWatch is a driver whose Watch fails while it is set, at once or when its context ends; it counts the Watches.
 type noWatch struct {
 	*hooked
 	set, hangs atomic.Bool
@@ -54,8 +53,7 @@ func handedOff(t *testing.T, lease *hasp.Lease, got <-chan *hasp.Lease) (*hasp.L
 	}
 }
 
-// Where a store answers every Try and carries no subscription, waiters queue
-// and poll, for as long as it takes; each failure is reported.
+// Where a store answers every Try and carries no subscription, waiters queue and poll, for as long as it takes; each failure is reported.
 func TestLockWithoutASubscription(t *testing.T) {
 	for _, hangs := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -104,8 +102,7 @@ func TestSubscriptionComesBack(t *testing.T) {
 	})
 }
 
-// The time of a cohort's leader ends while the store confirms the subscription,
-// in every possible way: the next one still gets the hints.
+// The time of a cohort's leader ends while the store confirms the subscription, in every possible way: the next one still gets the hints.
 func TestCohortLosesItsLeaderInWatch(t *testing.T) {
 	for _, after := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -184,8 +181,7 @@ func TestLostHint(t *testing.T) {
 	})
 }
 
-// A waiter that no hint reaches asks at intervals, also while its signs of life say
-// that the holder has long to go, or do not arrive.
+// A waiter that no hint reaches asks at intervals, also while its signs of life say that the holder has long to go, or do not arrive.
 func TestPolling(t *testing.T) {
 	for _, hung := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -225,8 +221,7 @@ func TestShortTTLOnAnAwayStore(t *testing.T) {
 	})
 }
 
-// A subscription that comes late is followed by a Try, so that the store knows of it,
-// and one that fails again is not.
+// A subscription that comes late is followed by a Try, so that the store knows of it, and one that fails again is not.
 func TestLateSubscriptionIsFollowedByATry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newNoWatch(newStore())
