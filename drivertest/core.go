@@ -430,7 +430,7 @@ func (e *env) outlives(lease *hasp.Lease, renewed <-chan struct{}, l *link) bool
 		return true
 	case <-lease.Done():
 		return l.cut.Load() // then it ended as it should
-	case <-time.After(e.ttl + e.slack + e.lost()):
+	case <-time.After(e.ttl + e.slack + e.stalled()):
 		e.Fatal("the lease was neither renewed nor lost")
 		return false
 	}

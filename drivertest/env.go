@@ -165,6 +165,9 @@ var errAnew = errors.New("the machine was too busy for the times of this case")
 // sent notes how long the store took for a request that was sent at start.
 func (e *env) sent(start time.Time) { e.took(time.Since(start)) }
 
+// stalled is for how long the machine did not run this process so far, and the store let one request wait.
+func (e *env) stalled() time.Duration { return e.lost() + time.Duration(e.slowest.Load()) }
+
 func (e *env) took(d time.Duration) {
 	for was := e.slowest.Load(); int64(d) > was && !e.slowest.CompareAndSwap(was, int64(d)); was = e.slowest.Load() {
 	}
@@ -335,31 +338,31 @@ func (e *env) free(key string) {
 	}
 }
 
-// eventually calls ok until it is true, and fails after limit, the slack, and the
-// time for which the machine did not run this process.
+// eventually calls ok until it is true, and fails after limit, the slack, and what the machine and the store stalled.
 func (e *env) eventually(limit time.Duration, what string, ok func() bool) {
 	e.Helper()
 	start := time.Now()
 	for !ok() {
-		if time.Since(start) > limit+e.slack+e.lost() {
+		if time.Since(start) > limit+e.slack+e.stalled() {
 			e.TB.Fatalf("after %v: not yet: %s", time.Since(start).Round(time.Millisecond), what)
 		}
 		e.pause()
 	}
 }
 
-// comes waits for an event, for limit at most and the time for which the machine
-// did not run this process.
+// comes waits for an event, for limit at most and what the machine and the store stalled.
 func comes[T any](e *env, event <-chan T, limit time.Duration, not string) (what T) {
 	e.Helper()
 	for start := time.Now(); ; {
-		most := limit + e.lost()
+		most := limit + e.stalled()
 		select {
 		case what = <-event:
 			return what
 		case <-time.After(most - time.Since(start)):
 		}
-		if most < limit+e.lost() {
+		asked := time.Now()
+		_, _ = e.d.Inspect(e.ctx, "k") // a store that stands still tells nobody
+		if e.sent(asked); most < limit+e.stalled() {
 			continue
 		}
 		select {

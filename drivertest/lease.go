@@ -161,7 +161,7 @@ func endedContext(e *env) {
 	for _, err = range e.d.List(ctx, "") {
 		fails("List", err)
 	}
-	if took := time.Since(start); took > e.slack+e.lost() {
+	if took := time.Since(start); took > e.slack+e.stalled() {
 		e.Errorf("the calls took %v", took)
 	}
 }

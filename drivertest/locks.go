@@ -228,7 +228,7 @@ var lockVerbs = map[string]func(p *player, s step, name string, r contend.Owner)
 		ctx, cancel := context.WithCancel(p.ctx) // which a lease outlives
 		lease, err := lock(ctx)
 		cancel()
-		took, most := time.Since(start), p.ttl/2+p.lost()
+		took, most := time.Since(start), p.ttl/2+p.stalled()
 		if of, after := p.terms[s.says["after"]]; after && time.Since(of.from) > of.ttl+p.slack+most {
 			p.Fatalf("%s was granted %v after a lease of %v", name, time.Since(of.from), of.ttl)
 		}

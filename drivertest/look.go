@@ -224,7 +224,7 @@ func closeEnds(e *env) {
 	if err := d.Close(); err != nil {
 		e.Errorf("Close: %v", err)
 	}
-	if took := time.Since(start); took > e.slack+e.lost() {
+	if took := time.Since(start); took > e.slack+e.stalled() {
 		e.Errorf("Close took %v", took)
 	}
 	e.heldBy(a)

@@ -297,7 +297,7 @@ func (e *env) enterIn(limit time.Duration, ws ...*listener) {
 		if len(ws) == 0 {
 			return
 		}
-		if waited := time.Since(start) - asking; waited > limit+e.slack+e.lost() {
+		if waited := time.Since(start) - asking; waited > limit+e.slack+e.stalled() {
 			e.TB.Fatalf("after %v: %d waiters got no hint, or are not granted the key", waited.Round(time.Millisecond), len(ws))
 		}
 		e.pause()

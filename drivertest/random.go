@@ -69,7 +69,7 @@ func randomMix(e *env) {
 			e.Error(err)
 		}
 	}
-	if err := history.CheckIdle(m.stays(), m.waits, func(string, time.Time, time.Time) time.Duration { return m.slack + m.lost() }); err != nil {
+	if err := history.CheckIdle(m.stays(), m.waits, func(string, time.Time, time.Time) time.Duration { return m.slack + m.stalled() }); err != nil {
 		e.Error(err)
 	}
 	e.Logf("%d holds, %d of them ended by expiry", len(holds), m.vanished.Load())
@@ -201,7 +201,7 @@ func (m *mix) acquire(d driver.Driver, r contend.Owner, gives time.Duration) (h,
 	for {
 		start, asked := time.Now(), m.log.Tick()
 		res, err := contend.Try(ctx, d, r)
-		if err != nil {
+		if m.sent(start); err != nil {
 			return nil, nil, err
 		}
 		if res.Granted {
@@ -217,7 +217,7 @@ func (m *mix) acquire(d driver.Driver, r contend.Owner, gives time.Duration) (h,
 		if waited > gives {
 			return nil, nil, nil
 		}
-		if waited > limit+m.lost() {
+		if waited > limit+m.stalled() {
 			return nil, nil, errors.New("not granted after " + waited.String())
 		}
 		pause := r.Patience / 3

@@ -93,13 +93,9 @@ var tellers = map[string]func(p *player, s step, name string, r contend.Owner){
 		p.clients[name], p.reports[d] = d, heard
 	},
 	"reported": func(p *player, s step, name string, r contend.Owner) { // next, to the client of that owner
-		select {
-		case got := <-p.reports[p.client(name)]:
-			if want := (report{r.Claim().ID(), p.fences[name]}); got != want {
-				p.Fatalf("reported %+v, want %+v", got, want)
-			}
-		case <-time.After(p.slack + p.lost()):
-			p.Fatalf("%s: nothing was reported", s.text)
+		got := comes(p.env, p.reports[p.client(name)], p.slack, s.text+": nothing was reported")
+		if want := (report{r.Claim().ID(), p.fences[name]}); got != want {
+			p.Fatalf("reported %+v, want %+v", got, want)
 		}
 	},
 }

@@ -129,9 +129,9 @@ func exchange(network, addr string, args []string) (answer string, err error) {
 			fmt.Fprintf(&b, "$%d\r\n%s\r\n", len(arg), arg)
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	err = talk(ctx, network, addr, []byte(b.String()), startLimit, func(c net.Conn) error {
+	err = talk(ctx, network, addr, []byte(b.String()), 30*time.Second, func(c net.Conn) error {
 		if tcp, ok := c.(*net.TCPConn); ok {
 			if err := tcp.CloseWrite(); err != nil {
 				return err

@@ -23,7 +23,7 @@ import (
 const (
 	// startLimit bounds the wait for the first answer: generous, because a
 	// machine under load must not fail a test here.
-	startLimit = 30 * time.Second
+	startLimit = 3 * time.Minute
 	// attempts bounds how often a port that another process took in between is
 	// exchanged for another.
 	attempts = 10
