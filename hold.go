@@ -94,7 +94,7 @@ func (h *hold) begin(now clock.Instant) {
 	h.mu.Lock()
 	h.life.Give(now)
 	h.mu.Unlock()
-	h.c.renewer.Again(h, now) // MaxHold may end it earlier than was planned
+	h.c.renewer.Reschedule(h, now) // MaxHold may end it earlier than was planned
 }
 
 // run begins a function of Do.
@@ -271,7 +271,7 @@ func (h *hold) Renewed(start clock.Instant, r driver.Renewal) {
 	case lifetime.Failed:
 		kind = event.RenewFailed
 	}
-	h.c.renewer.Again(h, now)
+	h.c.renewer.Reschedule(h, now)
 	if wanted != nil {
 		wanted()
 	}

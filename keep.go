@@ -249,7 +249,7 @@ func (cs *cohorts) kept(cl lockCall) *Lease {
 	switch {
 	case lease != nil:
 		if cl.opts.MaxHold > 0 {
-			cs.c.renewer.Again(lease.h, now) // it may end earlier than was planned
+			cs.c.renewer.Reschedule(lease.h, now) // it may end earlier than was planned
 		}
 		lease.h.setCaller(cl.ctx)
 		lease.emitAcquired(now, false)

@@ -290,7 +290,7 @@ func (h *hold) convertOnce(ctx context.Context) error {
 	h.mu.Lock()
 	h.life.Converted(start, now, res.TTL)
 	h.mu.Unlock()
-	h.c.renewer.Again(h, now)
+	h.c.renewer.Reschedule(h, now)
 	return h.checkStands()
 }
 
@@ -357,7 +357,7 @@ func (h *hold) wish() context.Context {
 	ctx, ask := s.wishCtx, h.life.Asking()
 	h.mu.Unlock()
 	if ask {
-		h.c.renewer.Again(h, h.c.now())
+		h.c.renewer.Reschedule(h, h.c.now())
 	}
 	return ctx
 }

@@ -115,8 +115,8 @@ func (l *Loop) Add(m Member, now clock.Instant) bool {
 	return true
 }
 
-// Again reschedules a member by its NextLook; nothing happens once it was removed.
-func (l *Loop) Again(m Member, now clock.Instant) {
+// Reschedule moves a member to its place in the order, by its NextLook; nothing happens once it was removed.
+func (l *Loop) Reschedule(m Member, now clock.Instant) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	next := m.NextLook(now)

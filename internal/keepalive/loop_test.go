@@ -214,11 +214,11 @@ func TestRemoveAndAgain(t *testing.T) {
 		w.add(time.Minute, m)
 		w.Remove(gone)
 		w.Remove(gone)
-		w.Again(gone, w.now())
+		w.Reschedule(gone, w.now())
 		m.mu.Lock()
 		m.next = w.now().Mono + 2*time.Second
 		m.mu.Unlock()
-		w.Again(m, w.now())
+		w.Reschedule(m, w.now())
 		time.Sleep(3 * time.Second)
 		synctest.Wait()
 		if got := w.seen(); !slices.Equal(got, []string{"k"}) {
@@ -316,9 +316,9 @@ func TestAgainOfWhatWasRemoved(t *testing.T) {
 		gone, m := &member{key: "gone", ttl: time.Minute, every: time.Minute}, &member{key: "k", ttl: time.Minute, every: time.Minute}
 		w.add(time.Hour, gone, m)
 		w.Remove(gone)
-		w.Again(gone, w.now())
+		w.Reschedule(gone, w.now())
 		w.Remove(m)
-		w.Again(m, w.now())
+		w.Reschedule(m, w.now())
 	})
 }
 

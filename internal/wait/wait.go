@@ -58,7 +58,7 @@ type Wait struct {
 	retry    time.Duration // when to ask again, as the latest answer said; 0: it did not
 	until    time.Duration // when the sleep ends, on the monotonic clock
 	seen     sample        // of the latest refusal
-	told     driver.Handover
+	handover driver.Handover
 }
 
 // sample is a reading of the store's clock, and of the key, by the answer to a Try.
@@ -113,8 +113,8 @@ func (w *Wait) Granted(abandoned bool) (marked bool) {
 	return w.marked
 }
 
-// Again says, once, to ask again for a grant that came late, which prolongs it.
-func (w *Wait) Again() bool {
+// AskAgain says, once, to ask again for a grant that came late, which prolongs it.
+func (w *Wait) AskAgain() bool {
 	if !w.queue || w.slow {
 		return false
 	}
@@ -236,8 +236,8 @@ func (w *Wait) Learn(n News) (until time.Duration, wakes bool) {
 
 // Hinted takes a hint. Of several handovers the newest counts.
 func (w *Wait) Hinted(h driver.Hint) {
-	if h.Handover.Fence > w.told.Fence {
-		w.told = h.Handover
+	if h.Handover.Fence > w.handover.Fence {
+		w.handover = h.Handover
 	}
 }
 
@@ -256,7 +256,7 @@ type Entry struct {
 // answer to the handover on the store's clock: never from when the message came.
 func (w *Wait) Woke(now clock.Instant) (e Entry, ok bool) {
 	w.next = Ask
-	to := w.told
+	to := w.handover
 	if !w.enters || w.seen.at == 0 || to.Fence <= w.seen.fence {
 		return e, false
 	}

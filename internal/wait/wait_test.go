@@ -244,13 +244,13 @@ func TestLeft(t *testing.T) {
 }
 
 // A grant that came late is asked for once more, in the queue.
-func TestAgain(t *testing.T) {
+func TestAskAgain(t *testing.T) {
 	w := newWait()
-	if w.Again() {
+	if w.AskAgain() {
 		t.Error("without the queue")
 	}
 	w.Join()
-	if !w.Again() || w.Again() || w.Again() {
+	if !w.AskAgain() || w.AskAgain() || w.AskAgain() {
 		t.Error("not once")
 	}
 }
