@@ -163,7 +163,7 @@ func TestGaugesOfHoldersAndWaiters(t *testing.T) {
 	}
 	wantGauges(t, metrics, "order", 1, 2)
 	for i := range 3 { // their time is over before anybody releases them
-		lock(locks.Mutex(fmt.Sprint("brief:", i), &hasp.LockOptions{NoRenew: true, TTL: time.Second}))
+		lock(locks.Mutex(fmt.Sprint("brief:", i), &hasp.LockOptions{MaxHold: 50 * time.Millisecond}))
 	}
 	for range 3 {
 		<-lost

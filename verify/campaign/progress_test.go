@@ -55,6 +55,7 @@ func TestProgressIsJudged(t *testing.T) {
 func TestHangIsFound(t *testing.T) {
 	withProcesses(t, func(r *run) {
 		r.injectClient(Action{Kind: ClientKill, Part: Begin})
+		r.stage.Await(time.Minute, func() bool { return r.stage.All[0].Left })
 		if hung := r.stopClients(); len(hung) != clients-1 || !strings.Contains(hung[0], "client 2 hangs") {
 			t.Errorf("found %q", hung)
 		}

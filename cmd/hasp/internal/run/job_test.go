@@ -140,7 +140,7 @@ func TestLeaseIsOverBeforeTheCommandBegins(t *testing.T) {
 	must(t, err)
 	defer c.Close()
 	for _, onLost := range []string{lostTerm, lostIgnore} {
-		leases, err := hasp.Locks{c.Mutex("a", &hasp.LockOptions{TTL: 50 * time.Millisecond, NoRenew: true})}.Lock(t.Context())
+		leases, err := hasp.Locks{c.Mutex("a", &hasp.LockOptions{MaxHold: 50 * time.Millisecond})}.Lock(t.Context())
 		must(t, err)
 		<-leases.Done()
 		ran := filepath.Join(t.TempDir(), "ran")
