@@ -23,7 +23,6 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
-	"github.com/hasplock/hasp/event"
 	"github.com/hasplock/hasp/internal/faultproxy"
 	"github.com/hasplock/hasp/internal/testserver"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -189,46 +188,15 @@ func TestSlowLogin(t *testing.T) {
 	})
 }
 
-// holding is a lease, and when it was renewed.
-type holding struct {
-	lease   *hasp.Lease
-	renewed chan time.Time
-}
-
 // hold has a client of package hasp hold a key.
-func hold(t testing.TB, d *Driver, key string, ttl time.Duration) *holding {
+func hold(t testing.TB, d *Driver, key string, ttl time.Duration) *hasp.Lease {
 	t.Helper()
-	h := &holding{renewed: make(chan time.Time, 1)}
-	c, err := hasp.New(d, &hasp.Options{Observe: func(_ context.Context, e *event.Event) {
-		if e.Kind == event.Renewed {
-			select {
-			case <-h.renewed:
-			default:
-			}
-			h.renewed <- time.Now()
-		}
-	}})
+	c, err := hasp.New(d, nil)
 	must(t, err)
 	t.Cleanup(func() { _ = c.Close() })
-	if h.lease, err = c.Mutex(key, &hasp.LockOptions{TTL: ttl}).Lock(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	return h
-}
-
-// stands waits until the lease was renewed after an instant.
-func (h *holding) stands(t testing.TB, from time.Time) {
-	t.Helper()
-	for {
-		select {
-		case at := <-h.renewed:
-			if at.After(from) {
-				return
-			}
-		case <-h.lease.Done():
-			t.Fatalf("the lease of %q is lost: %v", h.lease.Key(), h.lease.Err())
-		}
-	}
+	lease, err := c.Mutex(key, &hasp.LockOptions{TTL: ttl}).Lock(t.Context())
+	must(t, err)
+	return lease
 }
 
 // forget restarts a server, which forgets all tokens.
@@ -270,17 +238,17 @@ func TestRestartsWithUsers(t *testing.T) {
 	each(t, func(t *testing.T, s *testserver.Server) {
 		withUsers(t, s, "hasp/")
 		root := as(t, "root", "secret", s.Addr())
-		var all []*holding
+		var all []*hasp.Lease
 		for i := range 20 {
 			all = append(all, hold(t, connected(t, s.Addr()), strconv.Itoa(i), time.Hour))
 		}
 		for i := range 10 {
 			forget(t, s, root)
 			var running sync.WaitGroup
-			for _, h := range all {
+			for _, l := range all {
 				running.Go(func() {
-					for err := h.lease.Extend(t.Context(), time.Hour); err != nil; err = h.lease.Extend(t.Context(), time.Hour) {
-						if lost := h.lease.Err(); lost != nil || t.Context().Err() != nil {
+					for err := l.Extend(t.Context(), time.Hour); err != nil; err = l.Extend(t.Context(), time.Hour) {
+						if lost := l.Err(); lost != nil || t.Context().Err() != nil {
 							t.Errorf("Extend: %v; the lease: %v", err, lost)
 							return
 						}
@@ -292,8 +260,8 @@ func TestRestartsWithUsers(t *testing.T) {
 				t.Errorf("%d clients logged in %d times after restart %d", len(all), n, i)
 			}
 		}
-		for _, h := range all {
-			if err := h.lease.Release(); err != nil {
+		for _, l := range all {
+			if err := l.Release(); err != nil {
 				t.Errorf("Release: %v", err)
 			}
 		}
