@@ -19,10 +19,10 @@ func TestUnits(t *testing.T) {
 	dir := t.TempDir()
 	// systemd wants the programs to be there.
 	there := strings.NewReplacer("/usr/bin/hasp", "/bin/true", "/usr/local/bin/report", "/bin/true")
-	verify := func(name, old, new string) (about string) {
+	verify := func(name, old, text string) (about string) {
 		b, err := os.ReadFile("systemd/" + name)
 		must(t, err)
-		must(t, os.WriteFile(filepath.Join(dir, name), []byte(there.Replace(strings.Replace(string(b), old, new, 1))), 0o600))
+		must(t, os.WriteFile(filepath.Join(dir, name), []byte(there.Replace(strings.Replace(string(b), old, text, 1))), 0o600))
 		out, _ := exec.CommandContext(t.Context(), "systemd-analyze", "verify", "--man=no", filepath.Join(dir, name)).CombinedOutput()
 		for line := range strings.Lines(string(out)) { // other lines are about units of this machine
 			if strings.Contains(line, name) {
