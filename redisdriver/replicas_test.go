@@ -214,3 +214,31 @@ func TestReplicasConfirmInACluster(t *testing.T) {
 	servers.Move(slot, from, to, func(int) {})
 	renewed("a holder that only renews finds the new master of its key")
 }
+
+// A client finds the replica that replaced a master of a cluster, though the dead master sends it nowhere, and no master moves a slot.
+func TestMasterOfAClusterDies(t *testing.T) {
+	t.Parallel()
+	servers := testserver.NewRedisCluster(t, 3, testserver.RedisGroup{Timeout: 5 * time.Second})
+	g := newGroup(t, func() redis.UniversalClient {
+		return redis.NewClusterClient(&redis.ClusterOptions{Addrs: servers.Addrs(), ClusterStateReloadInterval: time.Hour, MaintNotificationsConfig: quietly})
+	})
+	rdb := g.open()
+	defer rdb.Close()
+	d := New(rdb, nil)
+	defer d.Close()
+	one := ask("k")
+	granted := func() {
+		t.Helper()
+		for res, err := contend.Try(g.ctx, d, one); !res.Granted; res, err = contend.Try(g.ctx, d, one) {
+			stopIf(t, g.ctx.Err() != nil, "never: %+v, %v", res, err)
+			g.pause()
+		}
+	}
+	granted()
+	var master *testserver.Server
+	for master == nil { // it did not answer at once
+		master = servers.Master(wire.HashSlot("lock:k"))
+	}
+	master.Kill()
+	granted()
+}

@@ -87,6 +87,10 @@ func (s *Sender) pipe(ctx context.Context, calls []*Call, size int, load bool) {
 		}
 		_, all = p.Exec(ctx)
 	}
+	var said redis.Error // to which a cluster's client itself reacts, unless it was said to the client of one node
+	if c, ok := s.rdb.(*redis.ClusterClient); ok && all != nil && (s.replicas > 0 || !errors.As(all, &said)) {
+		c.ReloadState(ctx) // another node may be the master
+	}
 	for _, cmd := range cmds {
 		reply, err := cmd.Result()
 		if err == nil && reply != nil {
@@ -216,11 +220,6 @@ func (s *Sender) replicate(ctx context.Context, cmds []*command) (short, all err
 			return err, err
 		}
 		rdb, wait = node, shorter(wait, c.Options().ReadTimeout)
-		defer func() {
-			if all != nil { // the node may no longer be the master, which its own client does not look after
-				c.ReloadState(ctx)
-			}
-		}()
 	case *redis.Client:
 		wait = shorter(wait, c.Options().ReadTimeout)
 	}
