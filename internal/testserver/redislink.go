@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"fmt"
 	"net"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -130,6 +131,23 @@ func (b *backbone) Cut(s *Server, cut bool) {
 	} else {
 		b.links[s].Reconnect()
 	}
+}
+
+// AwaitReplicas returns once all replicas of a master have what it has now.
+func (s *Server) AwaitReplicas() {
+	s.t.Helper()
+	offsets := func(behind string) (all []int) {
+		for _, m := range regexp.MustCompile(behind+`(\d+)`).FindAllStringSubmatch(s.info(), -1) {
+			n, _ := strconv.Atoi(m[1]) // digits are a number
+			all = append(all, n)
+		}
+		return all
+	}
+	has := offsets("master_repl_offset:")[0]
+	until(s.t, "the replicas have what the master has", func() bool {
+		all := offsets(",offset=")
+		return len(all) > 0 && slices.Min(all) >= has
+	})
 }
 
 // Lag has the replicas of a master receive nothing from it, which neither they nor a Sentinel notice soon, or ends that.

@@ -8,7 +8,6 @@ package campaign
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -29,6 +28,7 @@ type ensemble struct {
 	victim map[Kind]int                        // the server that has the fault
 	gates  map[*faultproxy.Proxy]chan struct{} // closed to deliver what is held back
 	taken  []takenAway
+	last   lastGrant
 	stage  *player.Stage // of the clients
 }
 
@@ -147,14 +147,11 @@ func (e *ensemble) fault(a Action, n int) {
 			}
 		}
 	case KillLagging:
-		if !begin {
-			s.Restart()
-			return
+		if begin {
+			e.killLagging(n, a)
+		} else {
+			e.restartLagging(n, a)
 		}
-		e.store.Lag(n, true)
-		e.awaitGrant(a.By)
-		s.Kill()
-		e.store.Lag(n, false)
 	case StopNode, StopLeader, StopFollower:
 		if begin {
 			s.Stop()
@@ -168,24 +165,6 @@ func (e *ensemble) fault(a Action, n int) {
 			s.Kill()
 		} else {
 			s.Restart()
-		}
-	}
-}
-
-// awaitGrant returns once a writer has held the leader's key since after now, and for longer than a short hold, or the limit has passed.
-func (e *ensemble) awaitGrant(limit time.Duration) {
-	const short = 60 * time.Millisecond
-	for from := now(); now().Sub(from) < limit; time.Sleep(5 * time.Millisecond) {
-		held := false
-		e.stage.Do(func() {
-			for _, m := range e.stage.All {
-				held = held || slices.ContainsFunc(m.Open, func(h *player.Hold) bool {
-					return h.Key == "k0" && !h.Shared && h.Down.IsZero() && Mono(h.Granted) > from && now().Sub(Mono(h.Granted)) > short
-				})
-			}
-		})
-		if held {
-			return
 		}
 	}
 }

@@ -150,6 +150,9 @@ func (r *run) open(client func(slot int) (*exec.Cmd, player.Job)) {
 // hear notes what a client says, and that it has ended.
 func (r *run) hear(_ *player.Book, m *player.Member, e *player.Event) {
 	if e != nil {
+		if r.ensemble != nil {
+			r.ensemble.last.hear(m, e)
+		}
 		r.records = append(r.records, record{m.ID, *e})
 	} else if text := m.Errors(); !m.Killed && (text != "" || !m.Order.Stop) {
 		r.left = append(r.left, fmt.Sprintf("client %d ended by itself:\n%s", m.ID, text))
@@ -252,7 +255,7 @@ func (r *run) draw(draws *rand.Rand) player.Order {
 	o := player.Order{
 		Wants: []player.Want{{Key: fmt.Sprintf("k%d", draws.IntN(keys)), Shared: shares && draws.IntN(5) < 2}},
 		Try:   draws.IntN(5) == 0 || s.Polls,
-		Limit: player.Between(draws, time.Second, 9*time.Second), Hold: player.Between(draws, 2*time.Millisecond, 40*time.Millisecond),
+		Limit: player.Between(draws, time.Second, 9*time.Second), Hold: player.Between(draws, 2*time.Millisecond, shortHold),
 		Rest: player.Between(draws, 0, 30*time.Millisecond),
 	}
 	if o.Try {
@@ -266,6 +269,9 @@ func (r *run) draw(draws *rand.Rand) player.Order {
 	}
 	if shares && !o.Wants[0].Shared && draws.IntN(3) == 0 { // and half of it as a reader
 		o.Downgrade, o.Hold = true, o.Hold*3/4
+	}
+	if r.ensemble != nil {
+		return r.ensemble.last.aim(o, s.Longest)
 	}
 	return o
 }

@@ -59,7 +59,7 @@ type Action struct {
 	Client int   // from 0; -1: none in particular
 	// By is a clock's step, a link's delay, how late a request arrives, or for how long at most replicas receive nothing before their master is killed.
 	By  time.Duration
-	How string // of RefuseWrites: how the errors begin; of Split: guarded, or not
+	How string // of RefuseWrites: how the errors begin; of Split: guarded, or not; of KillLagging: overtaken, or not
 }
 
 func (a Action) String() string {

@@ -47,6 +47,7 @@ type group struct {
 func startGroup(s *Store, _ []string) {
 	o := testserver.RedisGroup{Timeout: replaced, Linked: true, Args: []string{"--appendonly", "yes", "--appendfsync", "everysec"}}
 	if s.Kind.IsCluster() {
+		o.Args = append(o.Args, "--cluster-replica-validity-factor", "0") // a replica may replace its master however long it lagged
 		c := testserver.NewRedisCluster(s.t, masters, o)
 		s.Servers = c.All()
 		s.redis = &group{c, func() *testserver.Server { return c.Master(c.Slot(redisKey)) }, c.ReplicaOf, c.Failover, c}
