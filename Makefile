@@ -109,7 +109,7 @@ fmt: ## format every Go file
 	@find . \( -name .bin -o -name testdata \) -prune -o -name '*.go' -print0 | xargs -0 gofmt -w
 
 dist: ## build VERSION=vX.Y.Z twice for six targets from the last commit, compare, and pack: .bin/dist; narrow it with TARGETS=linux/amd64
-	@go run ./tools/dist $(if $(TARGETS),-targets $(TARGETS)) '$(VERSION)'
+	@go run ./tools/dist $(if $(TARGETS),-targets $(TARGETS)) $(if $(WARM),-warm) '$(VERSION)'
 
 publish: ## a draft of a release on GitHub with what make dist made of VERSION=vX.Y.Z; needs gh
 	@gh release create --draft --verify-tag '$(VERSION)' .bin/dist/*

@@ -23,6 +23,7 @@ const module = "github.com/hasplock/hasp"
 type release struct {
 	version string // as 0.1.0
 	out     string
+	warm    bool      // both builds have one cache
 	epoch   string    // the time of the commit, in seconds
 	work    string    // a folder for what is needed on the way
 	clones  [2]string // of the repository
@@ -45,15 +46,16 @@ func must[T any](v T, err error) T {
 
 func main() {
 	targets := flag.String("targets", "linux/amd64,linux/arm64,darwin/amd64,darwin/arm64,windows/amd64,windows/arm64", "what to build for")
+	warm := flag.Bool("warm", false, "build the second time from the cache of the first: quick, and not for a release")
 	out := flag.String("out", ".bin/dist", "the folder, which is emptied first")
 	flag.Parse()
-	if err := run(flag.Arg(0), *out, strings.Split(*targets, ",")); err != nil {
+	if err := run(flag.Arg(0), *out, *warm, strings.Split(*targets, ",")); err != nil {
 		fmt.Fprintln(os.Stderr, "dist:", err)
 		os.Exit(1)
 	}
 }
 
-func run(version, out string, targets []string) (err error) {
+func run(version, out string, warm bool, targets []string) (err error) {
 	defer func() {
 		if f, ok := recover().(failed); ok {
 			err = f
@@ -64,7 +66,7 @@ func run(version, out string, targets []string) (err error) {
 	}
 	work := must(os.MkdirTemp("", "dist"))
 	defer os.RemoveAll(work)
-	r := &release{version: version[1:], out: must(filepath.Abs(out)), work: work, clones: [2]string{work + "/one", work + "/the/other"}}
+	r := &release{version: version[1:], out: must(filepath.Abs(out)), warm: warm, work: work, clones: [2]string{work + "/one", work + "/the/other"}}
 	r.clone()
 	check(os.RemoveAll(out))
 	check(os.MkdirAll(out, 0o755))
@@ -107,7 +109,7 @@ func (r *release) buildTwice(target string) string {
 	var sums [2]string
 	for i := range r.clones {
 		env := platform(target)
-		if i == 1 {
+		if i == 1 && !r.warm {
 			env = append(env, "GOCACHE="+r.work+"/cache")
 		}
 		binary := fmt.Sprintf("%s/%d", r.work, i)
