@@ -5,6 +5,7 @@ package zk
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -390,7 +391,8 @@ func (l *link) fail() {
 // and after an answer twice what that took, for a few answers.
 type patience struct {
 	mu   sync.Mutex
-	bear time.Duration // by the shortest lease
+	most time.Duration // bearMost, but for tests
+	bear time.Duration // by the shortest lease; 0: as long as most
 	slow time.Duration // by the latest answers
 }
 
@@ -405,10 +407,17 @@ const (
 func (c *Client) Bear(shortest time.Duration) {
 	c.bears.mu.Lock()
 	defer c.bears.mu.Unlock()
-	c.bears.bear = bearMost
+	c.bears.bear = 0
 	if shortest > 0 {
-		c.bears.bear = min(max(shortest/bearShare, bearLeast), bearMost)
+		c.bears.bear = min(max(shortest/bearShare, bearLeast), cmp.Or(c.bears.most, bearMost))
 	}
+}
+
+// BearMost says how long a silence is borne at most: for tests.
+func (c *Client) BearMost(most time.Duration) {
+	c.bears.mu.Lock()
+	defer c.bears.mu.Unlock()
+	c.bears.most = most
 }
 
 func (p *patience) limit(most time.Duration) time.Duration {
@@ -418,10 +427,7 @@ func (p *patience) limit(most time.Duration) time.Duration {
 }
 
 func (p *patience) now(most time.Duration) time.Duration {
-	if p.bear == 0 {
-		p.bear = bearMost
-	}
-	return min(max(p.bear, p.slow), most)
+	return min(max(cmp.Or(p.bear, p.most, bearMost), p.slow), most)
 }
 
 // silent notes that nothing came for as long as that.
