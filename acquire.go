@@ -73,7 +73,7 @@ func (direct) lease(cl lockCall) (*Lease, error) {
 type attempt struct {
 	lockCall
 	began       clock.Instant
-	fromRequest bool          // a lease counts from its own Try, not from began
+	fromRequest bool          // false for the first Try: its lease counts from began
 	tried       bool          // the first Try was made, or says nothing of the key since it joins: c.busy needs no note
 	waiting     bool          // the observer was told that it waits
 	asked       time.Duration // when the latest Try was sent, on the monotonic clock
@@ -230,7 +230,7 @@ var errLate = errors.New("the store granted the key, but its answer took so long
 //
 // Validity counts from before the request, so that a slow reply can only
 // shorten it. A grant that came too late is asked for again by the same
-// owner, which prolongs it when it still stands.
+// owner, which prolongs it when it still stands: at once if it is short (granted), after a pause if it is over (errLate).
 func (a *attempt) ask() (*Lease, error) {
 	start := a.began
 	if a.fromRequest {
@@ -244,7 +244,7 @@ func (a *attempt) ask() (*Lease, error) {
 	req.Queue, req.Enters = a.wait.Queue(), a.wait.Enters()
 	res, storeErr, err := a.c.tryStore(ctx, req)
 	if res.Unsettled || err != nil && !driver.IsNotSent(err) {
-		a.wait.Unanswered(!res.Unsettled && a.c.answered(err)) // of a Try that the engine sent twice the answer is to the second
+		a.wait.Unanswered(!res.Unsettled && a.c.answered(err)) // Unsettled: the engine sent it twice, and this answers the second
 	}
 	switch err = cmp.Or(err, storeErr); {
 	case err != nil:

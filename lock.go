@@ -14,8 +14,8 @@ import (
 	"github.com/hasplock/hasp/internal/wait"
 )
 
-// Locker is sealed: in tests, use a Client on a memdriver.Store (docs/testing.md).
-// It is a *Mutex, an *RWMutex (its write side), what its RLocker returns, a *Semaphore, or an *Election.
+// Locker is a lock that Locks can hold together with others: a *Mutex, an *RWMutex (its write side), what its RLocker returns, a *Semaphore,
+// or an *Election. Only this package implements it: in tests, use a Client on a memdriver.Store (docs/testing.md).
 type Locker interface {
 	Lock(ctx context.Context) (*Lease, error)
 	TryLock(ctx context.Context) (*Lease, error)
@@ -26,7 +26,7 @@ type Locker interface {
 type lock struct {
 	subject
 	from source
-	err  error // what is wrong with all that: of the first use
+	err  error // what is wrong with the key or the options: each call returns it
 }
 
 func (c *core) lock(key string, o *LockOptions, mode Mode, limit int) lock {
@@ -343,7 +343,7 @@ func (e *Election) Lead(ctx context.Context, f func(ctx context.Context, lease *
 	}
 }
 
-// Leader returns what the store knows of the key while it has a leader, the Holder; ErrNotHeld when there is none. Holders
+// Leader returns what the store knows of the key, whose Holder leads; ErrNotHeld when there is no leader. Holders
 // that share the key do not lead. The answer may be out of date when it arrives: acting on it is safe only if you check the fence.
 func (e *Election) Leader(ctx context.Context) (Info, error) {
 	leader, err := e.leader(ctx)

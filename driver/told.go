@@ -11,7 +11,7 @@ type Telling uint8
 // What a store may tell.
 const (
 	TellsFree     Telling = 1 << iota // Watch gives hints to the next waiter in the queue
-	TellsEarlier                      // and for what happened since its owner joined: so hasp joins with its first Try, and watches after it
+	TellsEarlier                      // Watch also tells what happened since its owner joined: so hasp joins with its first Try, and watches after it
 	TellsHandover                     // hints tell of handovers: a waiter that is handed the key has it with the hint
 	// TellsWanted: RenewRequest.Wanted of a lease is called at once; else Renewal.Wanted is all that tells. It is called when a waiter joins
 	// the queue for the key, until the lease is released, or renewed without it; nil: the holder does not ask. A waiter that joins while
@@ -21,7 +21,7 @@ const (
 	TellsWanted
 )
 
-// Has says that all of what is among it.
+// Has reports whether t contains all of what.
 func (t Telling) Has(what Telling) bool { return t&what == what }
 
 // Send puts a hint into a channel with room for one, and does not block. A hint that the waiter has not received yet is replaced, and the

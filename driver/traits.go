@@ -26,7 +26,7 @@ type QueueKind uint8
 // The kinds of queue.
 const (
 	QueueNone    QueueKind = iota // none: waiters compete in no order
-	QueueHint                     // the first gets a hint when the key is free
+	QueueHint                     // the first is granted the free key when it next asks
 	QueueHandoff                  // a release makes the first the holder at once
 )
 

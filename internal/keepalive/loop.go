@@ -62,7 +62,7 @@ type Member interface {
 type Entry struct {
 	next  time.Duration // when to look, on the monotonic clock
 	index int           // 1-based: 0 is not in the heap
-	round *round        // the latest, while no call of all has answered the member
+	round *round        // the latest, while no full call has answered the member
 	heard int           // the latest round that answered it
 }
 
@@ -268,15 +268,15 @@ func (l *Loop) collect(now clock.Instant) (due, over []Member) {
 	return due, over
 }
 
-// round is what is sent at one moment: one call of all that is due, and small calls beside it.
+// round is what is sent at one moment: one full call, of all that is due, and small calls beside it.
 type round struct {
 	n      int // counts the rounds
 	passed int // how many members the largest of its small calls had that succeeded; 0: none did
 }
 
-// beside returns the small calls that go out beside the call of all that is due, as a link may lose every large request and let small
+// beside returns the small calls that go out beside the full call, as a link may lose every large request and let small
 // ones pass. Silence alone does not prove that: it only has a few members probe. Once a small call passed and that of all did not, the
-// members of that round are sent in calls as small. The call of all goes out in any case: when it is answered, small ones end.
+// members of that round are sent in calls as small. The full call goes out in any case: when it is answered, small ones end.
 func beside(due []Member) (small [][]Member) {
 	by := map[int][]Member{}
 	for _, m := range due {
@@ -342,7 +342,7 @@ func (l *Loop) background(calls func()) {
 	}()
 }
 
-// unanswered leaves out the members that are gone, that the call of all answered, or that are in a later round.
+// unanswered leaves out the members that are gone, that the full call answered, or that are in a later round.
 func (l *Loop) unanswered(all []Member, r *round) []Member {
 	l.mu.Lock()
 	defer l.mu.Unlock()

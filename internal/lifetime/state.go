@@ -9,10 +9,10 @@ import "github.com/hasplock/hasp/internal/clock"
 type State uint8
 
 const (
-	Held       State = iota // asked for, or granted; used says whether a caller has it
+	Held       State = iota // asked for, or granted, and not ended; used says whether a caller has it
 	Converting              // and it counts as shared, which the store may not know yet
 	Kept                    // the store granted it, and no caller has it: it waits for its turn
-	Passing                 // its last lease was released, for the next turn if there is one
+	Passing                 // its last lease was released, for the next turn if there is one; else Released follows at once
 	Released                // its last lease was released, and the store is told
 	Lost                    // it ended before that: by the clock, or by the store's answer
 	Closed                  // its client was closed

@@ -126,8 +126,8 @@ func (l *Lifetime) Due(now clock.Instant, hurry bool) (renew, over bool) {
 	return renew, false
 }
 
-// due says whether to renew at now: at TTL/3 after the start of the last renewal
-// that was answered, and again every TTL/6 while there is no answer.
+// due says whether to renew at now: a third of Span after the start of the last renewal
+// that was answered, and again after each sixth of it while there is no answer.
 func (l *Lifetime) due(now clock.Instant, hurry bool) bool {
 	if !hurry && now.Mono+min(keepalive.Tick, l.Span()/12) < l.renewAt {
 		return false

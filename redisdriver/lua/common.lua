@@ -1,7 +1,7 @@
 -- Copyright 2026 The hasp Authors
 -- SPDX-License-Identifier: Apache-2.0
 --
--- What several scripts have: each part is a template of its own.
+-- What several scripts have: each includes the parts that it needs.
 
 --# part clock
 local stamp, ms -- the server's clock, for the whole script: us, 16 digits until 2286; ms

@@ -2,8 +2,8 @@
 -- SPDX-License-Identifier: Apache-2.0
 --
 -- An Exclusive request for a key that is free, and the release of one that nobody
--- waits for. All others go on behind this, in try.lua and release.lua. .Lone: the request
--- came alone, and what would be functions stands here.
+-- waits for. All others go on behind this, in try.lua and release.lua. For a request that
+-- came alone (lone) what would be functions stands here.
 
 --# part take
 call('SET', lockKey, value, 'PX', ttl)
