@@ -86,6 +86,7 @@ func (k Kind) words() struct{ name, text string } {
 // Event is something that happened to a lock. Fields that say nothing about a kind are zero; more may come. Its observer may read it until
 // it returns, and copies what it keeps: the client uses the memory again.
 type Event struct {
+	_      [0]func()     // not comparable, so that any field may be added
 	Kind   Kind          // what happened, and which of the fields below have a meaning
 	Engine string        // the kind of store: "redis", "sqlite", "memory", ...
 	Key    string        // what is locked, as the caller named it: any bytes
