@@ -36,7 +36,7 @@ const (
 
 // Options configure a Client. The zero value, and nil, mean the defaults.
 type Options struct {
-	// Observe is called for every event, for logs (LogTo) and metrics: from many
+	// Observe is called for every event, for logs (event.LogTo) and metrics: from many
 	// goroutines, never under a lock of this package. It must return soon: a slow
 	// call for a renewal delays other leases in the batch. ctx is the caller's, for its values
 	// (a trace, a logger): of a lease, that of the call which took it. It may have ended,

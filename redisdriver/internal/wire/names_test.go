@@ -4,10 +4,32 @@
 package wire
 
 import (
+	"errors"
+	"io"
 	"math"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
+
+// said is a server's reply, as go-redis returns it.
+type said string
+
+func (s said) Error() string { return string(s) }
+func (said) RedisError()     {}
+
+// A cluster's client looks for the master by itself after MOVED, ASK and READONLY alone.
+func TestGoneUnnoticed(t *testing.T) {
+	for err, want := range map[error]bool{
+		io.EOF: true, errors.New("i/o timeout"): true, said("CLUSTERDOWN The cluster is down"): true, said("LOADING Redis is loading"): true,
+		said("MASTERDOWN Link with MASTER is down"): true, redis.Nil: false, said("MOVED 1 127.0.0.1:1"): false, said("NOSCRIPT"): false,
+	} {
+		if got := goneUnnoticed(err); got != want {
+			t.Errorf("%v: %v", err, got)
+		}
+	}
+}
 
 // A lease of the longest TTL ends a moment later than its Span says, which is no overflow.
 func TestSpanLeavesRoom(t *testing.T) {

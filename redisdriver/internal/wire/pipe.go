@@ -57,6 +57,14 @@ func stillWanted(calls []*Call) []*Call {
 	})
 }
 
+// goneUnnoticed reports whether another node may be the master though a cluster's client does not look for it: that looks after MOVED,
+// ASK and READONLY. A client of one node never does.
+func goneUnnoticed(err error) bool {
+	var said redis.Error
+	return !errors.As(err, &said) ||
+		redis.HasErrorPrefix(err, "CLUSTERDOWN") || redis.HasErrorPrefix(err, "MASTERDOWN") || redis.HasErrorPrefix(err, "LOADING")
+}
+
 // pipe sends calls, requests of the batch script at most size to a script;
 // with load, the server learns the scripts.
 func (s *Sender) pipe(ctx context.Context, calls []*Call, size int, load bool) {
@@ -87,8 +95,7 @@ func (s *Sender) pipe(ctx context.Context, calls []*Call, size int, load bool) {
 		}
 		_, all = p.Exec(ctx)
 	}
-	var said redis.Error // to which a cluster's client itself reacts, unless it was said to the client of one node
-	if c, ok := s.rdb.(*redis.ClusterClient); ok && all != nil && (s.replicas > 0 || !errors.As(all, &said)) {
+	if c, ok := s.rdb.(*redis.ClusterClient); ok && all != nil && (s.replicas > 0 || goneUnnoticed(all)) {
 		c.ReloadState(ctx) // another node may be the master
 	}
 	for _, cmd := range cmds {
