@@ -7,6 +7,7 @@ import (
 	_ "embed"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 
@@ -24,7 +25,10 @@ func newMan(root *cobra.Command) *cobra.Command {
 		Args:  base.AtMost(1, "DIR"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				self, err := os.Executable()
+				self, err := exec.LookPath(os.Args[0]) // as PATH has it, and not where a link leads
+				if err != nil {
+					self, err = os.Executable()
+				}
 				dir := filepath.Join(filepath.Dir(self), "..", "share", "man", "man1")
 				if err == nil {
 					err = os.MkdirAll(dir, 0o755)
@@ -40,7 +44,7 @@ func newMan(root *cobra.Command) *cobra.Command {
 				}
 				name := strings.ReplaceAll(cmd.CommandPath(), " ", "-")
 				if err := os.WriteFile(filepath.Join(args[0], name+".1"), []byte(page(root, cmd)), 0o644); err != nil {
-					return base.Failed("%v", err)
+					return base.Failed("%v; or name another directory: hasp man DIR", err)
 				}
 			}
 			fmt.Fprintln(base.Stdout, "the manual pages are in", args[0])

@@ -133,7 +133,7 @@ func commandFlagError(args []string) func(cmd *cobra.Command, err error) error {
 		if line, ok := corrected(cmd.Flags(), args); ok {
 			return base.Usage("%v. The command goes after --. Did you mean:\n  %s", err, line)
 		}
-		return base.Usage("%v%s; see: %s --help", err, base.MeantFlag(cmd, err), cmd.CommandPath())
+		return base.Usage("%v%s; see: %s --help-all", err, base.MeantFlag(cmd, err), cmd.CommandPath())
 	}
 }
 

@@ -203,7 +203,9 @@ func TestNeeds(t *testing.T) {
 	inspect(m, 120, 24)
 	second := looked("reports")
 	second.Holders = append(second.Holders, driver.Holding{Holder: ended})
-	m.SetLooks(map[string]Look{"reports": {Info: second}})
+	before := looked("orders/1") // it has one holder again
+	before.Holders = append(before.Holders, driver.Holding{Holder: ended})
+	m.SetLooks(map[string]Look{"reports": {Info: second}, "orders/1": {Info: before}})
 	want := map[string]Style{"orders/1 LEFT": Alarm, later[4].Key + " LEFT": Warning}
 	if process.Self() != "" { // else a process of this host cannot be told
 		want["zz HOLDER"], want["reports HOLDER"] = Alarm, Alarm
