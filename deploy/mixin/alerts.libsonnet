@@ -158,7 +158,7 @@
               (%(wait)s and %(wait)s offset %(late)ds unless %(success)s)
             )
             unless
-            (%(busy)s == 1 and on (job, key, file) %(success)s > time() - %(late)d <= time() + 600)
+            (%(busy)s == 1 and ignoring (instance) %(success)s > time() - %(late)d <= time() + 600)
           ||| % { success: success, late: config.lateJobHours * 3600, wait: ofJob('wait_seconds'), busy: ofJob('busy') },
           'A job under a lock has not succeeded for too long. Does its timer start it, does it wait for the key, does it still run?',
           theJob + ' has not succeeded for %d hours, or never, or at a time that has not come.' % config.lateJobHours,
