@@ -391,8 +391,8 @@ func (l *link) fail() {
 // and after an answer twice what that took, for a few answers.
 type patience struct {
 	mu   sync.Mutex
-	most time.Duration // bearMost, but for tests
-	bear time.Duration // by the shortest lease; 0: as long as most
+	all  time.Duration // whatever the leases are, for tests; else 0
+	bear time.Duration // by the shortest lease
 	slow time.Duration // by the latest answers
 }
 
@@ -407,17 +407,17 @@ const (
 func (c *Client) Bear(shortest time.Duration) {
 	c.bears.mu.Lock()
 	defer c.bears.mu.Unlock()
-	c.bears.bear = 0
+	c.bears.bear = bearMost
 	if shortest > 0 {
-		c.bears.bear = min(max(shortest/bearShare, bearLeast), cmp.Or(c.bears.most, bearMost))
+		c.bears.bear = min(max(shortest/bearShare, bearLeast), bearMost)
 	}
 }
 
-// BearMost says how long a silence is borne at most: for tests.
-func (c *Client) BearMost(most time.Duration) {
+// BearAll says how long a silence is borne, whatever the leases are: for tests.
+func (c *Client) BearAll(silence time.Duration) {
 	c.bears.mu.Lock()
 	defer c.bears.mu.Unlock()
-	c.bears.most = most
+	c.bears.all = silence
 }
 
 func (p *patience) limit(most time.Duration) time.Duration {
@@ -427,7 +427,7 @@ func (p *patience) limit(most time.Duration) time.Duration {
 }
 
 func (p *patience) now(most time.Duration) time.Duration {
-	return min(max(cmp.Or(p.bear, p.most, bearMost), p.slow), most)
+	return min(max(cmp.Or(p.all, p.bear, bearMost), p.slow), most)
 }
 
 // silent notes that nothing came for as long as that.
