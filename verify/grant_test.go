@@ -55,7 +55,7 @@ func TestLostReplyToAGrant(t *testing.T) {
 		l := newSlow(t, dial)
 		dropped := dropOne(l.link, faultproxy.Down)
 		lease := mustLock(t, l.locks.Mutex("k", nil))
-		if dropped.Load() != 1 {
+		if dropped.Load() == 0 {
 			t.Fatal("no reply was dropped")
 		}
 		if n := l.admin.Exists(t.Context(), "lock:k").Val(); n != 1 {
@@ -97,7 +97,7 @@ func TestLostReplyToARelease(t *testing.T) {
 		lease := mustLock(t, l.locks.Mutex("k", nil))
 		dropped := dropOne(l.link, faultproxy.Down)
 		release(t, lease)
-		if dropped.Load() != 1 {
+		if dropped.Load() == 0 {
 			t.Error("no reply was dropped")
 		}
 		l.close()
