@@ -282,7 +282,7 @@ func TestAbandonedAndATurnForNobody(t *testing.T) {
 	})
 }
 
-// Wanted is closed with the renewal after somebody came to wait, for each lease of the hold, and not before.
+// Wanted is closed with the renewal after a waiter came, for each lease of the hold, and not before.
 func TestWanted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, c := newMem(t)

@@ -167,7 +167,7 @@ func TestLateGrantIsNoLease(t *testing.T) {
 	})
 }
 
-// A grant that comes at its deadline is no lease, and one that comes just before is one; TryLock asks once in any case.
+// A grant that comes at its deadline is no lease, and a grant just before it is; TryLock asks once in any case.
 func TestGrantAtItsDeadline(t *testing.T) {
 	const short = time.Second
 	left := short - short/100 - 2*time.Millisecond

@@ -213,7 +213,7 @@ func TestGiveBackToASilentStore(t *testing.T) {
 	})
 }
 
-// A request ends with its caller, at its deadline, with the client and with done, whether somebody waited for that or not.
+// A request ends with its caller, at its deadline, with the client and with done, whether or not a goroutine waited for that.
 func TestRequestEnds(t *testing.T) {
 	for name, c := range map[string]struct {
 		callers, limit time.Duration

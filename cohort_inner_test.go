@@ -99,7 +99,7 @@ func TestNothingIsPassedDuringClose(t *testing.T) {
 	}
 }
 
-// Without a word of what keeps the leader, a turn waits for somebody unknown; with one it knows its place behind the leader.
+// Without a word of what keeps the leader, a turn does not know whom it waits for; with one it knows its place behind the leader.
 func TestWhatATurnWaitsFor(t *testing.T) {
 	all := &cohorts{}
 	first, second := &queuedCall{}, &queuedCall{}
@@ -125,7 +125,7 @@ func later(i clock.Instant, d time.Duration) clock.Instant {
 	return i
 }
 
-// A caller who gives up when it is made the leader of nothing, and is the last, ends the cohort.
+// A waiter that is made leader as it gives up, and is the cohort's last, ends the cohort.
 func TestQuitAsTheLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := innerClient(t, memdriver.New(), nil)

@@ -17,7 +17,7 @@ import (
 	"github.com/hasplock/hasp/event"
 )
 
-// A caller that gives up leaves its turn to the others; the error says who was in the way.
+// A waiter that gives up leaves its turn to the cohort's other waiters; its error names the holder that was in the way.
 func TestCohortGivingUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, c := newMem(t)
@@ -155,7 +155,7 @@ func TestCohortOfImpatientLeaders(t *testing.T) {
 	})
 }
 
-// A store that does not answer is reported to all who waited for it as long, not to one after the other; and to the others as what it is.
+// A store that does not answer is reported at once to all waiters that waited for it as long, and to the later waiters as what it is.
 func TestCohortOnASilentStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newClient(t, &hooked{Driver: newStore(), try: hangTry}, &hasp.Options{MaxSilence: 5 * time.Second})
@@ -282,7 +282,7 @@ func TestWaitingForATurnIsTold(t *testing.T) {
 	})
 }
 
-// The place in the queue stays the cohort's when a leader and the next one give up at once, and others go on; it is left when nobody does.
+// The place in the queue stays the cohort's when its leader and the next waiter give up at once and other waiters go on; the last waiter leaves it.
 func TestCohortGivesUpAtOnce(t *testing.T) {
 	for range 20 {
 		for _, others := range []int{0, 1} {

@@ -39,7 +39,7 @@ func release(t *testing.T, lease *hasp.Lease) {
 	check(t, lease.Release())
 }
 
-// Those who wait in one client take turns on one grant, first come first served, each with a larger fence and as the same owner, and the
+// Waiters of one client take turns on one grant, first come first served, each with a larger fence and as the same owner, and the
 // store is asked once more for all of them.
 func TestCohortTakesTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

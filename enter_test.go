@@ -114,7 +114,7 @@ func mutex(o *hasp.LockOptions) func(c *hasp.Client) hasp.Locker {
 	return func(c *hasp.Client) hasp.Locker { return c.Mutex("k", o) }
 }
 
-// Who is handed the key has it with the message, and claims it ten milliseconds later; then its lease is one like others.
+// A waiter that is handed the key has it with the message, and claims it ten milliseconds later; then its lease is like any other.
 func TestEnters(t *testing.T) {
 	for _, o := range []*hasp.LockOptions{nil, {Lead: 100 * time.Millisecond}} { // the largest
 		synctest.Test(t, func(t *testing.T) {

@@ -78,7 +78,7 @@ func ExampleLease_Context() {
 	defer lease.Release()
 
 	ctx := lease.Context(context.Background())
-	store.Lose("k")                                        // in a test: somebody else's lease from here on
+	store.Lose("k")                                        // in a test: another owner's lease from here on
 	_ = lease.Extend(context.Background(), 30*time.Second) // says so, or the next renewal does
 	<-ctx.Done()
 	fmt.Println(errors.Is(context.Cause(ctx), hasp.ErrLost))
@@ -243,7 +243,7 @@ func ExampleLogTo() {
 	locks, _ := hasp.New(store, &hasp.Options{Observe: event.LogTo(logger)})
 	defer locks.Close()
 	lease, _ := locks.Mutex("orders/42", nil).Lock(context.Background())
-	store.Lose("orders/42")                                // in a test: somebody else's lease from here on
+	store.Lose("orders/42")                                // in a test: another owner's lease from here on
 	_ = lease.Extend(context.Background(), 30*time.Second) // says so, or the next renewal does
 	<-lease.Done()
 	// Output: level=ERROR msg="lock lost" event=lost engine=memory key=orders/42

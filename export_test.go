@@ -21,7 +21,7 @@ func Contexts(l *Lease) int {
 // RenewerRuns says whether a client's goroutine is there.
 func RenewerRuns(c *Client) bool { return c.core.renewer.Running() }
 
-// Want tells a client's leases of a key that somebody waits for it, as a renewal does, or an engine that hears of it earlier.
+// Want tells a client's leases of a key that a waiter is there, as a renewal does, or an engine that hears of it earlier.
 func Want(c *Client, key string) {
 	for _, m := range c.core.renewer.Members() {
 		held, ok := m.(interface{ holds() *hold })

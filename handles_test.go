@@ -134,7 +134,7 @@ func secondTurn(t *testing.T, c *hasp.Client) *hasp.Lease {
 	return <-got
 }
 
-// An unreachable lease is reported, and its TTL ends it; as long as somebody may use it, it is renewed.
+// An unreachable lease is reported, and its TTL ends it; as long as a caller may use it, it is renewed.
 func TestForgottenLease(t *testing.T) {
 	for _, f := range forgets {
 		bubbled(t, f.name, func(t *testing.T) {

@@ -69,7 +69,7 @@ func TestNestedReadOutlivesTheWrite(t *testing.T) {
 	})
 }
 
-// The TTLs of nested acquisitions do not add up: who dies frees the key after one of them.
+// The TTLs of nested acquisitions do not add up: a holder that dies frees the key after one of them.
 func TestNestedTTLsDoNotAddUp(t *testing.T) {
 	for name, take := range map[string]func(*hasp.Client) func(context.Context) (*hasp.Lease, error){
 		"write in write": func(c *hasp.Client) func(context.Context) (*hasp.Lease, error) {

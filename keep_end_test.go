@@ -50,7 +50,7 @@ func TestKeptKeyIsNotGrantedLate(t *testing.T) {
 	}
 }
 
-// A kept key whose renewal fails, or has no answer, goes back, and the observer is told of the renewal alone: nobody had the key.
+// A kept key whose renewal fails, or has no answer, goes back, and the observer is told of the renewal alone: no caller had the key.
 func TestKeptKeyInTrouble(t *testing.T) {
 	for name, renew := range map[string]func(context.Context, []driver.RenewRequest, func(int, driver.Renewal), renewFunc){
 		"refused": failRenew(errDown),

@@ -212,7 +212,7 @@ func TestHabitsAreBounded(t *testing.T) {
 	}
 }
 
-// A message that somebody waits may come after a Release has made the hold passing, and before its follower is noted.
+// A message of a waiter may come after a Release has made the hold passing, and before its follower is noted.
 func TestMessageWhileATurnPasses(t *testing.T) {
 	for _, queued := range []bool{false, true} {
 		t.Run(strconv.FormatBool(queued), func(t *testing.T) {

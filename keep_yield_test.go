@@ -16,7 +16,7 @@ import (
 	"github.com/hasplock/hasp/driver"
 )
 
-// Who waits elsewhere has the key once the keeper is told, by a renewal, and before those who ask the keeper after that.
+// A waiter of another client has the key once a renewal has told the keeper, and before callers that ask the keeper after that.
 func TestKeeperYields(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := newStore()
@@ -258,7 +258,7 @@ func TestKeepTurnsItselfOff(t *testing.T) {
 	})
 }
 
-// With Cohort, those who waited when the store was asked have their turn first, even once the keeper was told.
+// With Cohort, waiters that were there when the store was asked have their turn first, even once the keeper was told.
 func TestKeepWithCohort(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore()

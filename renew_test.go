@@ -377,7 +377,7 @@ func TestErrorOfARenewal(t *testing.T) {
 	})
 }
 
-// Each renewal without a good answer is told to the observer, and the last of them to who asks why the lease was lost.
+// Each renewal without a good answer is told to the observer, and the last of them to a caller that asks why the lease was lost.
 func TestFailedRenewalIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var failed atomic.Int64

@@ -361,7 +361,7 @@ func comes[T any](e *env, event <-chan T, limit time.Duration, not string) (what
 		case <-time.After(most - time.Since(start)):
 		}
 		asked := time.Now()
-		_, _ = e.d.Inspect(e.ctx, "k") // a store that stands still tells nobody
+		_, _ = e.d.Inspect(e.ctx, "k") // a store that stands still sends no message
 		if e.sent(asked); most < limit+e.stalled() {
 			continue
 		}
