@@ -257,7 +257,7 @@ func TestLockedFile(t *testing.T) {
 	gone := request("free")
 	go func() {
 		for !d.writes.waits() && ctx.Err() == nil {
-			time.Sleep(time.Millisecond)
+			time.Sleep(time.Millisecond) // no event says that the transaction waits for the file
 		}
 		cancel()
 	}()

@@ -129,9 +129,10 @@ func exchange(network, addr string, args []string) (answer string, err error) {
 			fmt.Fprintf(&b, "$%d\r\n%s\r\n", len(arg), arg)
 		}
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	const limit = 30 * time.Second
+	ctx, cancel := context.WithTimeout(context.Background(), limit) // orders are given at a test's end, too, when its context has ended
 	defer cancel()
-	err = talk(ctx, network, addr, []byte(b.String()), 30*time.Second, func(c net.Conn) error {
+	err = talk(ctx, network, addr, []byte(b.String()), limit, func(c net.Conn) error {
 		if tcp, ok := c.(*net.TCPConn); ok {
 			if err := tcp.CloseWrite(); err != nil {
 				return err
