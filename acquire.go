@@ -411,9 +411,9 @@ func (a *attempt) emit(kind event.Kind, more func(e *event.Event)) {
 	}
 	switch ends := kind == event.Failed; {
 	case ends && a.waiting:
-		e.Waiters = -1
+		e.WaiterDelta = -1
 	case !ends && !a.waiting:
-		a.waiting, e.Waiters = true, 1
+		a.waiting, e.WaiterDelta = true, 1
 	}
 	more(&e)
 	a.c.emit(a.ctx, e)
@@ -478,7 +478,7 @@ func (w *waiter) leaveQueue(c *core) {
 func (w *waiter) cleanUp(c *core) {
 	w.leaveQueue(c)
 	if something, lost := w.wait.Left(); something {
-		r := driver.ReleaseRequest{Claim: w.req.Claim, TTL: w.req.TTL, End: driver.Unused, Settled: w.wait.Settled()}
+		r := driver.ReleaseRequest{Claim: w.req.Claim, TTL: w.req.TTL, End: driver.EndUnused, Settled: w.wait.Settled()}
 		c.cleanUp(r, lost, w.wait.Failing())
 	}
 }

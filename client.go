@@ -48,8 +48,8 @@ func New(d driver.Driver, o *Options) (*Client, error) {
 	if o.MaxSilence < 0 {
 		return nil, fmt.Errorf("hasp: new: MaxSilence is %v: it must be positive, or 0 for no bound", o.MaxSilence)
 	}
-	if o.MaxRefused < 0 {
-		return nil, fmt.Errorf("hasp: new: MaxRefused is %v: it must be positive, or 0 for the default of %v", o.MaxRefused, defaultRefused)
+	if o.MaxFaulty < 0 {
+		return nil, fmt.Errorf("hasp: new: MaxFaulty is %v: it must be positive, or 0 for the default of %v", o.MaxFaulty, defaultFaulty)
 	}
 	c := newCore(d, o)
 	if err := d.Check(); err != nil {
@@ -129,21 +129,21 @@ func mustHave(ctx context.Context) {
 
 // core is what all parts of a client share: its store, and what is under way.
 type core struct {
-	drv         driver.Driver
-	traits      driver.Traits
-	observe     func(context.Context, *event.Event)
-	recordTaken bool
-	maxSilence  time.Duration
-	maxRefused  time.Duration
-	heard       atomic.Bool // the store has given a good answer
-	now         clock.Clock
-	waits       *admission.Waits
-	labels      labels
-	calls       *gate.Gate
-	renewer     *keepalive.Loop
-	cleanups    *cleanups
-	busy        busy
-	shelf       shelf
+	drv           driver.Driver
+	traits        driver.Traits
+	observe       func(context.Context, *event.Event)
+	recordCallers bool
+	maxSilence    time.Duration
+	maxFaulty     time.Duration
+	heard         atomic.Bool // the store has given a good answer
+	now           clock.Clock
+	waits         *admission.Waits
+	labels        labels
+	calls         *gate.Gate
+	renewer       *keepalive.Loop
+	cleanups      *cleanups
+	busy          busy
+	shelf         shelf
 }
 
 // shelf has the keys that the client keeps for no caller.
@@ -154,8 +154,8 @@ type shelf interface {
 }
 
 func newCore(d driver.Driver, o *Options) *core {
-	c := &core{drv: d, traits: d.Traits(), observe: o.Observe, recordTaken: o.RecordTaken, maxSilence: o.MaxSilence,
-		maxRefused: cmp.Or(o.MaxRefused, defaultRefused), now: clock.Cheap(), waits: admission.New(o.StateDir, o.StateFailed), calls: gate.New()}
+	c := &core{drv: d, traits: d.Traits(), observe: o.Observe, recordCallers: o.RecordCallers, maxSilence: o.MaxSilence,
+		maxFaulty: cmp.Or(o.MaxFaulty, defaultFaulty), now: clock.Cheap(), waits: admission.New(o.StateDir, o.StateFailed), calls: gate.New()}
 	c.renewer = keepalive.New(d.Renew, func() clock.Instant { return c.now() }, c.calls)
 	c.cleanups = &cleanups{c: c}
 	return c

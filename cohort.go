@@ -234,7 +234,7 @@ func (cs *cohorts) takeTurn(a *attempt) (lease *Lease, err error) {
 		if g.lease.h.checkDeadline() == nil {
 			return g.lease, nil
 		}
-		_ = g.lease.release(false, driver.Unused) // it was lost while this process stood still
+		_ = g.lease.release(false, driver.EndUnused) // it was lost while this process stood still
 		co, q = cs.join(id)
 	}
 	a.begin()
@@ -316,7 +316,7 @@ func (co *cohort) quit(q *queuedCall) {
 	go func() {
 		defer c.calls.Leave()
 		if g := <-q.given; g.lease != nil {
-			_ = g.lease.release(false, driver.Finished) // so that the next call gets it; the store is told that no caller worked
+			_ = g.lease.release(false, driver.EndFinished) // so that the next call gets it; the store is told that no caller worked
 		} else if !co.promote(g.from) && g.from != nil {
 			g.from.cleanUp(c)
 		}

@@ -21,7 +21,7 @@ func passingTurn(c *Client, co *cohort, o LockOptions) *turn {
 	h := newHold(c.core, driver.RenewRequest{Claim: driver.Claim{Key: "k"}, Fence: 7}, set, c.core.now(), lifetime.Facts{})
 	h.life.Grant(c.core.now(), c.core.now(), DefaultTTL)
 	h.life.Add(true)
-	h.life.Release(true, false, false, driver.Finished)
+	h.life.Release(true, false, false, driver.EndFinished)
 	return &turn{hold: h, co: co, began: c.core.now(), spare: 1}
 }
 

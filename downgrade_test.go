@@ -143,7 +143,7 @@ func TestDowngradeOfUnknownOutcome(t *testing.T) {
 			need(t, w.Downgrade(t.Context()))
 			release(t, must(newClient(t, store, nil).RWMutex("k", nil).TryRLock(t.Context())))
 			release(t, w)
-			if r := releases.Load(); r == nil || r.Mode != driver.Shared || r.Settled || r.End == driver.Unfinished {
+			if r := releases.Load(); r == nil || r.Mode != driver.Shared || r.Settled || r.End == driver.EndUnfinished {
 				t.Errorf("the release says %+v", r)
 			}
 			mustBeFree(t, store, "k")

@@ -388,7 +388,7 @@ func TestProlongedIsNotClaimed(t *testing.T) {
 		var n atomic.Int64
 		d.onRenew(func(ctx context.Context, rs []driver.RenewRequest, done func(int, driver.Renewal), to renewFunc) {
 			next(ctx, rs, func(i int, r driver.Renewal) {
-				r.Entered = n.Add(1) == 1
+				r.Unclaimed = n.Add(1) == 1
 				done(i, r)
 			}, to)
 		})

@@ -140,7 +140,7 @@ func TestForgottenLease(t *testing.T) {
 		bubbled(t, f.name, func(t *testing.T) {
 			store := newStore()
 			told, lost := make(chan event.Event, 10), make(chan event.Event, 10)
-			c := newClient(t, store, &hasp.Options{RecordTaken: true, Observe: func(_ context.Context, e *event.Event) {
+			c := newClient(t, store, &hasp.Options{RecordCallers: true, Observe: func(_ context.Context, e *event.Event) {
 				switch {
 				case e.Key != "k":
 				case e.Kind == event.Forgotten:
@@ -162,8 +162,8 @@ func TestForgottenLease(t *testing.T) {
 				return
 			}
 			e, end := <-told, <-lost
-			if !strings.Contains(e.Taken, "hasp_test.") || strings.Contains(e.Taken, "hasp.(*Mutex)") {
-				t.Errorf("it was taken by\n%s", e.Taken)
+			if !strings.Contains(e.Callers, "hasp_test.") || strings.Contains(e.Callers, "hasp.(*Mutex)") {
+				t.Errorf("it was taken by\n%s", e.Callers)
 			}
 			if e.Key != "k" || e.Left <= 0 || e.Left > ttl || e.Held <= 0 || len(told) > 0 {
 				t.Errorf("told: %+v, and %d more", e, len(told))

@@ -231,7 +231,7 @@ func (h *hold) Request() (r driver.RenewRequest, ok bool) {
 	took, left, taken := h.life.Held(now), h.life.Left(now)-h.opts.Lead, h.handles.known[0].taken
 	err := fmt.Errorf("dropped without Release: nothing can reach this lease any more, so it is not renewed and ends in %v", clock.Short(left))
 	go h.emit(event.Forgotten, func(e *event.Event) {
-		e.Held, e.Left, e.Taken, e.Err = took, left, taken.String(), h.c.fail("hold", h.req.Key, err)
+		e.Held, e.Left, e.Callers, e.Err = took, left, taken.String(), h.c.fail("hold", h.req.Key, err)
 	})
 	return r, false
 }
@@ -368,9 +368,9 @@ func (h *hold) event(kind event.Kind) (context.Context, event.Event) {
 		Slot: h.grant.slot}
 	switch kind {
 	case event.Acquired:
-		e.Leases = h.life.Began()
+		e.LeaseDelta = h.life.Began()
 	case event.Lost, event.Released:
-		e.Leases = h.life.Ended(kind == event.Released)
+		e.LeaseDelta = h.life.Ended(kind == event.Released)
 	}
 	return h.handles.caller, e
 }
@@ -382,7 +382,7 @@ func (l *Lease) emitAcquired(began clock.Instant, waited bool) {
 	panics := true
 	defer func() {
 		if panics {
-			_ = l.release(false, driver.Unused)
+			_ = l.release(false, driver.EndUnused)
 		}
 	}()
 	h := l.h
@@ -394,7 +394,7 @@ func (l *Lease) emitAcquired(began clock.Instant, waited bool) {
 			e.Sent = sentAt(h.life.Born().Mono, now)
 		}
 		if waited {
-			e.Waiters = -1
+			e.WaiterDelta = -1
 		}
 		h.c.emit(ctx, e)
 	}
@@ -493,7 +493,7 @@ type origin [24]uintptr
 
 // origin notes where a lease is taken, when that was asked for.
 func (c *core) origin() *origin {
-	if !c.recordTaken {
+	if !c.recordCallers {
 		return nil
 	}
 	o := new(origin)

@@ -152,8 +152,8 @@ func TestCloseLeavesTheKeyToFunctions(t *testing.T) {
 				synctest.Wait()
 				go func() { _ = c.Close() }()
 				<-ctx.Done()
-				_ = inner.release(false, driver.Finished)
-				_ = outer.release(false, driver.Finished)
+				_ = inner.release(false, driver.EndFinished)
+				_ = outer.release(false, driver.EndFinished)
 				ends <- struct{}{}
 				<-ended
 				if info, err := store.Inspect(context.Background(), "k"); err != nil || !info.Held {
@@ -228,7 +228,7 @@ func TestTaken(t *testing.T) {
 	if s := (*origin)(nil).String(); s != "" {
 		t.Errorf("not recorded: %q", s)
 	}
-	c := &core{recordTaken: true}
+	c := &core{recordCallers: true}
 	got := make(chan *origin)
 	go func() { got <- c.origin() }() // the runtime began this one
 	if s := (<-got).String(); strings.Contains(s, "runtime.goexit") || strings.Contains(s, "hasp.TestTaken") {
@@ -236,7 +236,7 @@ func TestTaken(t *testing.T) {
 	}
 	for _, record := range []bool{false, true} {
 		first, second := &origin{1}, &origin{2}
-		l := &Lease{h: bareHold(&core{recordTaken: record}), taken: first}
+		l := &Lease{h: bareHold(&core{recordCallers: record}), taken: first}
 		if l.takenHere(); (l.taken == first) == record || l.taken == nil || l.taken == second {
 			t.Errorf("recorded is %v: taken %v", record, l.taken)
 		}
@@ -252,7 +252,7 @@ func TestReleaseOfWhatCloseEnded(t *testing.T) {
 		if err := c.Close(); err != nil || d.n != 1 {
 			t.Fatalf("%v, %d releases", err, d.n)
 		}
-		if err := lease.release(false, driver.Finished); !errors.Is(err, ErrClosed) || d.n != 1 {
+		if err := lease.release(false, driver.EndFinished); !errors.Is(err, ErrClosed) || d.n != 1 {
 			t.Errorf("%v, %d releases", err, d.n)
 		}
 	})

@@ -366,8 +366,8 @@ func (t *turn) tellStore() {
 	after := t.takeAfter()
 	t.mu.Unlock()
 	defer after.over()
-	err := t.release(t.c.calls.Base, nil, driver.Finished) // its event says what went wrong
-	if t.c.calls.Open.Err() != nil {                       // so does Close
+	err := t.release(t.c.calls.Base, nil, driver.EndFinished) // its event says what went wrong
+	if t.c.calls.Open.Err() != nil {                          // so does Close
 		cs := t.co.all
 		cs.mu.Lock()
 		cs.closeErrs = append(cs.closeErrs, err)

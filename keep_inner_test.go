@@ -278,7 +278,7 @@ func TestKeptKeyIsTakenAndLost(t *testing.T) {
 		var lostTold atomic.Int64
 		d := &rkClassify{Store: memdriver.New()}
 		c := innerClient(t, d, &Options{Observe: func(_ context.Context, e *event.Event) {
-			sum.Add(int64(e.Leases))
+			sum.Add(int64(e.LeaseDelta))
 			if e.Kind == event.Lost {
 				lostTold.Add(1)
 			}
@@ -298,7 +298,7 @@ func TestKeptKeyIsTakenAndLost(t *testing.T) {
 		}
 		_ = lease.Release()
 		if sum.Load() != 0 || lostTold.Load() != 1 {
-			t.Errorf("the sum of Event.Leases is %d, event.Lost was told %d times", sum.Load(), lostTold.Load())
+			t.Errorf("the sum of Event.LeaseDelta is %d, event.Lost was told %d times", sum.Load(), lostTold.Load())
 		}
 	})
 }

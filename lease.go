@@ -165,7 +165,7 @@ func (l *Lease) Release() error {
 		return cmp.Or(l.Err(), l.hold().c.fail("release", l.hold().req.Key, ErrClosed))
 	}
 	defer l.hold().c.calls.Leave()
-	return l.release(false, driver.Finished)
+	return l.release(false, driver.EndFinished)
 }
 
 // takenHere notes that the caller takes a lease that was another's turn.

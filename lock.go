@@ -35,7 +35,7 @@ func (c *core) lock(key string, o *LockOptions, mode Mode, limit int) lock {
 		l.err = c.unshared(limit)
 	}
 	l.opts.waits = wait.Terms{TTL: l.opts.TTL, Lead: l.opts.Lead, Patience: min(l.opts.TTL, maxPatience), Call: tryLimit,
-		Silence: c.maxSilence, Grace: c.maxRefused}
+		Silence: c.maxSilence, Grace: c.maxFaulty}
 	l.enters = c.traits.Tells.Has(driver.TellsHandover) && mode == Exclusive && !l.opts.NoRenew && l.opts.Lead <= min(mostLead, l.opts.TTL/4)
 	if err := driver.CheckKey(key); err != nil {
 		l.err = err
@@ -110,13 +110,13 @@ func (l *lock) do(ctx context.Context, op string, f func(ctx context.Context, le
 		return false, err
 	}
 	if err := lease.h.run(); err != nil {
-		_ = lease.release(false, driver.Unused) // which says the same
+		_ = lease.release(false, driver.EndUnused) // which says the same
 		return errors.Is(err, ErrLost), err
 	}
-	end := driver.Unfinished // if f panics
+	end := driver.EndUnfinished // if f panics
 	defer func() { err = errors.Join(err, lease.release(true, end)) }()
 	err = f(lease.Context(ctx), lease)
-	end = driver.Finished
+	end = driver.EndFinished
 	return errors.Is(lease.h.checkDeadline(), ErrLost), err
 }
 
@@ -151,8 +151,8 @@ func (c *Client) Mutex(key string, o *LockOptions) *Mutex {
 // ctx and Options.MaxSilence allow; event.Trouble or event.HeldBack reports it.
 //
 // So it does, by Error.Class (of [driver.Class]), for a store that answers with an error:
-//   - driver.ClassReadOnly, driver.ClassFull, once this client had a good answer of the store; before, for Options.MaxRefused;
-//   - driver.ClassLogin, and, once there was a good answer, driver.ClassDenied and driver.ClassMisconfigured, for Options.MaxRefused;
+//   - driver.ClassReadOnly, driver.ClassFull, once this client had a good answer of the store; before, for Options.MaxFaulty;
+//   - driver.ClassLogin, and, once there was a good answer, driver.ClassDenied and driver.ClassMisconfigured, for Options.MaxFaulty;
 //   - driver.ClassUnknown, which the engine cannot classify, for the TTL, 5 s at least.
 //
 // driver.ClassImpossible ends Lock at once, and so do driver.ClassDenied and driver.ClassMisconfigured before the first good answer.

@@ -204,7 +204,7 @@ func giveUpAll(ctx context.Context, parts []*part) {
 		p.c.calls.EnterLate()
 		given.Go(func() {
 			defer p.c.calls.Leave()
-			_ = p.lease.release(false, driver.Finished) // no caller is left to be told; the TTL ends what stays
+			_ = p.lease.release(false, driver.EndFinished) // no caller is left to be told; the TTL ends what stays
 		})
 	}
 	all := make(chan struct{})
@@ -290,10 +290,10 @@ func (s *Leases) Wanted() <-chan struct{} {
 // do runs f with the leases, and releases them.
 func (s *Leases) do(ctx context.Context, f func(context.Context, *Leases) error) (err error) {
 	ran := map[*Lease]bool{}
-	end := driver.Unused
+	end := driver.EndUnused
 	defer func() {
 		released := s.release(func(l *Lease) error { return l.release(ran[l], end) })
-		if end != driver.Unused { // else it says the same
+		if end != driver.EndUnused { // else it says the same
 			err = errors.Join(err, released)
 		}
 	}()
@@ -303,9 +303,9 @@ func (s *Leases) do(ctx context.Context, f func(context.Context, *Leases) error)
 		}
 		ran[l] = true
 	}
-	end = driver.Unfinished // if f panics
+	end = driver.EndUnfinished // if f panics
 	err = f(s.Context(ctx), s)
-	end = driver.Finished
+	end = driver.EndFinished
 	return err
 }
 

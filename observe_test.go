@@ -182,8 +182,8 @@ type counts struct {
 func (n *counts) observe(_ context.Context, e *event.Event) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.leases += e.Leases
-	n.waiters += e.Waiters
+	n.leases += e.LeaseDelta
+	n.waiters += e.WaiterDelta
 }
 
 // want waits until nothing moves any more, and compares.
@@ -197,7 +197,7 @@ func (n *counts) want(t *testing.T, when string, leases, waiters int) {
 	}
 }
 
-// The sums of Event.Leases and Event.Waiters are exact, whatever is locked and however it ends.
+// The sums of Event.LeaseDelta and Event.WaiterDelta are exact, whatever is locked and however it ends.
 func TestEventsCount(t *testing.T) {
 	each := func(name string, test func(t *testing.T, n *counts, d *hooked, c *hasp.Client)) {
 		bubbled(t, name, func(t *testing.T) {
@@ -480,13 +480,13 @@ func TestLogToIsWhole(t *testing.T) {
 		failIf(t, strings.Contains(out.String(), "lock event") || out.Len() == 0, "%v is logged as %s", k, out.String())
 	}
 	e := event.Event{Kind: event.Lost, Engine: "x", Key: "k", Owner: "o", Fence: 1, Mode: hasp.Shared, Slot: 1, Holder: hasp.Holder{Owner: "p"},
-		Ahead: 1, Left: 1, Waited: 1, Held: 1, Age: 1, Handoff: 1, Taken: "f", Err: errors.New("e")}
+		Ahead: 1, Left: 1, Waited: 1, Held: 1, Age: 1, Handoff: 1, Callers: "f", Err: errors.New("e")}
 	out.Reset()
 	observe(t.Context(), &e)
 	v := reflect.ValueOf(e)
 	for i := range v.NumField() {
 		name := v.Type().Field(i).Name
-		if slices.Contains([]string{"_", "Kind", "TTL", "Sent", "Leases", "Waiters"}, name) {
+		if slices.Contains([]string{"_", "Kind", "TTL", "Sent", "LeaseDelta", "WaiterDelta"}, name) {
 			continue
 		}
 		failIf(t, v.Field(i).IsZero(), "this test does not set Event.%s", name)

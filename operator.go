@@ -96,7 +96,7 @@ func (o *Operator) Break(ctx context.Context, key, owner string) error {
 	if !ok {
 		return o.c.fail("break", key, notThatOwner(info))
 	}
-	return o.c.fail("break", key, o.c.drv.Release(ctx, driver.ReleaseRequest{TTL: max(DefaultTTL, l.Left), End: driver.Unfinished,
+	return o.c.fail("break", key, o.c.drv.Release(ctx, driver.ReleaseRequest{TTL: max(DefaultTTL, l.Left), End: driver.EndUnfinished,
 		Claim: driver.Claim{Key: key, Owner: h.Owner, Label: h.Label, Mode: h.Mode, Limit: h.Limit}}))
 }
 
@@ -131,7 +131,7 @@ func (o *Operator) Adopt(ctx context.Context, key, owner string, opts *LockOptio
 		return nil, o.c.fail("adopt", key, err)
 	}
 	now := o.c.now()
-	h := newHold(o.c, r, l.opts, start, lifetime.Facts{Marked: true, Unclaimed: res.Entered})
+	h := newHold(o.c, r, l.opts, start, lifetime.Facts{Marked: true, Unclaimed: res.Unclaimed})
 	h.grant.slot = held.Holder.Slot
 	h.life.Give(start)
 	h.life.Asks(held.Left)
@@ -165,7 +165,7 @@ func notThatOwner(info Info) error {
 	if !info.Held {
 		return ErrNotHeld
 	}
-	return &notHolder{info.Holder, max(info.Holds-1, 0)}
+	return &notHolder{info.Holder, max(info.Leases-1, 0)}
 }
 
 // notHolder is ErrNotHeld with the holder of the key, and how many others there are.

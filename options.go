@@ -31,7 +31,7 @@ const (
 	// maxTTL is what every engine can add to its clock.
 	maxTTL = 10 * 365 * 24 * time.Hour
 
-	defaultRefused = 30 * time.Second // Options.MaxRefused
+	defaultFaulty = 30 * time.Second // Options.MaxFaulty
 )
 
 // Options configure a Client. The zero value, and nil, mean the defaults.
@@ -42,18 +42,18 @@ type Options struct {
 	// (a trace, a logger): of a lease, that of the call which took it. It may have ended,
 	// and is never nil. nil: no calls.
 	Observe func(ctx context.Context, e *event.Event)
-	// RecordTaken notes for each lease which calls took it, so that event.Forgotten can
+	// RecordCallers notes for each lease which calls took it, so that event.Forgotten can
 	// say where. It costs about a microsecond and 200 bytes for each lease.
-	RecordTaken bool
+	RecordCallers bool
 	// MaxSilence ends a Lock that has had no good answer for so long because the store
 	// is unreachable, fails, has too few nodes that vote, or is held back after a
 	// restart (for its largest TTL and about ten seconds). 0: no bound: the Lock waits
 	// until its context ends. Negative is an error.
 	MaxSilence time.Duration
-	// MaxRefused ends a Lock that the store has refused for so long without a good answer, the time
+	// MaxFaulty ends a Lock that the store has refused for so long without a good answer, the time
 	// not counted for which it was away meanwhile: see Mutex.Lock for which errors. 0 means 30 s: a rotated password,
 	// a failover. Negative is an error.
-	MaxRefused time.Duration
+	MaxFaulty time.Duration
 	// StateDir is a directory that remembers how long a store has been held back after
 	// a restart, so that processes that live for less than the wait finish it together.
 	// Only a single store with a node record needs it; a quorum has its own. Empty:

@@ -70,8 +70,8 @@ func TestErrorTexts(t *testing.T) {
 		{&HeldError{}, "held by " + Holder{}.String()},
 		{&HeldError{Left: 1, Ahead: 1}, "held by " + Holder{}.String() + ", 0s left, 1 waiting ahead of us"},
 		{&HeldError{Left: -1, Ahead: 2}, "held by " + Holder{}.String() + ", 2 waiting ahead of us"},
-		{notThatOwner(Info{Held: true, Holder: Holder{Owner: "O"}, Holds: 1}), "not held by that owner, but by " + Holder{Owner: "O"}.String() + ", owner O"},
-		{notThatOwner(Info{Held: true, Holder: Holder{Owner: "O"}, Holds: 3}), "not held by that owner, but by " + Holder{Owner: "O"}.String() + ", owner O, and 2 more"},
+		{notThatOwner(Info{Held: true, Holder: Holder{Owner: "O"}, Leases: 1}), "not held by that owner, but by " + Holder{Owner: "O"}.String() + ", owner O"},
+		{notThatOwner(Info{Held: true, Holder: Holder{Owner: "O"}, Leases: 3}), "not held by that owner, but by " + Holder{Owner: "O"}.String() + ", owner O, and 2 more"},
 		{notThatOwner(Info{Held: true, Holder: Holder{Owner: "O", Foreign: true}}), "not held by that owner, but by " + Holder{Owner: "O", Foreign: true}.String()},
 		{notThatOwner(Info{}), driver.ErrNotHeld.Error()},
 	} {

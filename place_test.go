@@ -111,7 +111,7 @@ func TestOldNewsDoesNotPutOffATry(t *testing.T) {
 				return next(ctx, r)
 			}
 			time.Sleep(2 * time.Second) // meanwhile there is a sign of life
-			return driver.Result{Why: driver.Held, RetryIn: time.Second}, nil
+			return driver.Result{Why: driver.WhyHeld, RetryIn: time.Second}, nil
 		}
 		go func() { _, _ = newClient(t, d, nil).Mutex("k", nil).Lock(t.Context()) }()
 		synctest.Wait()

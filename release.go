@@ -117,7 +117,7 @@ func (c *core) releaseAll(ctx context.Context, holds []*hold) error {
 	for range min(releaseLanes, len(holds)) {
 		wg.Go(func() {
 			for h := range next {
-				if err := h.release(ctx, nil, driver.Unfinished); err != nil {
+				if err := h.release(ctx, nil, driver.EndUnfinished); err != nil {
 					mu.Lock()
 					errs = append(errs, err)
 					mu.Unlock()
@@ -214,7 +214,7 @@ func (cs *cleanups) add(req driver.ReleaseRequest, mayHold bool) {
 	if len(cs.pending) >= maxCleanups {
 		cs.pending = slices.Delete(cs.pending, 0, len(cs.pending)-maxCleanups+1)
 	}
-	until := time.Now().Add(max(min(req.TTL, cleanUpLimit)+tryLimit, driver.LateRequest))
+	until := time.Now().Add(max(min(req.TTL, cleanUpLimit)+tryLimit, driver.MaxTransit))
 	cs.pending = append(cs.pending, &cleanup{req: req, mayHold: mayHold, until: until})
 	if !cs.running {
 		cs.running = true

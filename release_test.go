@@ -31,7 +31,7 @@ func TestReleaseOfALeaseLostToAClosedPool(t *testing.T) {
 		lease := lock(t, newClient(t, d, nil), "k", nil)
 		time.Sleep(hasp.DefaultTTL)
 		wantIs(t, lease.Release(), hasp.ErrLost)
-		if d.releases.Load() != 1 || end != driver.Unfinished {
+		if d.releases.Load() != 1 || end != driver.EndUnfinished {
 			t.Errorf("the store was told %d times, of the end %d", d.releases.Load(), end)
 		}
 	})

@@ -402,7 +402,7 @@ func closed(t *testing.T, seed uint64, good bool) {
 		go w.blackouts()
 		all = append(all, w)
 		var leases atomic.Int64
-		c, err := hasp.New(w, &hasp.Options{Observe: func(_ context.Context, e *event.Event) { leases.Add(int64(e.Leases)) }})
+		c, err := hasp.New(w, &hasp.Options{Observe: func(_ context.Context, e *event.Event) { leases.Add(int64(e.LeaseDelta)) }})
 		need(t, err)
 		for i := range uint64(6) {
 			s := &stressed{c, rand.New(rand.NewPCG(seed, 100*n+i)), hist}

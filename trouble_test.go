@@ -62,7 +62,7 @@ func (d *moody) Inspect(ctx context.Context, key string) (driver.Info, error) {
 }
 
 const (
-	grace   = 30 * time.Second // Options.MaxRefused by default
+	grace   = 30 * time.Second // Options.MaxFaulty by default
 	endless = time.Hour        // the caller's own bound
 )
 
@@ -270,7 +270,7 @@ func TestLostGrantAtFirstContact(t *testing.T) {
 	}
 }
 
-// Options.MaxRefused is a bound of its own, without the time for which the store was away.
+// Options.MaxFaulty is a bound of its own, without the time for which the store was away.
 func TestMaxRefused(t *testing.T) {
 	for _, c := range []struct {
 		most, away, want time.Duration
@@ -285,14 +285,14 @@ func TestMaxRefused(t *testing.T) {
 				return class(err)
 			}
 			d.refuses.Store(true)
-			_, err := newClient(t, d, &hasp.Options{MaxRefused: c.most}).Mutex("k", nil).Lock(t.Context())
+			_, err := newClient(t, d, &hasp.Options{MaxFaulty: c.most}).Mutex("k", nil).Lock(t.Context())
 			wantIs(t, err, errDown)
 			took := time.Since(start)
 			failIf(t, took > c.want+time.Second || took < c.want-3*time.Second, "%+v: %v after %v", c, err, took)
 		})
 	}
-	if _, err := hasp.New(newStore(), &hasp.Options{MaxRefused: -1}); err == nil {
-		t.Error("a negative MaxRefused was taken")
+	if _, err := hasp.New(newStore(), &hasp.Options{MaxFaulty: -1}); err == nil {
+		t.Error("a negative MaxFaulty was taken")
 	}
 }
 

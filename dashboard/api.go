@@ -61,7 +61,7 @@ func (s *server) apiLocks(w http.ResponseWriter, r *http.Request) {
 		More: snap.more, Trouble: trouble(snap.err), Locks: []*keyJSON{}}
 	for _, e := range entries {
 		info := e.Info
-		info.Holders, info.Queue, info.ByHand, info.Free = nil, nil, nil, nil
+		info.Holders, info.Queue, info.LookCommands, info.FreeCommands = nil, nil, nil, nil
 		l.Locks = append(l.Locks, toKeyJSON(info))
 	}
 	writeJSON(w, http.StatusOK, l)

@@ -31,7 +31,7 @@ type keyJSON struct {
 
 func toKeyJSON(i hasp.Info) *keyJSON {
 	k := &keyJSON{encodeKey(i.Key), people.ToKeyJSON(i)}
-	k.ByHand, k.Free = i.ByHand, i.Free
+	k.ByHand, k.Free = i.LookCommands, i.FreeCommands
 	return k
 }
 

@@ -462,7 +462,7 @@ func (s *snapshot) with(infos map[string]looked) *snapshot {
 // same says whether two entries show the same in a list.
 func same(a, b *entry) bool {
 	return a.Held == b.Held && a.Holder == b.Holder && a.Fence == b.Fence && a.until.Equal(b.until) &&
-		(a.Left < 0) == (b.Left < 0) && a.Holds == b.Holds && a.Waiters == b.Waiters && a.needs == b.needs
+		(a.Left < 0) == (b.Left < 0) && a.Leases == b.Leases && a.Waiters == b.Waiters && a.needs == b.needs
 }
 
 // relist has the next request for a list get a new one.

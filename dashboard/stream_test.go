@@ -468,7 +468,7 @@ func TestStreamOverHTTP(t *testing.T) {
 func TestRenewalIsNews(t *testing.T) {
 	at := time.Now()
 	seen := func(left time.Duration) *entry {
-		info := driver.Info{Key: "k", Held: true, Left: left, Holds: 1}
+		info := driver.Info{Key: "k", Held: true, Left: left, Leases: 1}
 		info.Holders = []driver.Holding{{Left: left}}
 		return newEntry(info, at)
 	}

@@ -193,8 +193,8 @@ func toRow(e *entry) row {
 	}
 	l := e.Holder.Describe()
 	r.Mode, r.Holder, r.Since, r.Reason = people.ModeOf(e.Info), whoIs(e.Holder), millis(l.Since), shown(l.Reason)
-	if e.Holds > 1 {
-		r.Holder += fmt.Sprintf(" and %d more", e.Holds-1)
+	if e.Leases > 1 {
+		r.Holder += fmt.Sprintf(" and %d more", e.Leases-1)
 	}
 	if r.Until = millis(e.until); e.Left < 0 {
 		r.Until = -1
@@ -290,18 +290,18 @@ func toLockView(e *entry) lockView {
 		v.Holders = append(v.Holders, p)
 	}
 	switch {
-	case e.Holds > 1:
-		v.State = fmt.Sprintf("held by %d", e.Holds)
+	case e.Leases > 1:
+		v.State = fmt.Sprintf("held by %d", e.Leases)
 	case e.Held:
 		v.State = "held"
 	}
 	for _, h := range e.Queue[:min(len(e.Queue), mostQueue)] {
 		v.Queue = append(v.Queue, toPerson(h))
 	}
-	for _, s := range e.ByHand {
+	for _, s := range e.LookCommands {
 		v.ByHand = append(v.ByHand, shown(s))
 	}
-	for _, s := range e.Free {
+	for _, s := range e.FreeCommands {
 		v.Free = append(v.Free, shown(s))
 	}
 	return v

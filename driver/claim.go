@@ -27,8 +27,8 @@ const (
 	Shared                // any number of holders, or Claim.Limit
 )
 
-// LateRequest is how long a request may be under way at most.
-const LateRequest = 10 * time.Second
+// MaxTransit is how long a request may be under way at most.
+const MaxTransit = 10 * time.Second
 
 // ID names an owner on a key. Engines compare all of it.
 type ID struct{ Key, Owner, Label string }
@@ -106,17 +106,17 @@ func ValidOwner(s string) bool {
 
 // End is how a lease ended, as far as its holder knows.
 //
-// A lease that expires, or is released Unfinished, leaves a mark on the key, which Result.Abandoned reports; a reader's lease (Shared
+// A lease that expires, or is released EndUnfinished, leaves a mark on the key, which Result.Abandoned reports; a reader's lease (Shared
 // without Limit) leaves none. Readers see the mark but do not clear it. Any other holder takes it over: when it finishes, or converts to
-// Shared, the mark is cleared; released Unused, the mark is on the key again, as it is after a handoff that was not claimed. A handoff to
+// Shared, the mark is cleared; released EndUnused, the mark is on the key again, as it is after a handoff that was not claimed. A handoff to
 // a place that may enter (TryRequest.Enters) leaves it in any case.
 type End uint8
 
 // The ends.
 const (
-	Finished   End = iota // its holder completed its work
-	Unused                // no work began under it; or the lease that ends may be of a late Try, which its holder knew nothing of
-	Unfinished            // its holder was stopped, or lost it: what the key protects may need repair
+	EndFinished   End = iota // its holder completed its work
+	EndUnused                // no work began under it; or the lease that ends may be of a late Try, which its holder knew nothing of
+	EndUnfinished            // its holder was stopped, or lost it: what the key protects may need repair
 )
 
 // Why is the reason of a refusal.
@@ -124,6 +124,6 @@ type Why uint8
 
 // The reasons of every engine; package voting has more.
 const (
-	Held     Why = iota // another owner holds the key, or waits for it in front of us
-	Released            // this owner was released; it says nothing about the holder of the key
+	WhyHeld     Why = iota // another owner holds the key, or waits for it in front of us
+	WhyReleased            // this owner was released; it says nothing about the holder of the key
 )

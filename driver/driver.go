@@ -113,7 +113,7 @@ type ReleaseRequest struct {
 	TTL time.Duration // the longest TTL that this owner asked for
 	End End           // how the lease ended
 	// Settled: every Try of this owner was answered, so that none can arrive later. The engine must not remember that the owner was released:
-	// it may ask again. Otherwise every Try of this owner is refused for LateRequest.
+	// it may ask again. Otherwise every Try of this owner is refused for MaxTransit.
 	Settled bool
 }
 
@@ -133,7 +133,7 @@ type Result struct {
 	Left    time.Duration // what is left of the holder's lease; 0: not known, or it never expires
 	RetryIn time.Duration // when a Try may next succeed without a hint, as when the holder's lease expires; 0: wait for a hint
 	Holder  Holder        // the holder of the key (any of them when it is shared)
-	Node    string        // identifies one run of the store: it changes with a restart; empty when not known
+	Run     string        // identifies one run of the store: it changes with a restart; empty when not known
 	Keeps   bool          // of a refusal: a holder asked with RenewRequest.Keeps, so that a waiter that joins may have it at once
 	At      time.Duration // of a refusal to an owner that Enters: see Handover
 }
@@ -142,9 +142,9 @@ type Result struct {
 type Renewal struct {
 	// Err is nil when the lease or the place stands. ErrNotHeld: the owner does not hold the key (or has no place: it was handed the key, or
 	// was passed over; it should Try). On any other error the outcome is unknown.
-	Err     error
-	TTL     time.Duration // for a lease: as Result.TTL
-	Wanted  bool          // for a lease: a waiter is in the queue for its key
-	RetryIn time.Duration // for a place: as Result.RetryIn
-	Entered bool          // of a request with Entered: it was only prolonged, and is still to be claimed
+	Err       error
+	TTL       time.Duration // for a lease: as Result.TTL
+	Wanted    bool          // for a lease: a waiter is in the queue for its key
+	RetryIn   time.Duration // for a place: as Result.RetryIn
+	Unclaimed bool          // of a request with Entered: the lease was only prolonged, and is still to be claimed
 }

@@ -11,24 +11,24 @@ import (
 
 // Info describes a key.
 type Info struct {
-	Key     string
-	Held    bool
-	Holder  Holder        // has the key; of several, the first that was granted it. Its Mode, Limit and Slot say how it holds the key
-	Fence   uint64        // the holder's; 0 when not known
-	Left    time.Duration // how long the holder's lease lasts without renewal; negative when it never expires, 0 when not known
-	Holds   int           // the number of leases on the key
-	Holders []Holding     // those leases, in the order of their grants, beginning with Holder's (Inspect only)
-	Waiters int           // the number of live places in the queue
-	Queue   []Holder      // those places, in order (Inspect only)
-	ByHand  []string      // statements, in the store's own language, with which a person can look at the key (Inspect only)
-	// Free are statements with which a person can free the key when its Holder is foreign and never expires (Inspect only). They do nothing
+	Key          string
+	Held         bool
+	Holder       Holder        // has the key; of several, the first that was granted it. Its Mode, Limit and Slot say how it holds the key
+	Fence        uint64        // the holder's; 0 when not known
+	Left         time.Duration // how long the holder's lease lasts without renewal; negative when it never expires, 0 when not known
+	Leases       int           // the number of leases on the key
+	Holders      []Holding     // those leases, in the order of their grants, beginning with Holder's (Inspect only)
+	Waiters      int           // the number of live places in the queue
+	Queue        []Holder      // those places, in order (Inspect only)
+	LookCommands []string      // statements, in the store's own language, with which a person can look at the key (Inspect only)
+	// FreeCommands are statements with which a person can free the key when its Holder is foreign and never expires (Inspect only). They do nothing
 	// once the key has another holder. Empty where no statement can do that.
-	Free []string
+	FreeCommands []string
 }
 
 // Unreadable is what a list says of a key beside which a record stands that this build cannot read: such a key hides no other.
 func Unreadable(key, what string) Info {
-	return Info{Key: key, Held: true, Holds: 1, Holder: Holder{Foreign: true, Label: "(" + what + ")"}}
+	return Info{Key: key, Held: true, Leases: 1, Holder: Holder{Foreign: true, Label: "(" + what + ")"}}
 }
 
 // Holding is one lease of a key, as Info describes it.

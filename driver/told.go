@@ -48,7 +48,7 @@ func (h Hint) Send(to chan Hint) {
 // may write to the engine's channel can forge one: the waiter tells by Result.At and Result.Fence of its latest refusal whether to rely on
 // it. A handover from before the Watch is never told.
 //
-// So an owner that neither claims the key then nor releases it Unused may have begun to work. A Try says that the owner did not enter.
+// So an owner that neither claims the key then nor releases it EndUnused may have begun to work. A Try says that the owner did not enter.
 type Handover struct {
 	// Fence is above Result.Fence of a refusal to an owner that Enters, which is the newest of the key; else the handover is
 	// of before.

@@ -8,16 +8,16 @@ import "time"
 // Traits is what an engine promises, as data: the suite, hasp, the command and the table in the documents are all based on this struct.
 // The zero value of a field is the least that an engine can promise.
 type Traits struct {
-	Engine   string // "redis", "sqlite", "memory": for error texts and HASP_STORE_KIND
-	Queue    QueueKind
-	Tells    Telling       // what the store tells before it is asked
-	Fencing  bool          // grants carry strictly increasing fences
-	Shared   bool          // honours Mode
-	Slots    bool          // honours Limit and assigns Slot
-	Abandons bool          // Result.Abandoned is set where it should be; where several nodes grant, perhaps for a later holder, too
-	MinTTL   time.Duration // the shortest TTL that the engine can keep
-	MaxTTL   time.Duration // 0: no limit
-	Survives Fault         // faults that never lead to two holders
+	Engine         string // "redis", "sqlite", "memory": for error texts and HASP_STORE_KIND
+	Queue          QueueKind
+	Tells          Telling       // what the store tells before it is asked
+	Fencing        bool          // grants carry strictly increasing fences
+	Shared         bool          // honours Mode
+	Slots          bool          // honours Limit and assigns Slot
+	MarksAbandoned bool          // Result.Abandoned is set where it should be; where several nodes grant, perhaps for a later holder, too
+	MinTTL         time.Duration // the shortest TTL that the engine can keep
+	MaxTTL         time.Duration // 0: no limit
+	Survives       Fault         // faults that never lead to two holders
 }
 
 // QueueKind says how an engine's waiters queue.
@@ -49,15 +49,15 @@ type Class uint8
 const (
 	ClassUnknown       Class = iota
 	ClassUnreachable         // no answer, or too few nodes
-	ClassDenied              // missing permission
-	ClassMisconfigured       // the store is not set up for this
-	ClassFull                // the store takes no more data
-	ClassReadOnly            // a replica, or a read-only file
 	ClassLogin               // the store refused the login: wrong or rotated password, token, certificate
+	ClassDenied              // missing permission
+	ClassReadOnly            // a replica, or a read-only file
+	ClassFull                // the store takes no more data
+	ClassMisconfigured       // the store is not set up for this
 	ClassImpossible          // whatever the store does: the key holds something else, or the engine or the program's client cannot do this
 )
 
-var classNames = [...]string{"unknown", "unreachable", "denied", "misconfigured", "full", "read-only", "login", "impossible"}
+var classNames = [...]string{"unknown", "unreachable", "login", "denied", "read-only", "full", "misconfigured", "impossible"}
 
 // String names the class: unreachable, read-only.
 func (c Class) String() string {

@@ -14,7 +14,7 @@ var abandonedCases = []Case{
 		play: `2 times; grant a brief; expires; grant b marked; release b; grant c unmarked; release c; grant d@other unmarked;
 			release d@other`},
 	{Name: "UnfinishedAbandons", Needs: marks,
-		Rule: "A Release as Unfinished leaves the key abandoned; one as Finished or Unused does not.",
+		Rule: "A Release as EndUnfinished leaves the key abandoned; one as EndFinished or EndUnused does not.",
 		play: `grant a unmarked; release a unused; grant b unmarked; release b; grant c unmarked; release c unfinished;
 			grant d marked; release d; grant e unmarked; release e unused; grant f unmarked; release f;
 			grant g settled unmarked; release g settled unfinished; grant h marked; release h; grant i unmarked; release i`},
@@ -27,7 +27,7 @@ var abandonedCases = []Case{
 		play: `grant z; release z unfinished; grant a marked; grant a queued marked; renew a; grant a marked; grant a queued marked;
 			renew a; release a; grant b unmarked; grant b unmarked`},
 	{Name: "UnusedPutsTheMarkBack", Needs: marks,
-		Rule: "A holder of an abandoned key that releases it Unused leaves it abandoned; so does a holder that vanished or released it Unfinished; after one finished it is not.",
+		Rule: "A holder of an abandoned key that releases it EndUnused leaves it abandoned; so does a holder that vanished or released it EndUnfinished; after one finished it is not.",
 		play: `grant z; release z unfinished; grant a marked; release a unused; grant b marked; release b unused; grant c marked;
 			release c unfinished; grant d brief marked; expires; grant e marked; release e; grant f unmarked; release f`},
 	{Name: "UnclaimedKeyStaysAbandoned", Needs: marksQueue, timely: true,
@@ -46,7 +46,7 @@ var abandonedCases = []Case{
 		play: `grant a; join r1 r2 w; release a unfinished; turn r1 r2 marked; release r1 r2; turn w marked; release w;
 			grant b unmarked; release b`},
 	{Name: "ReadersAbandonNothing", Needs: marksShared,
-		Rule: "A reader whose lease expires, or that releases Unfinished, leaves no mark on the key.",
+		Rule: "A reader whose lease expires, or that releases EndUnfinished, leaves no mark on the key.",
 		play: `grant r1; release r1 unfinished; grant a unmarked; release a; grant r2; grant r3 brief; until holds=1;
 			grant r4 brief unmarked; release r2; expires; grant b unmarked; release b`},
 	{Name: "ConvertFinishes", Needs: marksShared,

@@ -99,7 +99,7 @@ var brokenProposals = []brokenEngine{
 		}
 	})},
 	{"a Held refusal names no fence", "HeldRefusalNamesTheFence", reply(func(_ *memdriver.Store, _ voting.VoteRequest, res *driver.Result) {
-		if !res.Granted && res.Why == driver.Held {
+		if !res.Granted && res.Why == driver.WhyHeld {
 			res.Fence = 0
 		}
 	})},
@@ -114,7 +114,7 @@ var brokenProposals = []brokenEngine{
 	})},
 	{"any owner raises the holder's fence", "HolderMayRaiseItsFence", asking(func(ctx context.Context, s *memdriver.Store, r voting.VoteRequest) (driver.Result, error) {
 		res, err := s.Vote(ctx, r)
-		if r.Raise && res.Why == driver.Held {
+		if r.Raise && res.Why == driver.WhyHeld {
 			r.Owner = looked(s, r.Key).Holder.Owner
 			_, _ = s.Vote(ctx, r)
 		}
@@ -235,7 +235,7 @@ var brokenNodes = []brokenEngine{
 	})},
 	{"a record names the run, but no nonce", "RecordsAreNew AdmitComparesTheRecord", rerecord(func(r voting.Record) voting.Record {
 		if !r.Voting {
-			r.Text = "wait " + r.Node
+			r.Text = "wait " + r.Run
 		}
 		return r
 	})},
@@ -249,7 +249,7 @@ var brokenNodes = []brokenEngine{
 		start := time.Now().Add(-time.Hour)
 		p.try = func(ctx context.Context, r voting.VoteRequest) (driver.Result, error) {
 			rec, _ := s.Record(ctx)
-			if rec.Voting && rec.Node != "" && r.Proposal != 0 && !looked(s, r.Key).Held {
+			if rec.Voting && rec.Run != "" && r.Proposal != 0 && !looked(s, r.Key).Held {
 				return driver.Result{Granted: true, Fence: r.Proposal, TTL: r.TTL}, nil
 			}
 			res, err := s.Vote(ctx, r)
@@ -274,8 +274,8 @@ var brokenNodes = []brokenEngine{
 		}
 		return a
 	})},
-	{"a node is named after its address", "ResultsNameTheRun", reply(func(_ *memdriver.Store, _ voting.VoteRequest, res *driver.Result) { res.Node = "127.0.0.1:6379" })},
-	{"a node is not named", "ResultsNameTheRun", reply(func(_ *memdriver.Store, _ voting.VoteRequest, res *driver.Result) { res.Node = "" })},
+	{"a node is named after its address", "ResultsNameTheRun", reply(func(_ *memdriver.Store, _ voting.VoteRequest, res *driver.Result) { res.Run = "127.0.0.1:6379" })},
+	{"a node is not named", "ResultsNameTheRun", reply(func(_ *memdriver.Store, _ voting.VoteRequest, res *driver.Result) { res.Run = "" })},
 }
 
 // refence is an engine whose fences are replaced.

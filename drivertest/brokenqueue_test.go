@@ -259,7 +259,7 @@ var brokenEnter = []brokenEngine{
 	})},
 	{"a claim only prolongs", "EnteredLeaseIsClaimed", prolong(func(_ *memdriver.Store, r *driver.RenewRequest) { r.Entered = false })},
 	{"a claim that comes first gets another fence", "HandoverIsTold", reask(func(_ *memdriver.Store, r *voting.VoteRequest) { r.Fences = 2 })},
-	{"a lease that was not claimed finishes", "EnteredLeaseIsReleased", rewithdraw(func(_ *memdriver.Store, r *voting.WithdrawRequest) { r.End = driver.Finished })},
+	{"a lease that was not claimed finishes", "EnteredLeaseIsReleased", rewithdraw(func(_ *memdriver.Store, r *voting.WithdrawRequest) { r.End = driver.EndFinished })},
 	{"a lease that was not claimed does not convert", "EnteredLeaseConverts", reask(func(_ *memdriver.Store, r *voting.VoteRequest) { r.Fence = 0 })},
 	{"nobody is told of one that entered and vanished", "EnteredLeaseAbandons", reply(func(_ *memdriver.Store, _ voting.VoteRequest, res *driver.Result) { res.Abandoned = false })},
 }

@@ -61,7 +61,7 @@ var brokenShares = []brokenEngine{
 	{"shared keys have one holder", "SharersHoldTogether RLocksHoldTogether", reask(func(_ *memdriver.Store, r *voting.VoteRequest) { r.Mode, r.Convert = driver.Exclusive, false })},
 	{"modes are not compared", "SharersHoldTogether WriterKeepsSharersOut OneWriterOrSharersAtOnce WaitingWriterStopsLaterReaders RandomMix WriterIsNotStarved",
 		reply(func(_ *memdriver.Store, r voting.VoteRequest, res *driver.Result) {
-			if !res.Granted && res.Why == driver.Held && (res.Holder.Mode != r.Mode || r.Mode != driver.Exclusive) {
+			if !res.Granted && res.Why == driver.WhyHeld && (res.Holder.Mode != r.Mode || r.Mode != driver.Exclusive) {
 				*res = letIn(r)
 			}
 		})},
@@ -106,7 +106,7 @@ var brokenShares = []brokenEngine{
 	{"a release ends all shares", "SharedReleaseIsTheOwnersAlone WriterWaitsForAllSharers WriterAfterConvert",
 		withdrawing(func(ctx context.Context, s *memdriver.Store, r voting.WithdrawRequest) error {
 			err := s.Withdraw(ctx, r)
-			if info := looked(s, r.Key); err == nil && info.Holds > 0 && info.Holder.Mode == driver.Shared {
+			if info := looked(s, r.Key); err == nil && info.Leases > 0 && info.Holder.Mode == driver.Shared {
 				s.Lose(r.Key)
 			}
 			return err
@@ -140,7 +140,7 @@ var brokenShares = []brokenEngine{
 	})},
 	{"only shares are listed", "OneHolderIsListed", relook(func(_ *memdriver.Store, info *driver.Info) {
 		if info.Holder.Mode == driver.Exclusive {
-			info.Holds, info.Holders = 0, nil
+			info.Leases, info.Holders = 0, nil
 		}
 	})},
 	{"a key that was shared leaves a set", "NothingStaysOfSharers", rewithdraw(func(s *memdriver.Store, r *voting.WithdrawRequest) {
@@ -221,7 +221,7 @@ var brokenSlots = []brokenEngine{
 		})},
 	{"only the limit of the request counts", "SmallestLimitCounts", reply(func(s *memdriver.Store, r voting.VoteRequest, res *driver.Result) {
 		info := looked(s, r.Key)
-		if !res.Granted && r.Mode == driver.Shared && info.Holder.Mode == driver.Shared && (r.Limit == 0 || info.Holds < r.Limit) {
+		if !res.Granted && r.Mode == driver.Shared && info.Holder.Mode == driver.Shared && (r.Limit == 0 || info.Leases < r.Limit) {
 			*res = letIn(r)
 		}
 	})},
@@ -256,7 +256,7 @@ var brokenMarks = []brokenEngine{
 			res.Abandoned = marked.get(r.Key)
 		})
 	})},
-	{"the end of a lease is ignored", "UnfinishedAbandons", rewithdraw(func(_ *memdriver.Store, r *voting.WithdrawRequest) { r.End = driver.Finished })},
+	{"the end of a lease is ignored", "UnfinishedAbandons", rewithdraw(func(_ *memdriver.Store, r *voting.WithdrawRequest) { r.End = driver.EndFinished })},
 	{"waiters do not see the mark", "AbandonedOverTheQueue QueuedReadersSeeTheMark",
 		reply(func(_ *memdriver.Store, r voting.VoteRequest, res *driver.Result) {
 			res.Abandoned = res.Abandoned && !r.Queue
@@ -268,8 +268,8 @@ var brokenMarks = []brokenEngine{
 		})
 	})},
 	{"any holder has repaired the key", "UnusedPutsTheMarkBack", rewithdraw(func(_ *memdriver.Store, r *voting.WithdrawRequest) {
-		if r.End == driver.Unused {
-			r.End = driver.Finished
+		if r.End == driver.EndUnused {
+			r.End = driver.EndFinished
 		}
 	})},
 	{"a claim that lapses abandons the key", "UnclaimedKeyStaysAbandoned", withdrawing(func(ctx context.Context, s *memdriver.Store, r voting.WithdrawRequest) error {

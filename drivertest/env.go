@@ -179,7 +179,7 @@ func (e *env) took(d time.Duration) {
 func (e *env) late() bool {
 	gone := e.gone.Load()
 	return e.hurries && max(time.Duration(e.slowest.Load()), e.lost()) > e.ttl/4 ||
-		e.again && gone != nil && time.Since(*gone) > driver.LateRequest
+		e.again && gone != nil && time.Since(*gone) > driver.MaxTransit
 }
 
 // Fatalf ends the case; or, on a machine so busy that what was released may have been

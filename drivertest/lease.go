@@ -191,7 +191,7 @@ var otherLabels = []string{"label=", "label={}", "label=long", "label=short"}
 
 func tryLongAfterRelease(e *env) {
 	a, b := e.ask("k"), e.ask("k")
-	a.TTL = min(e.ttl, driver.LateRequest/2)
+	a.TTL = min(e.ttl, driver.MaxTransit/2)
 	b.TTL = a.TTL
 	asked := time.Now()
 	e.grant(e.d, a)
@@ -203,7 +203,7 @@ func tryLongAfterRelease(e *env) {
 	e.grant(e.d, b)
 	e.expires("k") // as a's lease would have
 	res := e.try(e.d, a)
-	if after := time.Since(released); res.Why != driver.Released && after < driver.LateRequest {
+	if after := time.Since(released); res.Why != driver.WhyReleased && after < driver.MaxTransit {
 		e.Errorf("an owner that was released %v ago, with a TTL of %v: %+v, want Released", after, a.TTL, res)
 	}
 }

@@ -82,7 +82,7 @@ func (k *mapKey) info(key string) driver.Info {
 		return driver.Info{Key: key}
 	}
 	l := driver.Holding{Holder: driver.Holder{Owner: k.id.Owner, Label: k.id.Label, Since: k.since}, Fence: k.fence, Left: time.Until(k.until)}
-	return driver.Info{Key: key, Held: true, Holds: 1, Holder: l.Holder, Fence: l.Fence, Left: l.Left, Holders: []driver.Holding{l}}
+	return driver.Info{Key: key, Held: true, Leases: 1, Holder: l.Holder, Fence: l.Fence, Left: l.Left, Holders: []driver.Holding{l}}
 }
 
 func (s *mapStore) Try(r driver.TryRequest, res *driver.Result) error {
@@ -91,7 +91,7 @@ func (s *mapStore) Try(r driver.TryRequest, res *driver.Result) error {
 	k, id := s.key(r.Key), r.ID()
 	switch {
 	case s.gone[id]:
-		*res = driver.Result{Why: driver.Released, RetryIn: time.Second}
+		*res = driver.Result{Why: driver.WhyReleased, RetryIn: time.Second}
 		return nil
 	case k.held && k.id != id:
 		info := k.info(r.Key)
@@ -126,14 +126,14 @@ func (s *mapStore) Release(r driver.ReleaseRequest, held *bool) error {
 	k, id := s.key(r.Key), r.ID()
 	if !r.Settled {
 		s.gone[id] = true
-		time.AfterFunc(driver.LateRequest, func() {
+		time.AfterFunc(driver.MaxTransit, func() {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			delete(s.gone, id)
 		})
 	}
 	if *held = k.held && k.id == id; *held {
-		*k = mapKey{abandoned: r.End == driver.Unfinished || r.End == driver.Unused && k.marked}
+		*k = mapKey{abandoned: r.End == driver.EndUnfinished || r.End == driver.EndUnused && k.marked}
 	}
 	return nil
 }
@@ -170,7 +170,7 @@ var _ driver.Driver = (*mapDriver)(nil)
 func (d *mapDriver) Check() error { return nil }
 
 func (d *mapDriver) Traits() driver.Traits {
-	return driver.Traits{Engine: "map", Fencing: true, Abandons: true, MinTTL: 50 * time.Millisecond}
+	return driver.Traits{Engine: "map", Fencing: true, MarksAbandoned: true, MinTTL: 50 * time.Millisecond}
 }
 
 func (d *mapDriver) Close() error {

@@ -184,7 +184,7 @@ func (p *player) noted(s step, name string) {
 	p.Helper()
 	rec := p.record(p.node())
 	_, waits := s.says["waits"]
-	if again := p.record(recorded(p.ctx, p.open())); again != rec || waits && (rec.Voting || rec.Text == "" || rec.Node == "") {
+	if again := p.record(recorded(p.ctx, p.open())); again != rec || waits && (rec.Voting || rec.Text == "" || rec.Run == "") {
 		p.Fatalf("the record is %+v, and %+v to another client, want waits: %v", rec, again, waits)
 	}
 	if _, fresh := s.says["new"]; fresh && p.seen[rec.Text] {
@@ -222,13 +222,13 @@ func (p *player) unadmitted(s step, name string) {
 func (p *player) runs(s step, name string, r contend.Owner) {
 	p.Helper()
 	res, rec := p.try(p.client(name), r), p.record(p.node())
-	if _, fresh := s.says["new"]; p.run == "" || fresh && res.Node != p.run {
-		p.run = res.Node
+	if _, fresh := s.says["new"]; p.run == "" || fresh && res.Run != p.run {
+		p.run = res.Run
 	} else if fresh {
 		p.run = ""
 	}
-	if p.run == "" || res.Node != p.run || rec.Node != p.run {
-		p.Fatalf("the store's run is %q, and %q to its record, want %q or, if that is new, another: %+v", res.Node, rec.Node, p.run, res)
+	if p.run == "" || res.Run != p.run || rec.Run != p.run {
+		p.Fatalf("the store's run is %q, and %q to its record, want %q or, if that is new, another: %+v", res.Run, rec.Run, p.run, res)
 	}
 }
 
@@ -243,7 +243,7 @@ func (e *env) admitted(n voting.Recorded, maxTTL time.Duration) {
 	if err := n.Admit(e.ctx, rec, maxTTL); err != nil {
 		e.Fatalf("Admit: %v", err)
 	}
-	if now := e.record(n); !now.Voting || now.MaxTTL != maxTTL || now.Node != rec.Node {
+	if now := e.record(n); !now.Voting || now.MaxTTL != maxTTL || now.Run != rec.Run {
 		e.Fatalf("the record is %+v after Admit for %v", now, maxTTL)
 	}
 }

@@ -124,7 +124,7 @@ func number(text string) int {
 }
 
 func (p *player) marksRight(res driver.Result, want bool) bool {
-	return !p.traits.Abandons || p.abandonedRight(res.Abandoned, want)
+	return !p.traits.MarksAbandoned || p.abandonedRight(res.Abandoned, want)
 }
 
 // each is some steps for each value: # is the value, #+1 and #-1 the numbers beside it.

@@ -113,7 +113,7 @@ var (
 	needJoinFirst = need("TellsEarlier", func(t driver.Traits) bool { return t.Tells.Has(driver.TellsEarlier) })
 	needNoQueue   = need("Queue: QueueNone", func(t driver.Traits) bool { return t.Queue == driver.QueueNone })
 	needFencing   = need("Fencing", func(t driver.Traits) bool { return t.Fencing })
-	needMarks     = need("Abandons", func(t driver.Traits) bool { return t.Abandons })
+	needMarks     = need("MarksAbandoned", func(t driver.Traits) bool { return t.MarksAbandoned })
 	needShared    = need("Shared", func(t driver.Traits) bool { return t.Shared })
 	needSlots     = need("Slots", func(t driver.Traits) bool { return t.Slots })
 	needNoSlots   = need("Slots: false", func(t driver.Traits) bool { return !t.Slots })

@@ -289,8 +289,8 @@ func sameOwner(r contend.Owner) func(driver.Holding) bool {
 func (e *env) sharedBy(rs ...contend.Owner) driver.Info {
 	e.Helper()
 	info := e.inspect(rs[0].Key)
-	if !info.Held || info.Holds != len(rs) || len(info.Holders) != len(rs) {
-		e.Fatalf("%q has %d holders, %d in the list, want %d: %+v", info.Key, info.Holds, len(info.Holders), len(rs), info)
+	if !info.Held || info.Leases != len(rs) || len(info.Holders) != len(rs) {
+		e.Fatalf("%q has %d holders, %d in the list, want %d: %+v", info.Key, info.Leases, len(info.Holders), len(rs), info)
 	}
 	for _, r := range rs {
 		if !slices.ContainsFunc(info.Holders, sameOwner(r)) {

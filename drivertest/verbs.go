@@ -33,8 +33,8 @@ var asks = map[string]func(p *player, r *contend.Owner, value string){
 	},
 	"queued":     func(_ *player, r *contend.Owner, _ string) { r.Queue = true },
 	"settled":    func(_ *player, r *contend.Owner, _ string) { r.Settled = true },
-	"unused":     func(_ *player, r *contend.Owner, _ string) { r.End = driver.Unused },
-	"unfinished": func(_ *player, r *contend.Owner, _ string) { r.End = driver.Unfinished },
+	"unused":     func(_ *player, r *contend.Owner, _ string) { r.End = driver.EndUnused },
+	"unfinished": func(_ *player, r *contend.Owner, _ string) { r.End = driver.EndUnfinished },
 	"exclusive":  func(_ *player, r *contend.Owner, _ string) { r.Mode, r.Limit = driver.Exclusive, 0 },
 	"sharing":    func(_ *player, r *contend.Owner, _ string) { r.Mode = driver.Shared },
 	"converting": func(_ *player, r *contend.Owner, _ string) { *r = converting(*r) },
@@ -71,7 +71,7 @@ var answers = map[string]func(p *player, name, want string, res driver.Result) b
 	},
 	"slot": func(_ *player, _, want string, res driver.Result) bool { return strconv.Itoa(res.Slot) == want },
 	"why": func(_ *player, _, want string, res driver.Result) bool {
-		why, ok := map[string]driver.Why{"held": driver.Held, "released": driver.Released, "low": voting.FenceTooLow,
+		why, ok := map[string]driver.Why{"held": driver.WhyHeld, "released": driver.WhyReleased, "low": voting.FenceTooLow,
 			"notvoting": voting.NotVoting, "toolong": voting.TTLTooLong}[want]
 		return ok && res.Why == why
 	},
@@ -238,7 +238,7 @@ var ownersVerbs = map[string]func(p *player, s step, name string, r contend.Owne
 		from := s.says["from"]
 		r = entering(r)
 		to := p.hand(p.client(name), p.client(from), ending(p.owner(from), r.End), r)
-		r.End, p.owners[name], p.handed[name] = driver.Finished, r, to
+		r.End, p.owners[name], p.handed[name] = driver.EndFinished, r, to
 		p.granted(s, name, driver.Result{Granted: true, Fence: to.Fence, Abandoned: to.Abandoned})
 	},
 	"unhanded": func(p *player, _ step, name string, _ contend.Owner) { // of all hints that have come
@@ -363,7 +363,7 @@ var verbs = map[string]func(p *player, s step){
 	"held": func(p *player, s step) {
 		r := p.owner(s.owners[0])
 		info := p.heldBy(r)
-		if p.left = cmp.Or(info.Left, p.long); p.traits.Shared && (info.Holds != 1 || info.Holder.Mode != r.Mode) {
+		if p.left = cmp.Or(info.Left, p.long); p.traits.Shared && (info.Leases != 1 || info.Holder.Mode != r.Mode) {
 			p.Fatalf("%q is not held by one in the mode %v: %+v", r.Key, r.Mode, info)
 		}
 	},
@@ -500,7 +500,7 @@ var verbs = map[string]func(p *player, s step){
 				return !info.Held && info.Waiters <= 1 || info.Holder.Owner == p.owner(name).Owner
 			}
 			return strconv.Itoa(info.Waiters) == cmp.Or(s.says["waiters"], strconv.Itoa(info.Waiters)) &&
-				strconv.Itoa(info.Holds) == cmp.Or(s.says["holds"], strconv.Itoa(info.Holds))
+				strconv.Itoa(info.Leases) == cmp.Or(s.says["holds"], strconv.Itoa(info.Leases))
 		})
 		p.is(s, "", driver.Result{})
 	},
@@ -508,7 +508,7 @@ var verbs = map[string]func(p *player, s step){
 		info := p.inspect(p.keyOf(s))
 		all := p.list("")
 		in, shown := all[info.Key]
-		ok := info.Holds == len(s.owners) && len(info.Holders) == info.Holds && shown == info.Held && in.Holds == info.Holds && in.Held == info.Held &&
+		ok := info.Leases == len(s.owners) && len(info.Holders) == info.Leases && shown == info.Held && in.Leases == info.Leases && in.Held == info.Held &&
 			in.Holder.Mode == info.Holder.Mode && in.Waiters == info.Waiters && info.Key == p.keyOf(s)
 		if len(s.owners) == 0 {
 			ok = ok && !info.Held && info.Holder.Owner == "" && len(info.Queue) == 0 && len(all) == 0

@@ -49,13 +49,13 @@ func TestManyVanishedHolders(t *testing.T) {
 				t.Fatalf("the first after them: %+v", res)
 			}
 			p.set(nil)
-			give(t, d, first, driver.Finished)
+			give(t, d, first, driver.EndFinished)
 			for range 2 {
 				next := ask(claim("k"), time.Minute)
 				if res := grant(t, d, next); res.Abandoned {
 					t.Fatalf("another one after them: %+v", res)
 				}
-				give(t, d, next, driver.Finished)
+				give(t, d, next, driver.EndFinished)
 			}
 		}
 	})

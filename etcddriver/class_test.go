@@ -93,7 +93,7 @@ func TestDenied(t *testing.T) {
 		grant(t, d, a)
 		renewed(t, d, a)
 		refuse(t, d, ask(claim("mine/k"), time.Minute))
-		give(t, d, a, driver.Finished)
+		give(t, d, a, driver.EndFinished)
 		if c := fails(t, d, ask(claim("theirs/k"), time.Minute)); c != driver.ClassDenied {
 			t.Errorf("no permission: class %d", c)
 		}

@@ -115,7 +115,7 @@ func TestLogins(t *testing.T) {
 			hints, err := d.Watch(t.Context(), b.Claim)
 			must(t, err)
 			refuse(t, d, b)
-			give(t, d, all[0], driver.Finished)
+			give(t, d, all[0], driver.EndFinished)
 			comes(t, hints, "the hint")
 			grant(t, d, b)
 			if n := logins(t, s) - before; n > c.most {
@@ -308,7 +308,7 @@ func TestRotatedPassword(t *testing.T) {
 		password = "other"
 		mu.Unlock()
 		renewed(t, d, r)
-		give(t, d, r, driver.Finished)
+		give(t, d, r, driver.EndFinished)
 	})
 }
 
@@ -377,7 +377,7 @@ func TestTokensEnd(t *testing.T) {
 				third, hints := waits()
 				must(t, d.Release(t.Context(), driver.ReleaseRequest{Claim: second.Claim, TTL: second.TTL, Settled: true}))
 				comes(t, hints, "the hint on the stream with the old token, of a client of "+what)
-				give(t, d, first, driver.Finished)
+				give(t, d, first, driver.EndFinished)
 				grant(t, d, third)
 			}
 		})
@@ -438,7 +438,7 @@ func TestHalfOpenWatch(t *testing.T) {
 		a, b, hints := behind(t, other, d)
 		watches(t, d, b)
 		swallow()
-		give(t, other, a, driver.Finished)
+		give(t, other, a, driver.EndFinished)
 		comes(t, hints, "the hint")
 		grant(t, d, b)
 	})

@@ -77,7 +77,7 @@ func TestLeaseIsUsedAgain(t *testing.T) {
 			return r, on
 		}
 		r, before := lock()
-		give(t, d, r, driver.Finished)
+		give(t, d, r, driver.EndFinished)
 		age(d, 2*time.Second)
 		keeps := p.keeps.Load()
 		stays, after := lock()
@@ -89,8 +89,8 @@ func TestLeaseIsUsedAgain(t *testing.T) {
 		if after == before {
 			t.Error("the lease of a holder was kept alive by newcomers")
 		}
-		give(t, d, r, driver.Finished)
-		give(t, d, stays, driver.Finished)
+		give(t, d, r, driver.EndFinished)
+		give(t, d, stays, driver.EndFinished)
 
 		before = after
 		p.set(func(*pb.TxnRequest) bool { return true })

@@ -111,15 +111,15 @@ func (d *Driver) Check() error { return d.bad }
 // Traits returns what this engine promises; see [driver.Traits].
 func (d *Driver) Traits() driver.Traits {
 	return driver.Traits{
-		Engine:   "etcd",
-		Queue:    driver.QueueHint,
-		Tells:    driver.TellsFree,
-		Fencing:  true,
-		Shared:   true,
-		Slots:    true,
-		Abandons: true,
-		MinTTL:   d.minTTL,
-		Survives: driver.StoreRestart | driver.ClockStep | driver.Failover,
+		Engine:         "etcd",
+		Queue:          driver.QueueHint,
+		Tells:          driver.TellsFree,
+		Fencing:        true,
+		Shared:         true,
+		Slots:          true,
+		MarksAbandoned: true,
+		MinTTL:         d.minTTL,
+		Survives:       driver.StoreRestart | driver.ClockStep | driver.Failover,
 	}
 }
 

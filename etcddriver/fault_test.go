@@ -118,7 +118,7 @@ func TestLateTryAfterRelease(t *testing.T) {
 			}
 			late := p.lost()[0]
 			p.set(nil)
-			give(t, d, r, driver.Unused)
+			give(t, d, r, driver.EndUnused)
 			put(t, d, d.names(r.ID()).name(released), "") // for longer than ten seconds
 			if _, err := pb.NewKVClient(d.client.ActiveConnection()).Txn(t.Context(), late); err != nil {
 				t.Fatal(err)
@@ -139,7 +139,7 @@ func TestLateClaim(t *testing.T) {
 		grant(t, d, a)
 		refuse(t, d, b)
 		refuse(t, d, c)
-		give(t, d, a, driver.Finished)
+		give(t, d, a, driver.EndFinished)
 		p.set(func(*pb.TxnRequest) bool { return true })
 		if _, err := d.Try(t.Context(), b); err == nil {
 			t.Fatal("the reply was lost, and yet there is no error")
@@ -151,7 +151,7 @@ func TestLateClaim(t *testing.T) {
 		if _, err := pb.NewKVClient(d.client.ActiveConnection()).Txn(t.Context(), late); err != nil {
 			t.Fatal(err)
 		}
-		if info, err := d.Inspect(t.Context(), "k"); err != nil || info.Holds != 1 || info.Holder.Owner != c.Owner {
+		if info, err := d.Inspect(t.Context(), "k"); err != nil || info.Leases != 1 || info.Holder.Owner != c.Owner {
 			t.Errorf("after a late claim: %+v, %v", info, err)
 		}
 	})
@@ -169,7 +169,7 @@ func TestConvertKeepsWritersOut(t *testing.T) {
 		grant(t, d, a)
 		refuse(t, d, w)
 		refuse(t, open(t, s.Addr()), w)
-		give(t, d, a, driver.Finished)
+		give(t, d, a, driver.EndFinished)
 		if res := grant(t, d, w); res.Fence <= fence {
 			t.Errorf("the fence is %d after %d", res.Fence, fence)
 		}
@@ -184,7 +184,7 @@ func TestOvertakenGrant(t *testing.T) {
 		// A reader that sees the mark of a vanished holder, and a writer that comes then.
 		gone := ask(claim("marked"), time.Minute)
 		grant(t, d, gone)
-		give(t, d, gone, driver.Unfinished)
+		give(t, d, gone, driver.EndUnfinished)
 		w := ask(claim("marked"), time.Minute)
 		r := ask(claim("marked"), time.Minute)
 		r.Mode, r.Queue = driver.Shared, false
@@ -200,7 +200,7 @@ func TestOvertakenGrant(t *testing.T) {
 		grant(t, d, a)
 		refuse(t, d, b)
 		refuse(t, other, c)
-		give(t, d, a, driver.Finished)
+		give(t, d, a, driver.EndFinished)
 		p.before(2, func() {
 			if err := other.Release(t.Context(), driver.ReleaseRequest{Claim: b.Claim, TTL: b.TTL, Settled: true}); err != nil {
 				t.Error(err)

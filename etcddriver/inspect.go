@@ -84,7 +84,7 @@ func (d *Driver) Inspect(ctx context.Context, key string) (driver.Info, error) {
 		return driver.Info{}, err
 	}
 	info, err := v.info(ctx, key, d.lefts(), true)
-	info.ByHand = []string{"get --prefix " + strconv.Quote(n.root)}
+	info.LookCommands = []string{"get --prefix " + strconv.Quote(n.root)}
 	return info, err
 }
 
@@ -98,7 +98,7 @@ func (v *view) info(ctx context.Context, key string, l *lefts, all bool) (driver
 			}
 			continue
 		}
-		if info.Holds++; !all && info.Held {
+		if info.Leases++; !all && info.Held {
 			continue
 		}
 		left, err := l.of(ctx, e)

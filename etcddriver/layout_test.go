@@ -132,7 +132,7 @@ func TestNewerLayout(t *testing.T) {
 		if got := renewed(t, d, a); got.TTL < a.TTL {
 			t.Errorf("beside a newer waiter: %+v", got)
 		}
-		give(t, d, a, driver.Finished)
+		give(t, d, a, driver.EndFinished)
 	})
 }
 

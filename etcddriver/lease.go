@@ -21,7 +21,7 @@ const (
 	// maxTTL is a little less than the longest lease of etcd.
 	maxTTL = 8_900_000_000 * time.Second
 	// tombTTL is how long a released owner is remembered: no request is under way for longer.
-	tombTTL = driver.LateRequest
+	tombTTL = driver.MaxTransit
 	// memory is the least time for which the mark of a holder outlives its lease.
 	memory = 15 * time.Minute
 )

@@ -112,7 +112,7 @@ func TestVeryLateMove(t *testing.T) {
 			t.Fatalf("the request was lost, and yet: %+v", got)
 		}
 		p.drop = nil
-		give(t, d, b, driver.Finished)
+		give(t, d, b, driver.EndFinished)
 		renewed(t, d, a)
 		before, _ := own(t, d, a, writes)
 		if _, err := pb.NewKVClient(d.client.ActiveConnection()).Txn(t.Context(), late); err != nil {
@@ -179,7 +179,7 @@ func TestSilentOwnersOfOneLease(t *testing.T) {
 					t.Fatalf("an owner that nobody renews is kept alive by another one (its reply was lost: %v)", lost)
 				}
 			}
-			give(t, d, lives, driver.Finished)
+			give(t, d, lives, driver.EndFinished)
 		}
 	})
 }

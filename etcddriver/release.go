@@ -79,9 +79,9 @@ func (n names) ending(class byte, held bool, end driver.End) ([]clientv3.Cmp, []
 func (n names) unmark(end driver.End) []clientv3.Op {
 	mark := n.name(unfinished)
 	switch end {
-	case driver.Unfinished:
+	case driver.EndUnfinished:
 		return nil
-	case driver.Unused:
+	case driver.EndUnused:
 		return []clientv3.Op{clientv3.OpTxn([]clientv3.Cmp{clientv3.Compare(clientv3.Value(mark), "=", markFresh)}, []clientv3.Op{clientv3.OpDelete(mark)}, nil)}
 	}
 	return []clientv3.Op{clientv3.OpDelete(mark)}

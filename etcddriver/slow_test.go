@@ -76,7 +76,7 @@ func TestLateLook(t *testing.T) {
 		})
 		del(t, d, d.names(b.ID()).name(writes))
 		comes(t, looks, "the look after a place was lost")
-		give(t, d, a, driver.Finished)
+		give(t, d, a, driver.EndFinished)
 		select {
 		case <-hints:
 		default:
@@ -118,7 +118,7 @@ func TestLateSign(t *testing.T) {
 			d.Renew(t.Context(), []driver.RenewRequest{sign}, func(int, driver.Renewal) {})
 		}()
 		comes(t, looks, "the look of the sign of life")
-		give(t, d, a, driver.Finished)
+		give(t, d, a, driver.EndFinished)
 		grant(t, d, b)
 		close(goOn)
 		comes(t, ended, "the end of the renewal")

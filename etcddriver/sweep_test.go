@@ -262,7 +262,7 @@ func TestForeignLeftovers(t *testing.T) {
 				a := ask(claim(key), time.Minute)
 				grant(t, d, a)
 				leavesIt(t, d, l)
-				give(t, d, a, driver.Finished)
+				give(t, d, a, driver.EndFinished)
 			}
 		}
 		on, err := d.client.Grant(t.Context(), 60)
@@ -323,7 +323,7 @@ func TestLeftoverOfAWriter(t *testing.T) {
 			if !grant(t, d, b).Abandoned {
 				t.Errorf("%s: the key is not abandoned", mark)
 			}
-			give(t, d, b, driver.Finished)
+			give(t, d, b, driver.EndFinished)
 		}
 	})
 }
@@ -337,7 +337,7 @@ func TestLeftoverFromACopy(t *testing.T) {
 		name := d.names(a.ID()).name(reads)
 		got, err := d.client.Get(t.Context(), name)
 		must(t, err)
-		give(t, d, a, driver.Finished)
+		give(t, d, a, driver.EndFinished)
 		put(t, d, name, string(got.Kvs[0].Value))
 		compact(t, d)
 		l := only(t, d)
@@ -393,7 +393,7 @@ func TestLeftoverWithoutHistory(t *testing.T) {
 			_ = d.Release(t.Context(), driver.ReleaseRequest{Claim: a.Claim, TTL: a.TTL, Settled: true}) // where it is there still
 			b := ask(claim("k"), time.Minute)
 			grant(t, d, b)
-			give(t, d, b, driver.Finished)
+			give(t, d, b, driver.EndFinished)
 		}
 	})
 }
@@ -418,7 +418,7 @@ func TestPlacesLeftOver(t *testing.T) {
 		persist(t, d.client, name)
 		leavesIt(t, d, l)
 		removes(t, d, only(t, d), 0)
-		give(t, d, holder, driver.Finished)
+		give(t, d, holder, driver.EndFinished)
 		if res := grant(t, d, live); res.Abandoned {
 			t.Errorf("a waiter that is gone has abandoned the key: %+v", res)
 		}
@@ -483,7 +483,7 @@ func TestRemovalOvertaken(t *testing.T) {
 			if info, err := d.Inspect(t.Context(), "k"); err != nil || info.Holder.Owner != a.Owner {
 				t.Errorf("it was taken from its holder: %+v, %v", info, err)
 			}
-			give(t, other, a, driver.Finished)
+			give(t, other, a, driver.EndFinished)
 		}
 		put(t, other, d.root("k")+"w|x", "peer")
 		l := only(t, d)

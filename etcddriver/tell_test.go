@@ -41,7 +41,7 @@ func TestTell(t *testing.T) {
 		}
 		// What is not a loss comes first, so that it would be told first.
 		released, _ := hold("released")
-		give(t, d, released, driver.Finished)
+		give(t, d, released, driver.EndFinished)
 		lowered, lost := hold("converted here")
 		lowered.Mode, lowered.Convert = driver.Shared, true
 		grant(t, d, lowered)
@@ -57,11 +57,11 @@ func TestTell(t *testing.T) {
 		p.set(nil)
 
 		broken, want := hold("broken")
-		give(t, other, broken, driver.Unfinished)
+		give(t, other, broken, driver.EndUnfinished)
 		if got := comes(t, losses, "the loss of a broken lease"); got != want {
 			t.Errorf("told %+v, want %+v", got, want)
 		}
-		give(t, other, lowered, driver.Unfinished) // before it is renewed again
+		give(t, other, lowered, driver.EndUnfinished) // before it is renewed again
 		if got := comes(t, losses, "the loss of a converted lease"); got != lost {
 			t.Errorf("told %+v, want %+v", got, lost)
 		}
@@ -82,7 +82,7 @@ func TestTell(t *testing.T) {
 		if got := comes(t, losses, "the loss of a lease that expired"); got.id != brief.ID() {
 			t.Errorf("told %+v, want that of %+v", got, brief.ID())
 		}
-		give(t, other, gone, driver.Finished)
+		give(t, other, gone, driver.EndFinished)
 		if got := comes(t, losses, "the loss of a lease that another released"); got != want {
 			t.Errorf("told %+v, want %+v", got, want)
 		}
@@ -106,7 +106,7 @@ func TestLostPlace(t *testing.T) {
 		if info, err := d.Inspect(t.Context(), "k"); err != nil || info.Waiters != 1 {
 			t.Errorf("it waits again: %+v, %v", info, err)
 		}
-		give(t, d, a, driver.Finished)
+		give(t, d, a, driver.EndFinished)
 		comes(t, hints, "the hint at its turn")
 		grant(t, d, b)
 	})
@@ -121,7 +121,7 @@ func TestCompaction(t *testing.T) {
 		a, b, hints := behind(t, other, d)
 		proxy.Refuse()
 		proxy.Reset()
-		give(t, other, a, driver.Finished)
+		give(t, other, a, driver.EndFinished)
 		got, err := other.client.Get(t.Context(), "k")
 		must(t, err)
 		put(t, other, "unrelated", "")
@@ -147,7 +147,7 @@ func TestLateWatch(t *testing.T) {
 			grant(t, d, a)
 			refuse(t, d, b)
 			v, own := viewOf(t, d, b)
-			give(t, other, a, driver.Finished)
+			give(t, other, a, driver.EndFinished)
 			hints := make(chan driver.Hint, 1)
 			d.mu.Lock()
 			d.waiters[b.ID()] = &waiter{hints: map[chan driver.Hint]bool{hints: true}}
@@ -155,14 +155,14 @@ func TestLateWatch(t *testing.T) {
 			d.follow(b.ID(), v, own) // as if this came late
 			comes(t, hints, "the hint for what had gone")
 			grant(t, d, b)
-			give(t, d, b, driver.Finished)
+			give(t, d, b, driver.EndFinished)
 		}
 		a, b := ask(claim("k"), time.Minute), ask(claim("k"), time.Minute)
 		grant(t, d, a)
 		refuse(t, d, b)
 		hints, err := d.Watch(t.Context(), b.Claim) // it joined before
 		must(t, err)
-		give(t, other, a, driver.Finished)
+		give(t, other, a, driver.EndFinished)
 		comes(t, hints, "the hint for one that joined before it watched")
 		grant(t, d, b)
 	})
@@ -188,10 +188,10 @@ func TestWatchOfAnUnknownPlace(t *testing.T) {
 			}
 			hints, err := d.Watch(t.Context(), b.Claim)
 			must(t, err)
-			give(t, other, a, driver.Finished)
+			give(t, other, a, driver.EndFinished)
 			comes(t, hints, "the hint for a place that the driver did not know")
 			grant(t, d, b)
-			give(t, d, b, driver.Finished)
+			give(t, d, b, driver.EndFinished)
 		}
 	})
 }
@@ -218,7 +218,7 @@ func TestHintsSurviveARestart(t *testing.T) {
 		refuse(t, other, b)
 		s.Restart()
 		renewed(t, d, a)
-		give(t, d, a, driver.Finished)
+		give(t, d, a, driver.EndFinished)
 		for granted := false; !granted; {
 			comes(t, hints, "the hint after a release")
 			res := try(t, other, b)

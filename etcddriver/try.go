@@ -190,7 +190,7 @@ func (a *attempt) looked(ctx context.Context, got *clientv3.TxnResponse, glancin
 	}
 	if gone {
 		res = a.refuse(ctx, v, nil)
-		res.Why = driver.Released
+		res.Why = driver.WhyReleased
 		return res, true, nil
 	}
 	return a.consider(ctx, v)
@@ -334,7 +334,7 @@ func (a *attempt) refuse(ctx context.Context, v *view, own *entry) driver.Result
 	if own != nil {
 		i = v.index(a.id)
 	}
-	res := driver.Result{Why: driver.Held, Ahead: v.ahead(i)}
+	res := driver.Result{Why: driver.WhyHeld, Ahead: v.ahead(i)}
 	if hs := v.holders(); len(hs) > 0 {
 		res.Holder = hs[0].holder()
 	}

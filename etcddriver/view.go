@@ -40,7 +40,7 @@ func (e *entry) fence() uint64 { return fence(e.at, e.many) }
 // fence is the last of n fences of a revision.
 func fence(rev int64, n int) uint64 { return uint64(rev)*turns + uint64(n-1) }
 
-// leaves reports whether the end of a holder without a Finished leaves a mark.
+// leaves reports whether the end of a holder without EndFinished leaves a mark.
 func leaves(class byte, limit int) bool {
 	return class == writes || class == slotted || class == converted && limit > 0
 }

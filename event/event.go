@@ -21,56 +21,56 @@ const (
 	// Waiting: the store refused, and Lock (not TryLock) goes on waiting in the queue. Sent
 	// after every refusal. Holder, Left and Ahead say what is in the way.
 	Waiting Kind = iota + 1
+	// Trouble: a Lock that goes on waiting met an error: Err. Sent after each
+	// error, but those of HeldBack. Left is for how long it asks again at most, beside its
+	// context; 0: without end.
+	Trouble
+	// HeldBack: a Lock goes on waiting for a store that grants nothing yet since
+	// it, or too many of its nodes, were restarted: Err. Left is for how long, if
+	// that is known.
+	HeldBack
 	// Acquired: Waited is how long it took, Fence the fence; Handoff is known
 	// of some that waited.
 	Acquired
+	// Failed: a call that asked the store for a key ended without a lease. Err is
+	// what it returns, Waited how long it took. Nothing is sent for a call that never
+	// asked: its options were invalid, its context had ended, or its client was closed.
+	Failed
 	// Renewed: the lease was renewed; Left is how long it lasts from now, Age
 	// how old it had become.
 	Renewed
 	// RenewFailed: a renewal had no answer, or an error: Err, with its Class. It is
 	// retried until the deadline, in Left. Age is how old the lease is.
 	RenewFailed
-	// Lost: the lease ended before its Release; Err says why. Held is how
-	// long it was held.
-	Lost
-	// Released: Err is nil, or why the store did not confirm it. Held is
-	// how long the lease was held.
-	Released
-	// Trouble: a Lock that goes on waiting met an error: Err. Sent after each
-	// error, but those of HeldBack. Left is for how long it asks again at most, beside its
-	// context; 0: without end.
-	Trouble
 	// Downgraded: a writer became a reader; Err is nil, or why the store
 	// may not know.
 	Downgraded
+	// Lost: the lease ended before its Release; Err says why. Held is how
+	// long it was held.
+	Lost
 	// Forgotten: a lease was dropped without Release, and the garbage
 	// collector took it. It is no longer renewed: Lost follows in Left. Held is
-	// how long it was held; Taken, with hasp.Options.RecordTaken, by which calls.
+	// how long it was held; Callers, with hasp.Options.RecordCallers, by which calls.
 	Forgotten
-	// Failed: a call that asked the store for a key ended without a lease. Err is
-	// what it returns, Waited how long it took. Nothing is sent for a call that never
-	// asked: its options were invalid, its context had ended, or its client was closed.
-	Failed
-	// HeldBack: a Lock goes on waiting for a store that grants nothing yet since
-	// it, or too many of its nodes, were restarted: Err. Left is for how long, if
-	// that is known.
-	HeldBack
+	// Released: Err is nil, or why the store did not confirm it. Held is
+	// how long the lease was held.
+	Released
 )
 
 // kinds has, of each kind, its name and what LogTo says.
 var kinds = [...]struct{ name, text string }{
 	{"", "lock event"},
 	Waiting:     {"waiting", "waiting for lock"},
+	Trouble:     {"trouble", "lock store in trouble"},
+	HeldBack:    {"held-back", "lock store held back after a restart"},
 	Acquired:    {"acquired", "lock acquired"},
+	Failed:      {"failed", "lock not acquired"},
 	Renewed:     {"renewed", "lock renewed"},
 	RenewFailed: {"renew-failed", "lock not renewed yet"},
-	Lost:        {"lost", "lock lost"},
-	Released:    {"released", "lock released"},
-	Trouble:     {"trouble", "lock store in trouble"},
 	Downgraded:  {"downgraded", "lock downgraded"},
+	Lost:        {"lost", "lock lost"},
 	Forgotten:   {"forgotten", "lock dropped without release"},
-	Failed:      {"failed", "lock not acquired"},
-	HeldBack:    {"held-back", "lock store held back after a restart"},
+	Released:    {"released", "lock released"},
 }
 
 // String returns the kind as one word; "unknown" for one of a later version.
@@ -110,16 +110,16 @@ type Event struct {
 	Handoff time.Duration
 	Waited  time.Duration // how long ago the call began to ask for the key
 	Held    time.Duration // how long the lease was held
-	// Taken has the calls that took the lease, one a line, the innermost first; empty without hasp.Options.RecordTaken.
-	Taken string
-	// Leases is by how much the number of held leases changes: 1 with Acquired, -1 with the Lost or Released that ends the lease, 0 with all
+	// Callers has the calls that took the lease, one a line, the innermost first; empty without hasp.Options.RecordCallers.
+	Callers string
+	// LeaseDelta is by how much the number of held leases changes: 1 with Acquired, -1 with the Lost or Released that ends the lease, 0 with all
 	// else. A lease that ended before its caller had it never counts, nor do re-entrant leases. The sum over all events of a client is how
 	// many it holds, whatever the order they come in.
-	Leases int
-	// Waiters is by how much the number of calls that wait changes: 1 with the first event of a Lock that goes on waiting, for a holder or for
+	LeaseDelta int
+	// WaiterDelta is by how much the number of calls that wait changes: 1 with the first event of a Lock that goes on waiting, for a holder or for
 	// a store in trouble, and -1 with the Acquired or Failed of the same call. Owner cannot tell: in a cohort (hasp.LockOptions.Cohort) a call
 	// goes on as another's owner.
-	Waiters int
+	WaiterDelta int
 	// Err is what went wrong, or why the lease ended: a *hasp.Error, which says the Class of trouble with the store.
 	Err error
 }

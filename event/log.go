@@ -20,7 +20,7 @@ import (
 // that was dropped. All else happens in normal use, and is for debugging.
 //
 // The attributes are event (Event.Kind as a word), engine, key and owner, and those
-// of fence, mode, slot, holder, ahead, left, waited, held, age, handoff, taken and err
+// of fence, mode, slot, holder, ahead, left, waited, held, age, handoff, callers and err
 // that the event has. The handler is given the observer's context. Keys are escaped as in a Go string, so that no handler prints
 // what a terminal might act on.
 func LogTo(logger *slog.Logger) func(context.Context, *Event) {
@@ -84,8 +84,8 @@ func (e *Event) attrs() []slog.Attr {
 			all = append(all, slog.Duration(t.name, t.took))
 		}
 	}
-	if e.Taken != "" {
-		all = append(all, slog.String("taken", e.Taken))
+	if e.Callers != "" {
+		all = append(all, slog.String("callers", e.Callers))
 	}
 	if e.Err != nil {
 		all = append(all, slog.Any("err", e.Err))

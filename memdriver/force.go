@@ -45,7 +45,7 @@ func (s *Store) end(key string, of func(*place) bool) {
 	defer s.forget(e, now)
 	for _, h := range slices.Clone(e.holders) {
 		if of(h) {
-			e.vacate(h, now, driver.Finished)
+			e.vacate(h, now, driver.EndFinished)
 		}
 	}
 	s.handOn(e, now)

@@ -68,7 +68,7 @@ func (s *Store) Inspect(ctx context.Context, key string) (driver.Info, error) {
 }
 
 func (e *entry) info(now time.Time) driver.Info {
-	info := driver.Info{Key: e.key, Holds: len(e.holders), Waiters: len(e.queue)}
+	info := driver.Info{Key: e.key, Leases: len(e.holders), Waiters: len(e.queue)}
 	if len(e.holders) > 0 {
 		first := e.holders[0].lease(now)
 		info.Held, info.Holder, info.Fence, info.Left = true, first.Holder, first.Fence, first.Left

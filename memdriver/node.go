@@ -101,7 +101,7 @@ func (d data) clone() data {
 // voting reports whether the store may grant: its record is of its present run,
 // and was admitted.
 func (s *Store) voting() bool {
-	return s.options.MaxTTL == 0 || s.record.Voting && s.record.Node == s.run
+	return s.options.MaxTTL == 0 || s.record.Voting && s.record.Run == s.run
 }
 
 // maxTTL is the longest lease of a store that votes, 0 for no bound.
@@ -117,8 +117,8 @@ func (s *Store) Record(ctx context.Context) (voting.Record, error) {
 		return voting.Record{}, err
 	}
 	defer s.mu.Unlock()
-	if s.record.Node != s.run {
-		s.record = voting.Record{Text: "wait " + s.run + " " + rand.Text(), Node: s.run}
+	if s.record.Run != s.run {
+		s.record = voting.Record{Text: "wait " + s.run + " " + rand.Text(), Run: s.run}
 	}
 	return s.record, nil
 }
@@ -133,11 +133,11 @@ func (s *Store) Admit(ctx context.Context, r voting.Record, maxTTL time.Duration
 		return err
 	}
 	defer s.mu.Unlock()
-	if s.record.Node != s.run || s.record.Voting || s.record.Text != r.Text {
+	if s.record.Run != s.run || s.record.Voting || s.record.Text != r.Text {
 		return driver.ErrNotHeld
 	}
 	text := fmt.Sprintf("ok %s %d", s.run, maxTTL.Milliseconds())
-	s.record = voting.Record{Text: text, Voting: true, MaxTTL: maxTTL, Node: s.run}
+	s.record = voting.Record{Text: text, Voting: true, MaxTTL: maxTTL, Run: s.run}
 	now := micros(s.now())
 	s.fences.rise(now)
 	s.fences.at = now

@@ -70,7 +70,7 @@ func TestRestartFromNothing(t *testing.T) {
 	first := admit(t, s)
 	a := ask()
 	res := try(t, s, a)
-	failIf(t, res.Node != first.Node, "granted by %q, the record is of %q", res.Node, first.Node)
+	failIf(t, res.Run != first.Run, "granted by %q, the record is of %q", res.Run, first.Run)
 	b := ask()
 	b.Queue = true
 	try(t, s, b)
@@ -85,7 +85,7 @@ func TestRestartFromNothing(t *testing.T) {
 	heldBack(t, s)
 	info, _ := s.Inspect(t.Context(), "k")
 	failIf(t, info.Held || info.Waiters != 0, "a store that was to have nothing: %+v", info)
-	failIf(t, admit(t, s).Node == first.Node, "the run is the same after a restart")
+	failIf(t, admit(t, s).Run == first.Run, "the run is the same after a restart")
 	if err := renew(t, s, a); !errors.Is(err, driver.ErrNotHeld) {
 		t.Errorf("the lease before the restart: %v", err)
 	}
@@ -180,7 +180,7 @@ func TestFlush(t *testing.T) {
 	s.Flush()
 	heldBack(t, s)
 	second, err := s.Record(t.Context())
-	if err != nil || second.Node != first.Node || second.Text == first.Text || second.Voting {
+	if err != nil || second.Run != first.Run || second.Text == first.Text || second.Voting {
 		t.Errorf("the record was %+v, is %+v, %v", first, second, err)
 	}
 	if err := s.Admit(t.Context(), first, time.Hour); !errors.Is(err, driver.ErrNotHeld) {

@@ -111,7 +111,7 @@ func (e *entry) expire(now time.Time) (unclaimed []*place) {
 		if h.until.After(last) {
 			last = h.until
 		}
-		e.abandoned = e.abandoned || h.leaves(driver.Unfinished)
+		e.abandoned = e.abandoned || h.leaves(driver.EndUnfinished)
 		if !h.claimed && !h.skipped && h.patience.After(now) {
 			unclaimed = append(unclaimed, &place{id: h.id, mode: h.mode, limit: h.limit, since: h.since, until: h.patience, claim: h.claim,
 				late: h.enters, skipped: true})
@@ -284,7 +284,7 @@ func indexOf(places []*place, id driver.ID) int {
 
 // refuse describes what is in the way of r.
 func (s *Store) refuse(e *entry, r *voting.VoteRequest, now time.Time) driver.Result {
-	res := driver.Result{Why: driver.Held}
+	res := driver.Result{Why: driver.WhyHeld}
 	switch {
 	case r.Proposal != 0:
 		res.Fence = s.floor(e, r.Mode)

@@ -64,10 +64,10 @@ func (p *place) leaves(end driver.End) bool {
 	switch {
 	case p.reads():
 		return false
-	case !p.claimed && (!p.enters || p.declined) || end == driver.Unused:
+	case !p.claimed && (!p.enters || p.declined) || end == driver.EndUnused:
 		return p.abandoned
 	}
-	return end == driver.Unfinished
+	return end == driver.EndUnfinished
 }
 
 // convert makes a holder share the key; it keeps its fence.

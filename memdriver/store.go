@@ -62,15 +62,15 @@ func (s *Store) Check() error { return nil }
 // Traits implements [driver.Driver].
 func (s *Store) Traits() driver.Traits {
 	t := driver.Traits{
-		Engine:   "memory",
-		Queue:    driver.QueueHandoff,
-		Tells:    driver.TellsFree | driver.TellsHandover | driver.TellsWanted,
-		Fencing:  true,
-		Shared:   true,
-		Slots:    true,
-		Abandons: true,
-		MinTTL:   minTTL,
-		MaxTTL:   s.options.MaxTTL,
+		Engine:         "memory",
+		Queue:          driver.QueueHandoff,
+		Tells:          driver.TellsFree | driver.TellsHandover | driver.TellsWanted,
+		Fencing:        true,
+		Shared:         true,
+		Slots:          true,
+		MarksAbandoned: true,
+		MinTTL:         minTTL,
+		MaxTTL:         s.options.MaxTTL,
 	}
 	t.Survives = driver.Failover // there is no other
 	if s.options.Now == nil {
@@ -114,7 +114,7 @@ func (s *Store) Vote(ctx context.Context, r voting.VoteRequest) (driver.Result, 
 		return driver.Result{}, driver.NotSent(err)
 	}
 	res := s.vote(&r, s.now())
-	res.Node = s.run
+	res.Run = s.run
 	told := s.told
 	s.told = nil
 	s.mu.Unlock()
@@ -141,7 +141,7 @@ func (s *Store) vote(r *voting.VoteRequest, now time.Time) driver.Result {
 	switch {
 	case s.buried(r.ID(), now):
 		res := s.refuse(e, r, now)
-		res.Why = driver.Released
+		res.Why = driver.WhyReleased
 		return res
 	case e.holding(r.ID()) != nil:
 		return s.again(e, e.holding(r.ID()), r, now)
@@ -281,7 +281,7 @@ func (s *Store) Withdraw(ctx context.Context, r voting.WithdrawRequest) error {
 	defer s.mu.Unlock()
 	now := s.now()
 	if h := s.mayHaveEntered(r.ID()); h != nil {
-		h.declined = r.End == driver.Unused
+		h.declined = r.End == driver.EndUnused
 	}
 	e := s.settled(r.Key, now)
 	defer s.forget(e, now)
@@ -290,7 +290,7 @@ func (s *Store) Withdraw(ctx context.Context, r voting.WithdrawRequest) error {
 		return driver.ErrNotHeld // the owner asked anew
 	}
 	if !r.Settled {
-		s.tombs[r.ID()] = now.Add(driver.LateRequest)
+		s.tombs[r.ID()] = now.Add(driver.MaxTransit)
 	}
 	if h != nil {
 		e.vacate(h, now, r.End)
@@ -310,7 +310,7 @@ func (s *Store) Withdraw(ctx context.Context, r voting.WithdrawRequest) error {
 	if i == 0 && len(e.queue) > 0 && s.voting() {
 		s.hint(e.queue[0].id, driver.Hint{}) // now first: it must look at the holders' expiry
 	}
-	if p.late && r.End != driver.Unused {
+	if p.late && r.End != driver.EndUnused {
 		return driver.ErrNotHeld // it entered, and its lease was over: the place is that from before
 	}
 	return nil

@@ -223,7 +223,7 @@ func TestReleasedOwnerComesBack(t *testing.T) {
 		}{{0, true}, {10*time.Second - 1, false}, {1, true}} {
 			time.Sleep(c.after)
 			res := try(t, s, o)
-			if res.Granted != c.granted || (res.Why == driver.Released) == c.granted {
+			if res.Granted != c.granted || (res.Why == driver.WhyReleased) == c.granted {
 				t.Errorf("after %v: %+v", c.after, res)
 			}
 			if c.granted {

@@ -95,7 +95,7 @@ func (s *Store) RemoveLeftover(ctx context.Context, l operator.Leftover) (stays 
 	if i < 0 {
 		return 0, driver.ErrNotHeld
 	}
-	e.vacate(e.holders[i], now, driver.Unfinished)
+	e.vacate(e.holders[i], now, driver.EndUnfinished)
 	s.handOn(e, now)
 	return 0, nil
 }

@@ -86,19 +86,19 @@ func TestAbandonedIsToldOnce(t *testing.T) {
 			synctest.Wait()
 			late.by.Store(int64(time.Millisecond))
 		}
-		turn(false, driver.Unfinished)
-		turn(true, driver.Unused)
-		turn(true, driver.Finished)
+		turn(false, driver.EndUnfinished)
+		turn(true, driver.EndUnused)
+		turn(true, driver.EndFinished)
 		time.Sleep(time.Second)
 		other.away.Store(true)
-		turn(false, driver.Finished)
+		turn(false, driver.EndFinished)
 	})
 	synctest.Test(t, func(t *testing.T) {
 		d, nodes := spies(t, 3)
 		gone := asks("k")
 		granted(t, d, gone)
 		synctest.Wait()
-		gone.End = driver.Unfinished
+		gone.End = driver.EndUnfinished
 		release(t, d, gone)
 		nodes[2].on(func(voting.VoteRequest) error { // its Tries are overtaken by Releases
 			time.Sleep(10 * time.Millisecond)
@@ -133,9 +133,9 @@ func TestEndsReachTheNodes(t *testing.T) {
 		}
 		r := asks("k")
 		granted(t, d, r)
-		r.End = driver.Unfinished
+		r.End = driver.EndUnfinished
 		release(t, d, r)
-		if got := ends(r); len(got) < 3 || slices.Min(got) != driver.Unfinished {
+		if got := ends(r); len(got) < 3 || slices.Min(got) != driver.EndUnfinished {
 			t.Errorf("%v", got)
 		}
 		held := asks("k")
@@ -144,7 +144,7 @@ func TestEndsReachTheNodes(t *testing.T) {
 		w.Queue = true
 		refused(t, d, w)
 		release(t, d, w)
-		if got := ends(w); len(got) == 0 || slices.Contains(got, driver.Finished) {
+		if got := ends(w); len(got) == 0 || slices.Contains(got, driver.EndFinished) {
 			t.Errorf("a waiter's: %v", got)
 		}
 		forgot := asks("k")
@@ -156,7 +156,7 @@ func TestEndsReachTheNodes(t *testing.T) {
 		})
 		refused(t, d, forgot) // and never asks again: node 2 may have its Try
 		time.Sleep(2 * comeBack)
-		if got := ends(forgot); len(got) == 0 || slices.Contains(got, driver.Finished) {
+		if got := ends(forgot); len(got) == 0 || slices.Contains(got, driver.EndFinished) {
 			t.Errorf("of one that did not come back: %v", got)
 		}
 		release(t, d, held)
@@ -168,10 +168,10 @@ func TestEndsReachTheNodes(t *testing.T) {
 		})
 		granted(t, d, late)
 		synctest.Wait()
-		late.End = driver.Unfinished
+		late.End = driver.EndUnfinished
 		release(t, d, late)
 		time.Sleep(time.Second)
-		if got := ends(late); len(got) < 4 || slices.Min(got) != driver.Unfinished {
+		if got := ends(late); len(got) < 4 || slices.Min(got) != driver.EndUnfinished {
 			t.Errorf("of one whose last vote came late: %v", got)
 		}
 	})

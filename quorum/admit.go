@@ -122,7 +122,7 @@ func (s *NodeState) look(ctx context.Context, n *node) {
 			if held := (*admission.HeldBack)(nil); errors.As(err, &held) {
 				s.Left, err = held.Left, nil
 			}
-			s.Err, s.Voting, s.MaxTTL, s.Node = err, rec.Voting, rec.MaxTTL, rec.Node
+			s.Err, s.Voting, s.MaxTTL, s.Node = err, rec.Voting, rec.MaxTTL, rec.Run
 			return
 		}
 	}

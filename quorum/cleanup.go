@@ -31,7 +31,7 @@ type cleanups struct {
 func (n *node) cleanUpLater(o *owner, r voting.WithdrawRequest) {
 	r.Settled = false // the request that was lost may come late
 	n.mu.Lock()
-	n.cleanups.all[r.ID()] = cleanup{o, r, time.Now().Add(max(r.TTL, driver.LateRequest))}
+	n.cleanups.all[r.ID()] = cleanup{o, r, time.Now().Add(max(r.TTL, driver.MaxTransit))}
 	idle := n.out == nil && !n.cleanups.working
 	n.cleanups.working = n.cleanups.working || idle
 	n.mu.Unlock()

@@ -209,7 +209,7 @@ func TestConvertedLeaseLeavesNoMark(t *testing.T) {
 		granted(t, d, convert)
 		synctest.Wait()
 		nodes[2].on(nil)
-		reader.End = driver.Unfinished
+		reader.End = driver.EndUnfinished
 		release(t, d, reader)
 		synctest.Wait()
 		res := granted(t, d, asks("k"))
@@ -339,7 +339,7 @@ func TestOwnerAsksAnewAfterAConvert(t *testing.T) {
 		res, err := contend.Try(t.Context(), other, reads("k"))
 		failIf(t, err == nil && res.Granted, "a reader beside the writer: %+v", res)
 		end := withFence(w, f)
-		end.End = driver.Unfinished
+		end.End = driver.EndUnfinished
 		_ = contend.Release(t.Context(), d, end)
 	})
 }
@@ -500,7 +500,7 @@ func TestRollingRestartUnderAReader(t *testing.T) {
 		synctest.Wait()
 		for i, n := range nodes {
 			n.Restart(nil)
-			for !d.nodes[i].serving() || d.nodes[i].latest().Node != *d.nodes[i].life.Load() || n.lease(t, r) == nil {
+			for !d.nodes[i].serving() || d.nodes[i].latest().Run != *d.nodes[i].life.Load() || n.lease(t, r) == nil {
 				for range 3 {
 					time.Sleep(time.Second)
 					beside := reads("k")

@@ -223,7 +223,7 @@ func TestReleaseIsToldAfterTheTTL(t *testing.T) {
 			t.Errorf("the node that went on: %+v, %v", info, err)
 		}
 		res, err := contend.Try(t.Context(), stores[2], x)
-		failIf(t, err != nil || res.Why != driver.Released, "another copy of the Try: %+v, %v; want Released", res, err)
+		failIf(t, err != nil || res.Why != driver.WhyReleased, "another copy of the Try: %+v, %v; want Released", res, err)
 	})
 }
 

@@ -84,8 +84,8 @@ func (d *Driver) together(key string, known []*driver.Info) driver.Info {
 		if i.Waiters > res.Waiters { // the queue is on one node
 			res.Waiters, res.Queue = i.Waiters, i.Queue
 		}
-		res.ByHand = append(res.ByHand, i.ByHand...)
-		free = append(free, i.Free...)
+		res.LookCommands = append(res.LookCommands, i.LookCommands...)
+		free = append(free, i.FreeCommands...)
 		for _, l := range leases(i) {
 			id := l.Holder.Owner + "\x00" + l.Holder.Label
 			if votes[id] == nil {
@@ -94,19 +94,19 @@ func (d *Driver) together(key string, known []*driver.Info) driver.Info {
 			votes[id] = append(votes[id], l)
 		}
 	}
-	slices.Sort(res.ByHand)
-	res.ByHand = slices.Compact(res.ByHand)
+	slices.Sort(res.LookCommands)
+	res.LookCommands = slices.Compact(res.LookCommands)
 	// The one with the most votes comes first, and is alone unless it shares.
 	slices.SortStableFunc(owners, func(a, b string) int { return cmp.Compare(len(votes[b]), len(votes[a])) })
 	for _, id := range owners {
 		l := d.merged(votes[id])
-		if len(votes[id])+len(d.nodes)-len(known) < d.need || res.Holds > 0 && (l.Holder.Mode != driver.Shared || res.Holders[0].Holder.Mode != driver.Shared) {
+		if len(votes[id])+len(d.nodes)-len(known) < d.need || res.Leases > 0 && (l.Holder.Mode != driver.Shared || res.Holders[0].Holder.Mode != driver.Shared) {
 			break
 		}
 		res.Holders = append(res.Holders, l)
-		res.Holds++
+		res.Leases++
 	}
-	if res.Held = res.Holds > 0; res.Held {
+	if res.Held = res.Leases > 0; res.Held {
 		slices.SortStableFunc(res.Holders, func(a, b driver.Holding) int { // of one instant: not in the order in which votes came in
 			return cmp.Or(a.Holder.Since.Compare(b.Holder.Since), cmp.Compare(a.Fence, b.Fence))
 		})
@@ -115,7 +115,7 @@ func (d *Driver) together(key string, known []*driver.Info) driver.Info {
 	}
 	if res.Holder.Foreign && res.Left < 0 { // a foreign holder on a minority keeps no owner away
 		slices.Sort(free)
-		res.Free = slices.Compact(free)
+		res.FreeCommands = slices.Compact(free)
 	}
 	return res
 }
@@ -165,7 +165,7 @@ func (d *Driver) List(ctx context.Context, prefix string) iter.Seq2[driver.Info,
 					break
 				}
 			}
-			info.Holders, info.Queue, info.ByHand, info.Free = nil, nil, nil, nil
+			info.Holders, info.Queue, info.LookCommands, info.FreeCommands = nil, nil, nil, nil
 			if (info.Held || info.Waiters > 0) && !yield(info, nil) {
 				return
 			}

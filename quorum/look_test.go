@@ -20,7 +20,7 @@ func lease(owner string, mode driver.Mode, fence uint64) driver.Holding {
 }
 
 func holding(ls ...driver.Holding) *driver.Info {
-	i := &driver.Info{Holders: ls, Holds: len(ls), Held: len(ls) > 0}
+	i := &driver.Info{Holders: ls, Leases: len(ls), Held: len(ls) > 0}
 	if i.Held {
 		i.Holder, i.Fence, i.Left = ls[0].Holder, ls[0].Fence, ls[0].Left
 	}
@@ -52,7 +52,7 @@ func TestWhomAMajorityNames(t *testing.T) {
 			for _, l := range info.Holders {
 				got = append(got, l.Holder.Owner)
 			}
-			if !slices.Equal(got, c.want) || info.Held != (len(c.want) > 0) || info.Holds != len(c.want) {
+			if !slices.Equal(got, c.want) || info.Held != (len(c.want) > 0) || info.Leases != len(c.want) {
 				t.Errorf("%s: %q, want %q", name, got, c.want)
 			}
 			if info.Held && info.Holder.Owner != c.want[0] || !info.Held && info.Holder != (driver.Holder{}) {
@@ -84,8 +84,8 @@ func TestWhatIsToldOfAKey(t *testing.T) {
 			l := lease("", driver.Exclusive, 0)
 			l.Holder.Foreign, l.Left = c.foreign, c.left
 			i := holding(l)
-			i.Free = []string{"DEL k"}
-			if got := d.together("k", []*driver.Info{i, i, i}).Free; slices.Equal(got, []string{"DEL k"}) != c.free || !c.free && got != nil {
+			i.FreeCommands = []string{"DEL k"}
+			if got := d.together("k", []*driver.Info{i, i, i}).FreeCommands; slices.Equal(got, []string{"DEL k"}) != c.free || !c.free && got != nil {
 				t.Errorf("foreign %v, %v left: %q", c.foreign, c.left, got)
 			}
 		}

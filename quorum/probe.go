@@ -238,7 +238,7 @@ func (n *node) admission(ctx context.Context, rec voting.Record) error {
 }
 
 func (n *node) noted(rec voting.Record) {
-	n.lives(rec.Node)
+	n.lives(rec.Run)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.record = rec

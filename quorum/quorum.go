@@ -159,19 +159,19 @@ func nameOf(o *Options, i int) string {
 // merge is what the nodes promise together.
 func (d *Driver) merge() driver.Traits {
 	t := driver.Traits{
-		Engine:   engine,
-		Queue:    driver.QueueHint,
-		Tells:    driver.TellsFree | driver.TellsWanted, // by the node of the queue, or any other that has heard of a waiter
-		Fencing:  true,
-		Shared:   true,
-		Abandons: true,
-		MinTTL:   minTTL,
-		Survives: driver.StoreRestart | driver.StoreLoss | driver.ClockStep | driver.Failover,
+		Engine:         engine,
+		Queue:          driver.QueueHint,
+		Tells:          driver.TellsFree | driver.TellsWanted, // by the node of the queue, or any other that has heard of a waiter
+		Fencing:        true,
+		Shared:         true,
+		MarksAbandoned: true,
+		MinTTL:         minTTL,
+		Survives:       driver.StoreRestart | driver.StoreLoss | driver.ClockStep | driver.Failover,
 	}
 	for _, n := range d.nodes {
 		nt := n.drv.Traits()
 		t.MinTTL, t.MaxTTL, t.Survives, t.Tells = max(t.MinTTL, nt.MinTTL), nt.MaxTTL, t.Survives&nt.Survives, t.Tells&nt.Tells
-		t.Shared, t.Abandons = t.Shared && nt.Shared, t.Abandons && nt.Abandons
+		t.Shared, t.MarksAbandoned = t.Shared && nt.Shared, t.MarksAbandoned && nt.MarksAbandoned
 		if nt.Queue == driver.QueueNone {
 			t.Queue = driver.QueueNone
 		}

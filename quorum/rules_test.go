@@ -143,7 +143,7 @@ func spies(t *testing.T, n int) (*Driver, []*spy) {
 		s.Store = memdriver.NewNode(memdriver.NodeOptions{MaxTTL: ruleTTL, Now: s.now})
 		rec, err := s.Record(t.Context())
 		need(t, errors.Join(err, s.Admit(t.Context(), rec, ruleTTL)))
-		all[i], lives[s] = s, rec.Node
+		all[i], lives[s] = s, rec.Run
 	}
 	slices.SortFunc(all, func(a, b *spy) int {
 		if lives[a] < lives[b] {

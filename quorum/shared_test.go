@@ -258,7 +258,7 @@ func TestInspectMergesReaders(t *testing.T) {
 				t.Errorf("%+v, want the fence %d", l, fences[l.Holder.Owner])
 			}
 		}
-		if want := []string{readers[0].Owner, readers[1].Owner}; !slices.Equal(owners, want) || info.Holds != 2 || info.Holder.Owner != want[0] {
+		if want := []string{readers[0].Owner, readers[1].Owner}; !slices.Equal(owners, want) || info.Leases != 2 || info.Holder.Owner != want[0] {
 			t.Errorf("held by %v, want %v: %+v", owners, want, info)
 		}
 		if len(info.Queue) != 1 || info.Queue[0].Owner != w.Owner || info.Queue[0].Mode != driver.Exclusive {
@@ -266,7 +266,7 @@ func TestInspectMergesReaders(t *testing.T) {
 		}
 		release(t, d, w)
 		for info, err := range d.List(t.Context(), "k") {
-			failIf(t, err != nil || info.Holds != 2 || info.Holders != nil, "listed as %+v, %v", info, err)
+			failIf(t, err != nil || info.Leases != 2 || info.Holders != nil, "listed as %+v, %v", info, err)
 		}
 	})
 }

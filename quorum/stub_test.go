@@ -137,7 +137,7 @@ func manyStubs(t *testing.T, n int) (*Driver, []*stub) {
 		s := &stub{Store: memdriver.NewNode(memdriver.NodeOptions{MaxTTL: ruleTTL})}
 		rec, err := s.Store.Record(t.Context())
 		need(t, errors.Join(err, s.Store.Admit(t.Context(), rec, ruleTTL)))
-		all[i], lives[s] = s, rec.Node
+		all[i], lives[s] = s, rec.Run
 	}
 	slices.SortFunc(all, func(a, b *stub) int { return cmp.Compare(lives[a], lives[b]) })
 	nodes := make([]voting.Node, len(all))

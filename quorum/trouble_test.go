@@ -29,7 +29,7 @@ func storesThatVote(t testing.TB, n int, o memdriver.NodeOptions) []*memdriver.S
 		all[i] = memdriver.NewNode(o)
 		admit(t, all[i])
 		rec, _ := all[i].Record(t.Context())
-		lives[i] = rec.Node
+		lives[i] = rec.Run
 	}
 	for i := range all {
 		for j := i + 1; j < n; j++ {
@@ -221,7 +221,7 @@ func TestFarNode(t *testing.T) {
 			admit(t, ahead)
 			rec, _ := ahead.Record(t.Context())
 			one, _ := stores[0].Record(t.Context())
-			if rec.Node < one.Node {
+			if rec.Run < one.Run {
 				break
 			}
 			ahead.Restart(nil)

@@ -194,12 +194,12 @@ func (a *attempt) decided() bool {
 func (n *node) voted(o *owner, a ballot.Reply, err error, counted func(error)) error {
 	// A node that refuses to write still answers what it can without.
 	switch {
-	case err == nil && (a.Result.Granted || a.Asked.Queue && a.Result.Why == driver.Held):
+	case err == nil && (a.Result.Granted || a.Asked.Queue && a.Result.Why == driver.WhyHeld):
 		n.wrote()
 	case n.refuses(err):
 		n.refusedWrite()
 	}
-	n.lives(a.Result.Node)
+	n.lives(a.Result.Run)
 	if err == nil && a.Result.Why == voting.NotVoting {
 		err = &admission.HeldBack{Left: a.Result.Left}
 		n.leave(err)

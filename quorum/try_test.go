@@ -65,7 +65,7 @@ func TestFirstTryMeetsTheNodes(t *testing.T) {
 // What an answer to a Vote says of its node: whether it writes, and whether it votes. What
 // comes with an error says nothing.
 func TestWhatAnAnswerSaysOfItsNode(t *testing.T) {
-	granted, held := driver.Result{Granted: true, Fence: 7}, driver.Result{Why: driver.Held}
+	granted, held := driver.Result{Granted: true, Fence: 7}, driver.Result{Why: driver.WhyHeld}
 	notVoting, low := driver.Result{Why: voting.NotVoting}, driver.Result{Why: voting.FenceTooLow}
 	for name, c := range map[string]struct {
 		res    driver.Result
@@ -158,7 +158,7 @@ func TestQuorumPromisesWhatEachNodeDoes(t *testing.T) {
 		"hints":        {func(t *driver.Traits) { t.Tells &^= driver.TellsFree }, func(t driver.Traits) bool { return !t.Tells.Has(driver.TellsFree) }},
 		"telling":      {func(t *driver.Traits) { t.Tells &^= driver.TellsWanted }, func(t driver.Traits) bool { return !t.Tells.Has(driver.TellsWanted) }},
 		"shared locks": {func(t *driver.Traits) { t.Shared = false }, func(t driver.Traits) bool { return !t.Shared }},
-		"marks":        {func(t *driver.Traits) { t.Abandons = false }, func(t driver.Traits) bool { return !t.Abandons }},
+		"marks":        {func(t *driver.Traits) { t.MarksAbandoned = false }, func(t driver.Traits) bool { return !t.MarksAbandoned }},
 		"a queue":      {func(t *driver.Traits) { t.Queue = driver.QueueNone }, func(t driver.Traits) bool { return t.Queue == driver.QueueNone }},
 		"short leases": {func(t *driver.Traits) { t.MinTTL = time.Second }, func(t driver.Traits) bool { return t.MinTTL == time.Second }},
 	} {

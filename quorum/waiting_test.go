@@ -84,7 +84,7 @@ func TestReleasedIsNotHeld(t *testing.T) {
 		failIf(t, !res.Granted, "nobody has the key, and it is refused: %+v", res)
 		need(t, contend.Release(t.Context(), d, r))
 		res = mustTry(t, d, r)
-		failIf(t, res.Granted || res.Why != driver.Released, "an owner that was released: %+v", res)
+		failIf(t, res.Granted || res.Why != driver.WhyReleased, "an owner that was released: %+v", res)
 	})
 }
 
@@ -108,11 +108,11 @@ func TestOwnerThatListensIsNotGone(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		links[2].cont()
 		time.Sleep(time.Second)
-		failIf(t, mustTry(t, stores[2], r).Why == driver.Released, "an owner that listens is remembered as released")
+		failIf(t, mustTry(t, stores[2], r).Why == driver.WhyReleased, "an owner that listens is remembered as released")
 		cancel()
 		time.Sleep(10 * time.Second)
 		res := mustTry(t, stores[2], r)
-		failIf(t, res.Why != driver.Released, "an owner that went: %+v, want Released", res)
+		failIf(t, res.Why != driver.WhyReleased, "an owner that went: %+v, want Released", res)
 	})
 }
 

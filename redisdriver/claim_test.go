@@ -49,7 +49,7 @@ func TestReaderThatClaimsHearsOfASharer(t *testing.T) {
 	for _, r := range []contend.Owner{b, early} {
 		failIf(t, w.grant(d, queued(r)).Abandoned, "the writer finished")
 	}
-	b.End = driver.Unfinished
+	b.End = driver.EndUnfinished
 	w.release(d, b)
 	failIf(t, !w.grant(d, queued(late)).Abandoned, "the sharer did not finish")
 	for _, r := range []contend.Owner{early, slot} {
@@ -71,7 +71,7 @@ func TestConvertOfNothing(t *testing.T) {
 	}
 	a := reader("k")
 	w.on(d).grant(a).refuse(converts())
-	if info := w.inspect(d, "k"); info.Holds != 1 || info.Waiters != 0 {
+	if info := w.inspect(d, "k"); info.Leases != 1 || info.Waiters != 0 {
 		t.Errorf("beside a reader it left %+v", info)
 	}
 }

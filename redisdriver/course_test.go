@@ -193,9 +193,9 @@ func (x *contender) ask(ctx context.Context, c *course, who int, op byte, fence 
 	r.Settled = op != opGiveUp
 	switch op {
 	case opAbandon:
-		r.End = driver.Unfinished
+		r.End = driver.EndUnfinished
 	case opUnused:
-		r.End = driver.Unused
+		r.End = driver.EndUnused
 	case opUpTo:
 		if r.UpTo = 1; len(c.seen) > 0 {
 			r.UpTo = c.seen[0]
@@ -261,7 +261,7 @@ func (c *course) state(info driver.Info, err error) string {
 		return "\nerror: " + err.Error()
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "\n%d hold", info.Holds)
+	fmt.Fprintf(&b, "\n%d hold", info.Leases)
 	slices.SortFunc(info.Holders, func(a, b driver.Holding) int { return strings.Compare(a.Holder.Owner, b.Holder.Owner) }) // those of one moment are in no order
 	for _, h := range info.Holders {
 		if left := left(h.Left); left == "a claim" { // and has its fence when the engine likes

@@ -71,7 +71,7 @@ func TestLoneRequestIsSentAgain(t *testing.T) {
 	}
 	w.warm(d)
 	stall(2)
-	if err := d.Release(w.ctx, driver.ReleaseRequest{Claim: waiter.Claim(), TTL: r.TTL, End: driver.Unused}); err != nil {
+	if err := d.Release(w.ctx, driver.ReleaseRequest{Claim: waiter.Claim(), TTL: r.TTL, End: driver.EndUnused}); err != nil {
 		t.Errorf("a Release of a place: %v", err)
 	}
 	w.warm(d)
@@ -103,7 +103,7 @@ func TestBreakIsSentOnce(t *testing.T) {
 	w.warm(d)
 	stall(2)
 	w.release(d, broken(ours)) // of its own lease that it lost: twice, and harmless
-	if n := w.inspect(d, "k").Holds; n != 0 {
+	if n := w.inspect(d, "k").Leases; n != 0 {
 		t.Errorf("%d hold it still", n)
 	}
 }

@@ -155,15 +155,15 @@ func (d *Driver) Check() error { return d.bad }
 // Traits returns what this engine promises; see [driver.Traits].
 func (d *Driver) Traits() driver.Traits {
 	t := driver.Traits{
-		Engine:   "redis",
-		Queue:    driver.QueueHandoff,
-		Tells:    driver.TellsFree | driver.TellsWanted,
-		Fencing:  true,
-		Shared:   true,
-		Slots:    true,
-		Abandons: true,
-		MinTTL:   minTTL,
-		MaxTTL:   d.maxTTL,
+		Engine:         "redis",
+		Queue:          driver.QueueHandoff,
+		Tells:          driver.TellsFree | driver.TellsWanted,
+		Fencing:        true,
+		Shared:         true,
+		Slots:          true,
+		MarksAbandoned: true,
+		MinTTL:         minTTL,
+		MaxTTL:         d.maxTTL,
 	}
 	if d.enters() {
 		t.Tells |= driver.TellsHandover

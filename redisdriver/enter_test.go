@@ -36,7 +36,7 @@ func (w *world) handed(d *Driver, a, b contend.Owner) driver.Handover {
 func TestHandoverSaysWhatTheStoreHas(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	for _, end := range []driver.End{driver.Finished, driver.Unfinished} {
+	for _, end := range []driver.End{driver.EndFinished, driver.EndUnfinished} {
 		for _, key := range []string{"k", "a}{b\x00 \xff"} {
 			d := w.driver(nil)
 			a, b := ask(key), enters(key)
@@ -49,7 +49,7 @@ func TestHandoverSaysWhatTheStoreHas(t *testing.T) {
 				t.Errorf("At is %d, between %d and %d", to.At.Microseconds(), before, after)
 			}
 			info := w.inspect(d, key)
-			if info.Holder.Owner != b.Owner || info.Fence != to.Fence || to.Abandoned != (end == driver.Unfinished) {
+			if info.Holder.Owner != b.Owner || info.Fence != to.Fence || to.Abandoned != (end == driver.EndUnfinished) {
 				t.Errorf("the hint says %+v, the store %+v", to, info)
 			}
 			if left := w.admin.PTTL(w.ctx, d.names(key).lock).Val(); !lasts(left, to.TTL, begun) {
@@ -126,7 +126,7 @@ func TestHandoverIsNotedFirst(t *testing.T) {
 	}
 }
 
-// After the end of a handover nobody knows whether its owner entered, unless it says so: with a Try, or a Release as Unused.
+// After the end of a handover nobody knows whether its owner entered, unless it says so: with a Try, or a Release as EndUnused.
 func TestAfterTheEndOfAHandover(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -135,7 +135,7 @@ func TestAfterTheEndOfAHandover(t *testing.T) {
 	}{
 		"it says nothing":    {func(*world, *Driver, contend.Owner) {}, true},
 		"it tries":           {func(w *world, d *Driver, b contend.Owner) { w.grant(d, queued(b)); w.release(d, b) }, false},
-		"it releases unused": {func(w *world, d *Driver, b contend.Owner) { b.End = driver.Unused; w.release(d, b) }, false},
+		"it releases unused": {func(w *world, d *Driver, b contend.Owner) { b.End = driver.EndUnused; w.release(d, b) }, false},
 		"it releases": {func(w *world, d *Driver, b contend.Owner) {
 			w.releasesNothing(d, b)
 		}, true},
@@ -209,7 +209,7 @@ func TestClaimsOfManyLeases(t *testing.T) {
 		a, b := ask(key), enters(key)
 		w.grant(d, a)
 		if i == 2 {
-			a.End = driver.Unfinished
+			a.End = driver.EndUnfinished
 		}
 		w.handed(d, a, b)
 		entered = append(entered, b)

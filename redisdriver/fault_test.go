@@ -193,7 +193,7 @@ func TestLateTryIsRefused(t *testing.T) {
 			t.Errorf("%s: Release says %v", name, err)
 		}
 		gone := d.names(name).gone(r.Owner)
-		if left := w.admin.PTTL(w.ctx, gone).Val(); !lasts(left, driver.LateRequest, begun) {
+		if left := w.admin.PTTL(w.ctx, gone).Val(); !lasts(left, driver.MaxTransit, begun) {
 			t.Errorf("%s: the tombstone stays %v", name, left)
 		}
 		w.on(d).do("SET", gone, "", "EX", 3600).refuse(r).join(r)

@@ -33,7 +33,7 @@ func (d *Driver) Inspect(ctx context.Context, key string) (driver.Info, error) {
 	if err != nil {
 		return driver.Info{}, err
 	}
-	info.ByHand = byHand(d.names(key), info.Holder.Mode == driver.Shared)
+	info.LookCommands = byHand(d.names(key), info.Holder.Mode == driver.Shared)
 	if info.Held && info.Holders == nil {
 		info.Holders = []driver.Holding{{Holder: info.Holder, Fence: info.Fence, Left: info.Left}}
 	}
@@ -57,14 +57,14 @@ func (d *Driver) look(ctx context.Context, key string, n int) (driver.Info, erro
 	g := parseGrant(head)
 	info.Waiters = int(wire.Next[int64](r))
 	info.Queue = waiters(wire.NewReply(wire.Next[[]any](r)))
-	info.Holds = int(wire.Next[int64](r))
+	info.Leases = int(wire.Next[int64](r))
 	shares := wire.NewReply(wire.Next[[]any](r))
 	switch {
 	case r.Bad:
 		return driver.Info{}, wire.ErrReply
-	case kind == "string" && info.Holds == 0 && strings.HasPrefix(text, sharedValue): // they are over
+	case kind == "string" && info.Leases == 0 && strings.HasPrefix(text, sharedValue): // they are over
 	case kind == "string":
-		info.Free = byHandFree(names.lock, text, left)
+		info.FreeCommands = byHandFree(names.lock, text, left)
 		describe(&info, text, wire.Span(left), g)
 		if info.Holders = holders(shares); len(info.Holders) > 0 {
 			first := info.Holders[0]
@@ -138,7 +138,7 @@ func holders(r *wire.Reply) (all []driver.Holding) {
 // describe fills in the holder of a key, from its value, what PTTL says of it and
 // its grant record.
 func describe(info *driver.Info, text string, left time.Duration, g grant) {
-	info.Held, info.Holds = true, max(info.Holds, 1)
+	info.Held, info.Leases = true, max(info.Leases, 1)
 	info.Holder = g.holder(text)
 	if !info.Holder.Since.IsZero() {
 		info.Fence = g.fence
@@ -270,7 +270,7 @@ func (d *Driver) lookAll(ctx context.Context, keys []string) ([]driver.Info, err
 				return infos, errs[i]
 			}
 			if info.Held || info.Waiters > 0 {
-				info.Holders, info.Queue, info.Free = nil, nil, nil
+				info.Holders, info.Queue, info.FreeCommands = nil, nil, nil
 				infos = append(infos, info)
 			}
 		}

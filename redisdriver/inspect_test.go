@@ -30,7 +30,7 @@ func TestInspectNamesAThousand(t *testing.T) {
 	for range maxLine + 1 {
 		w.grant(d, reader("k"))
 	}
-	if info := w.inspect(d, "k"); info.Holds != maxLine+1 || len(info.Holders) != maxLine {
-		t.Errorf("%d holders, and %d are named", info.Holds, len(info.Holders))
+	if info := w.inspect(d, "k"); info.Leases != maxLine+1 || len(info.Holders) != maxLine {
+		t.Errorf("%d holders, and %d are named", info.Leases, len(info.Holders))
 	}
 }

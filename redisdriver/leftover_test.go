@@ -115,7 +115,7 @@ func TestAbandonedIsSaidAgain(t *testing.T) {
 	for i := range 2 {
 		failIf(t, !w.grant(d, b).Abandoned, "it was not told at answer %d", i)
 	}
-	b.End = driver.Unused
+	b.End = driver.EndUnused
 	w.release(d, b)
 	c := ask("k")
 	failIf(t, !w.grant(d, c).Abandoned, "the next was not told")

@@ -129,7 +129,7 @@ func TestByHand(t *testing.T) {
 		d := w.driver(nil)
 		a, b := ask(key), ask(key)
 		w.on(d).grant(a).wait(b)
-		statements := w.inspect(d, key).ByHand
+		statements := w.inspect(d, key).LookCommands
 		for i, want := range []string{a.Owner, "", a.Owner, b.Owner, b.Owner} {
 			if s := statements[i]; strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' }) {
 				t.Errorf("not printable: %q", s)
@@ -168,7 +168,7 @@ func TestFreeByHand(t *testing.T) {
 	for i, key := range append(hostile, values[1:len(values)-1]...) {
 		value := values[i%len(values)]
 		w.admin.Set(w.ctx, "lock:"+key, value, 0)
-		free := w.inspect(d, key).Free
+		free := w.inspect(d, key).FreeCommands
 		stopIf(t, len(free) != 1, "%q with %q: %q", key, value, free)
 		w.admin.Set(w.ctx, "lock:"+key, value+".", 0)
 		if said := paste(free[0]); said != "0" || w.admin.Get(w.ctx, "lock:"+key).Val() != value+"." {
@@ -183,11 +183,11 @@ func TestFreeByHand(t *testing.T) {
 	w.admin.Set(w.ctx, "lock:large", strings.Repeat("x", maxShown), 0)
 	w.on(d).grant(ask("ours")).do("PERSIST", "lock:ours")
 	w.admin.Set(w.ctx, "lock:never", "peer", 0)
-	if free := w.list(d, "never")["never"].Free; free != nil {
+	if free := w.list(d, "never")["never"].FreeCommands; free != nil {
 		t.Errorf("List has %q, which is for Inspect", free)
 	}
 	for _, key := range []string{"free", "expires", "large", "ours"} {
-		if free := w.inspect(d, key).Free; free != nil {
+		if free := w.inspect(d, key).FreeCommands; free != nil {
 			t.Errorf("%s is freed by %q", key, free)
 		}
 	}

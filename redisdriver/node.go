@@ -89,7 +89,7 @@ func (n *Node) Record(ctx context.Context) (voting.Record, error) {
 		return voting.Record{}, err
 	}
 	r := wire.NewReply(reply)
-	rec := voting.Record{Text: wire.Next[string](r), Node: wire.Next[string](r)}
+	rec := voting.Record{Text: wire.Next[string](r), Run: wire.Next[string](r)}
 	if err := newer(recordKey, rec.Text); err != nil {
 		return voting.Record{}, err
 	}
@@ -100,7 +100,7 @@ func (n *Node) Record(ctx context.Context) (voting.Record, error) {
 	switch {
 	case r.Bad:
 		return voting.Record{}, wire.ErrReply
-	case rec.Node == "":
+	case rec.Run == "":
 		return voting.Record{}, errNameless
 	}
 	return rec, nil

@@ -25,7 +25,7 @@ func proposing(key string, fence uint64) contend.Owner {
 func (w *world) tooLow(d *Driver, r contend.Owner) uint64 {
 	w.Helper()
 	res := w.refuse(d, r)
-	if res.Why != voting.FenceTooLow || res.Fence == 0 || res.Node == "" {
+	if res.Why != voting.FenceTooLow || res.Fence == 0 || res.Run == "" {
 		w.Errorf("proposed %d: %+v, want FenceTooLow", r.Fence, res)
 	}
 	return res.Fence
@@ -298,7 +298,7 @@ func TestNodeBatch(t *testing.T) {
 		case a.Granted:
 			got = append(got, fmt.Sprintf("%dx%d", int64(a.Fence-now), a.Fences))
 		default:
-			got = append(got, map[driver.Why]string{driver.Held: "held", voting.FenceTooLow: "low", driver.Released: "gone"}[a.Why])
+			got = append(got, map[driver.Why]string{driver.WhyHeld: "held", voting.FenceTooLow: "low", driver.WhyReleased: "gone"}[a.Why])
 		}
 		failIf(t, c.Life == "", "request %d does not name the server", i)
 	}

@@ -182,7 +182,7 @@ func TestManyReadersOfASlowProcess(t *testing.T) {
 	}
 	wg.Wait()
 	t.Logf("%d readers are in after %v", n, time.Since(begun))
-	if got := w.inspect(d, "k").Holds; got != n {
+	if got := w.inspect(d, "k").Leases; got != n {
 		t.Errorf("%d hold the key", got)
 	}
 }

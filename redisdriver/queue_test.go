@@ -189,7 +189,7 @@ func TestHintForNobodyPassesOn(t *testing.T) {
 	leave() // without a Release
 	w.until("it is forgotten", func() bool { mode, _ := d.boxes.mode(b.Claim()); return mode == modePoll })
 	w.on(d).release(a).hint(hints).claim(c)
-	if res := w.refuse(d, queued(b)); res.Why != driver.Held || res.Holder.Owner != c.Owner {
+	if res := w.refuse(d, queued(b)); res.Why != driver.WhyHeld || res.Holder.Owner != c.Owner {
 		t.Errorf("an owner that was away for a moment got %+v", res)
 	}
 	w.on(d).release(c).claim(b)

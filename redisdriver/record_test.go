@@ -64,7 +64,7 @@ func (w *world) heldBack(d *Driver, rs ...contend.Owner) {
 			raised, restored := r, r
 			raised.Raise, restored.Restore = true, true
 			for _, r := range []contend.Owner{r, queued(r), raised, restored} {
-				if res := w.refuse(d, r); res.Why != voting.NotVoting || res.Node == "" {
+				if res := w.refuse(d, r); res.Why != voting.NotVoting || res.Run == "" {
 					w.Errorf("held back, Try of %q says %+v", r.Key, res)
 				}
 			}
@@ -125,9 +125,9 @@ func TestNodeKilledAndEmpty(t *testing.T) {
 	first := w.admit(d)
 	a, b := ask("k"), ask("k")
 	a.Fence = w.micros()
-	life := w.grant(d, a).Node
+	life := w.grant(d, a).Run
 	w.wait(other, b)
-	failIf(t, life == "" || life != first.Node, "granted by %q, admitted as %q", life, first.Node)
+	failIf(t, life == "" || life != first.Run, "granted by %q, admitted as %q", life, first.Run)
 	w.restart(d, other)
 	w.heldBack(d, a, b, ask("new"))
 	w.heldBack(other, a, b)
@@ -139,7 +139,7 @@ func TestNodeKilledAndEmpty(t *testing.T) {
 		t.Errorf("Admit with the record of the life before: %v", err)
 	}
 	second := w.admit(other)
-	if second.Node == first.Node || second.Text == first.Text {
+	if second.Run == first.Run || second.Text == first.Text {
 		t.Errorf("after a restart %+v, before %+v", second, first)
 	}
 	b.Fence = a.Fence
@@ -147,7 +147,7 @@ func TestNodeKilledAndEmpty(t *testing.T) {
 		t.Errorf("the fence of before: %+v", res)
 	}
 	b.Fence = w.micros()
-	if res := w.grant(d, b); res.Node != second.Node || res.Fence != b.Fence {
+	if res := w.grant(d, b); res.Run != second.Run || res.Fence != b.Fence {
 		t.Errorf("granted %+v", res)
 	}
 }
@@ -199,7 +199,7 @@ func TestNodeComesBackWithItsData(t *testing.T) {
 				t.Errorf("the lease was prolonged from %v to %v", before, after)
 			}
 			w.admit(d)
-			if res := w.refuse(d, ask("k")); res.Why != driver.Held || res.Holder.Owner != a.Owner {
+			if res := w.refuse(d, ask("k")); res.Why != driver.WhyHeld || res.Holder.Owner != a.Owner {
 				t.Errorf("behind the lease that came back: %+v", res)
 			}
 			again := a
@@ -230,14 +230,14 @@ func TestNodeFlushedWhileItWaits(t *testing.T) {
 		t.Errorf("Admit without a record: %v", err)
 	}
 	fresh := w.record(d)
-	failIf(t, fresh.Text == waits.Text || fresh.Node != waits.Node, "after FLUSHALL %+v, before %+v", fresh, waits)
+	failIf(t, fresh.Text == waits.Text || fresh.Run != waits.Run, "after FLUSHALL %+v, before %+v", fresh, waits)
 	if err := (&Node{d}).Admit(w.ctx, waits, nodeMaxTTL); !errors.Is(err, driver.ErrNotHeld) {
 		t.Errorf("Admit with the record before: %v", err)
 	}
 	w.heldBack(d, ask("k"))
 	w.admit(d)
 	rec := w.record(d)
-	failIf(t, !rec.Voting || rec.MaxTTL != nodeMaxTTL || rec.Node != waits.Node, "admitted, the record is %+v", rec)
+	failIf(t, !rec.Voting || rec.MaxTTL != nodeMaxTTL || rec.Run != waits.Run, "admitted, the record is %+v", rec)
 	if err := (&Node{d}).Admit(w.ctx, rec, time.Hour); !errors.Is(err, driver.ErrNotHeld) {
 		t.Errorf("Admit of one that votes: %v", err)
 	}
@@ -292,7 +292,7 @@ func TestNodeIsAPromotedReplica(t *testing.T) {
 	r.do("REPLICAOF", "NO", "ONE")
 	r.heldBack(replica, a, ask("new"))
 	rec := r.admit(replica)
-	failIf(t, rec.Node == w.record(d).Node, "two servers have one name")
+	failIf(t, rec.Run == w.record(d).Run, "two servers have one name")
 	if res := r.refuse(replica, ask("k")); res.Holder.Owner != a.Owner {
 		t.Errorf("refused with %+v", res)
 	}
@@ -320,7 +320,7 @@ func TestNodeTTL(t *testing.T) {
 	}
 	for _, fence := range []uint64{0, w.micros()} {
 		long.Fence = fence
-		if res := w.refuse(wide, queued(long)); res.Why != voting.TTLTooLong || res.TTL != nodeMaxTTL || res.Node == "" {
+		if res := w.refuse(wide, queued(long)); res.Why != voting.TTLTooLong || res.TTL != nodeMaxTTL || res.Run == "" {
 			t.Errorf("Try says %+v", res)
 		}
 	}

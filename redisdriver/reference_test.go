@@ -75,7 +75,7 @@ func (w *world) compare(t *testing.T, d *Driver, mem *memdriver.Store, node bool
 			ours, reference = tried(contend.Try(w.ctx, seen(d), r)), tried(contend.Try(w.ctx, mem, r))
 			granted[r.Owner] = granted[r.Owner] || strings.HasPrefix(ours, "granted")
 			if ours == tooLow { // whether it waits then is the engine's own affair
-				r.Settled, r.End = true, driver.Unused
+				r.Settled, r.End = true, driver.EndUnused
 				_, _ = contend.Release(w.ctx, seen(d), r), contend.Release(w.ctx, mem, r)
 				owners[i] = one(rnd)
 			}
@@ -93,7 +93,7 @@ func (w *world) compare(t *testing.T, d *Driver, mem *memdriver.Store, node bool
 			ours, reference = w.renewal(d, r), w.renewal(mem, r)
 		default:
 			r.Settled = rnd.IntN(3) > 0
-			r.End = driver.Unused // the fast path takes Finished at its word
+			r.End = driver.EndUnused // the fast path takes Finished at its word
 			if granted[r.Owner] {
 				r.End = driver.End(rnd.IntN(3))
 			}
@@ -154,7 +154,7 @@ func (w *world) shown(d driver.Driver) string {
 	info, err := d.Inspect(w.ctx, "k")
 	w.succeeds(err)
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d hold", info.Holds)
+	fmt.Fprintf(&b, "%d hold", info.Leases)
 	holds := make([]string, len(info.Holders))
 	for i, h := range info.Holders {
 		if h.Left < 20*time.Second {
@@ -168,7 +168,7 @@ func (w *world) shown(d driver.Driver) string {
 		fmt.Fprintf(&b, " %s(%d/%d)", h.Owner[:4], h.Mode, h.Limit)
 	}
 	for info, err := range d.List(w.ctx, "") {
-		fmt.Fprintf(&b, " listed %s %d %d %v", info.Key, info.Holds, info.Waiters, err)
+		fmt.Fprintf(&b, " listed %s %d %d %v", info.Key, info.Leases, info.Waiters, err)
 	}
 	return b.String()
 }

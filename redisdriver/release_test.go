@@ -54,7 +54,7 @@ func TestReleaseOfAPlaceBehindManyLeases(t *testing.T) {
 func TestUnfinishedWithoutARecord(t *testing.T) {
 	w, d := newPlain(t)
 	a := ask("k")
-	a.End = driver.Unfinished
+	a.End = driver.EndUnfinished
 	w.on(d).grant(a).do("DEL", d.names("k").grant).release(a)
 	if keys := permanent(t, w.admin); len(keys) != 0 {
 		t.Errorf("these never expire: %q", keys)
@@ -155,7 +155,7 @@ func TestSharerThatDiedIsRemembered(t *testing.T) {
 func TestGrantThatWasEvicted(t *testing.T) {
 	w, d := newPlain(t)
 	a, b := sharer("k", 3), sharer("k", 3)
-	b.End = driver.Unfinished
+	b.End = driver.EndUnfinished
 	w.on(d).grant(a, b)
 	grant := d.names("k").grant
 	w.on(d).do("DEL", grant).release(b)

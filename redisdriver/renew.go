@@ -273,7 +273,7 @@ func (d *Driver) report(rs []driver.RenewRequest, j *job, done func(int, driver.
 		case err == nil:
 			done(i, d.renewal(rs[i], j.lease, r))
 		case j.alone != nil && j.alone[k].Err == nil && j.alone[k].Reply == int64(1):
-			done(i, driver.Renewal{TTL: rs[i].TTL, Entered: rs[i].Entered})
+			done(i, driver.Renewal{TTL: rs[i].TTL, Unclaimed: rs[i].Entered})
 		default:
 			done(i, driver.Renewal{Err: err})
 		}

@@ -105,7 +105,7 @@ func (d *Driver) tried(ctx context.Context, a attempt, err error) (driver.Result
 		return driver.Result{}, &TypeError{Key: d.prefix + a.Key, Type: got.kind}
 	}
 	res := &got.Result
-	res.Node = a.call.Life
+	res.Run = a.call.Life
 	if !res.Granted {
 		if got.refuse(a.hinted); !a.Enters || !a.hinted || !d.enters() {
 			res.At = 0
@@ -237,7 +237,7 @@ func parseTry(v any) (answer, error) {
 		a.Why = voting.TTLTooLong
 		a.TTL = wire.Span(wire.Next[int64](r))
 	case 0, 2, 3:
-		a.Why = [...]driver.Why{driver.Held, 0, driver.Released, voting.FenceTooLow}[code]
+		a.Why = [...]driver.Why{driver.WhyHeld, 0, driver.WhyReleased, voting.FenceTooLow}[code]
 		a.refused(r)
 	default:
 		r.Bad = true
@@ -283,12 +283,12 @@ func (a *answer) refuse(hinted bool) {
 	case voting.TTLTooLong:
 	case voting.FenceTooLow:
 		a.RetryIn = lookAfter
-	case driver.Held, driver.Released:
+	case driver.WhyHeld, driver.WhyReleased:
 		if a.left != wire.Free {
 			a.Holder = a.grant.holder(a.value)
 			a.Left = max(a.left, 0)
 		}
-		if a.Why == driver.Held {
+		if a.Why == driver.WhyHeld {
 			a.RetryIn = a.retryIn(hinted)
 		}
 	}
@@ -351,7 +351,7 @@ func (d *Driver) released(reply any, err error) error {
 // releaseCall is a Release as the batch script wants it.
 func (d *Driver) releaseCall(r voting.WithdrawRequest) *wire.Call {
 	ours, ready := d.leases.drop(r.ID())
-	if ready != nil && r.End == driver.Finished && r.Settled && r.UpTo == 0 {
+	if ready != nil && r.End == driver.EndFinished && r.Settled && r.UpTo == 0 {
 		return ready
 	}
 	n, upTo := d.keyed(r.Key), ""
@@ -359,16 +359,16 @@ func (d *Driver) releaseCall(r voting.WithdrawRequest) *wire.Call {
 		upTo = digits(r.UpTo)
 	}
 	switch {
-	case r.End != driver.Finished || !r.Settled:
+	case r.End != driver.EndFinished || !r.Settled:
 		a := releaseAnyArgs{value: value(r.Claim), upTo: upTo, ending: endings[r.End]}
 		if !r.Settled {
 			a.tombstone = tombstone
 		}
-		if !ours && r.End != driver.Unused { // of what was never answered we do not know that it is ours
+		if !ours && r.End != driver.EndUnused { // of what was never answered we do not know that it is ours
 			a.tell = brokenChannel
 		}
 		c := d.batchCall(n, r.Owner, a.args())
-		c.Once = !ours && r.End == driver.Unfinished // a break: nil would say that it broke a lease
+		c.Once = !ours && r.End == driver.EndUnfinished // a break: nil would say that it broke a lease
 		return c
 	case upTo != "":
 		return d.batchCall(n, "", withdrawArgs{value(r.Claim), upTo}.args())
@@ -411,10 +411,10 @@ func (d *Driver) giveBack(c driver.Claim) {
 }
 
 // tombstone is how long a released owner is remembered, in ms.
-var tombstone = strconv.FormatInt(driver.LateRequest.Milliseconds(), 10)
+var tombstone = strconv.FormatInt(driver.MaxTransit.Milliseconds(), 10)
 
 // endings are the ends of a lease as the batch script calls them.
-var endings = map[driver.End]string{driver.Unused: "unused", driver.Unfinished: "unfinished"}
+var endings = map[driver.End]string{driver.EndUnused: "unused", driver.EndUnfinished: "unfinished"}
 
 // releaseOf releases what a Try acquired: its keys but the tombstone, and its value.
 func releaseOf(try *wire.Call) *wire.Call {

@@ -88,7 +88,7 @@ func TestLeasesOfAnotherSharing(t *testing.T) {
 				a.Fence, b.Fence = w.micros(), w.micros()
 			}
 			w.on(d).grant(a).do("HSET", "hasp.held:{lock:k}", "!", w.micros())
-			if info := w.inspect(d, "k"); !info.Held || info.Holds != 1 || len(info.Holders) != 1 || info.Holders[0].Holder.Owner != "" {
+			if info := w.inspect(d, "k"); !info.Held || info.Leases != 1 || len(info.Holders) != 1 || info.Holders[0].Holder.Owner != "" {
 				t.Errorf("Inspect says %+v", info)
 			}
 			w.renewsNothing(d, a)
@@ -152,7 +152,7 @@ func TestSharedLockOutlastsItsLeases(t *testing.T) {
 	}
 	b := ask("k")
 	w.grant(d, b)
-	if info := w.inspect(d, "k"); info.Holds != 1 || w.holder(d, "k") != b.Owner {
+	if info := w.inspect(d, "k"); info.Leases != 1 || w.holder(d, "k") != b.Owner {
 		t.Errorf("held by %+v", info.Holders)
 	}
 }

@@ -120,7 +120,7 @@ func TestSidecarsOfSharersExpire(t *testing.T) {
 	check("a conversion that lets in")
 	w.grant(d, b)
 	check("a claim")
-	w.until("a claim lapses", func() bool { return w.inspect(d, "k").Holds == 2 })
+	w.until("a claim lapses", func() bool { return w.inspect(d, "k").Leases == 2 })
 	w.refuse(d, queued(writer))
 	check("a claim that lapsed")
 	for _, r := range w.renew(d, a, b) {
@@ -133,7 +133,7 @@ func TestSidecarsOfSharersExpire(t *testing.T) {
 	check("a grant beside others")
 	w.release(d, b)
 	check("a number that came free")
-	c.End = driver.Unfinished
+	c.End = driver.EndUnfinished
 	w.on(d).release(c, a)
 	check("a mark on a free key")
 	a = ask("k")
@@ -219,14 +219,14 @@ func TestManyReadersAreLetIn(t *testing.T) {
 		hints[i] = w.wait(d, rs[i])
 	}
 	w.on(d).wait(last).release(a)
-	if info := w.inspect(d, "k"); info.Holds > 33 || info.Holds < 10 || info.Waiters != n+1-info.Holds {
-		t.Errorf("one release let in %d, and %d wait", info.Holds, info.Waiters)
+	if info := w.inspect(d, "k"); info.Leases > 33 || info.Leases < 10 || info.Waiters != n+1-info.Leases {
+		t.Errorf("one release let in %d, and %d wait", info.Leases, info.Waiters)
 	}
 	for i := range rs {
 		w.on(d).hint(hints[i]).claim(rs[i])
 	}
-	if info := w.inspect(d, "k"); info.Holds != n || info.Waiters != 1 {
-		t.Errorf("%d hold, %d wait", info.Holds, info.Waiters)
+	if info := w.inspect(d, "k"); info.Leases != n || info.Waiters != 1 {
+		t.Errorf("%d hold, %d wait", info.Leases, info.Waiters)
 	}
 	if owners := w.sharers(d, "k"); len(owners) != n {
 		t.Errorf("%d are named", len(owners))
@@ -255,7 +255,7 @@ func TestManyUnclaimedLeasesKeepTheirPlaces(t *testing.T) {
 	w.release(d, a)
 	w.until("all were let in", func() bool {
 		w.refuse(d, ask("k"))
-		return w.inspect(d, "k").Holds == n
+		return w.inspect(d, "k").Leases == n
 	})
 	w.do("DEL", "lock:k")
 	w.do("CONFIG", "RESETSTAT")

@@ -66,7 +66,7 @@ func TestFullServerAndSharers(t *testing.T) {
 				for _, r := range []contend.Owner{a, claims, waits} {
 					w.release(d, r)
 				}
-				b.End = driver.Unfinished
+				b.End = driver.EndUnfinished
 				w.release(d, b)
 				off()
 				failIf(t, w.inspect(d, "k").Held, "it is still held")
@@ -108,7 +108,7 @@ func TestPermanentLocks(t *testing.T) {
 	if res := w.refuse(d, queued(writer)); res.Left != 0 || res.RetryIn <= 0 {
 		t.Errorf("a writer got %+v", res)
 	}
-	if info := w.inspect(d, "k"); info.Holds != 2 || info.Left != wire.Forever || info.Holders[1].Left != wire.Forever {
+	if info := w.inspect(d, "k"); info.Leases != 2 || info.Left != wire.Forever || info.Holders[1].Left != wire.Forever {
 		t.Errorf("Inspect says %+v", info)
 	}
 	w.on(d).renew(a, b).grant(a)
@@ -153,7 +153,7 @@ func TestDocumentedRightsAreEnoughToShare(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	b.End = driver.Unfinished
+	b.End = driver.EndUnfinished
 	for _, r := range []contend.Owner{a, b, c} {
 		w.release(d, r)
 	}
@@ -176,7 +176,7 @@ func TestNoRightToPublishToSharers(t *testing.T) {
 				t.Fatalf("after Release there is %+v", info)
 			}
 			w.grant(d, queued(b)) // and lets in c
-			if info := w.inspect(d, "k"); info.Holds == 2 {
+			if info := w.inspect(d, "k"); info.Leases == 2 {
 				w.grant(d, queued(c))
 			} else if res := w.try(d, queued(c)); !res.Granted {
 				t.Errorf("the next reader got %+v, beside %+v", res, info)
@@ -195,7 +195,7 @@ func TestNoRightToPublishToSharers(t *testing.T) {
 			convert := ask("other")
 			w.on(mute).grant(convert).on(d).wait(reader("other"))
 			w.convert(mute, convert)
-			if info := w.inspect(d, "other"); info.Holds != 1 || info.Waiters != 1 {
+			if info := w.inspect(d, "other"); info.Leases != 1 || info.Waiters != 1 {
 				t.Errorf("after a conversion there is %+v", info)
 			}
 		})

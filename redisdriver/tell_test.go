@@ -62,7 +62,7 @@ func (w *world) hold(d *Driver, r contend.Owner) loss {
 
 // broken is r as somebody else releases it.
 func broken(r contend.Owner) contend.Owner {
-	r.End = driver.Unfinished
+	r.End = driver.EndUnfinished
 	return r
 }
 
@@ -143,7 +143,7 @@ func TestOwnReleasesAreNotPublished(t *testing.T) {
 	quiet("a place that is broken", func() { w.release(d, broken(c)) })
 	quiet("one's own, unsettled", func() { w.release(d, a) }) // to b, who polls
 	quiet("an unanswered Try", func() {
-		b.End = driver.Unused
+		b.End = driver.EndUnused
 		w.release(d, b)
 	})
 	e := ask("e")

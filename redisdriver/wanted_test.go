@@ -129,7 +129,7 @@ func TestAskingChangesNothingElse(t *testing.T) {
 	if after := w.inspect(d, "k"); fmt.Sprint(after.Holder, after.Fence) != fmt.Sprint(before.Holder, before.Fence) {
 		t.Errorf("the holder was %+v, is %+v", before, after)
 	}
-	b.End = driver.Unused
+	b.End = driver.EndUnused
 	w.release(d, b) // the mark is on the key again
 	c := ask("k")
 	if res := w.grant(other, c); !res.Abandoned || res.Fence <= before.Fence {

@@ -172,7 +172,7 @@ func bidPart(db *sql.DB, args []string) error {
 				return fmt.Errorf("raised to %d: %+v, %w", r.Fence, res, err)
 			}
 		}
-		node = res.Node
+		node = res.Run
 		if err := appendLine(args[1], res.Fence); err != nil {
 			return err
 		}

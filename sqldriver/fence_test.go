@@ -264,7 +264,7 @@ func TestRefusedProposalIsARead(t *testing.T) {
 	grantAndRelease(t, d, proposal("free", m.fence()+1000))
 	unlock := lockFile(t, path)
 	defer unlock("SELECT 1")
-	if res := refused(t, d, proposal("held", held.Fence+1)); res.Why != driver.Held || res.Fence != held.Fence || res.Node == "" {
+	if res := refused(t, d, proposal("held", held.Fence+1)); res.Why != driver.WhyHeld || res.Fence != held.Fence || res.Run == "" {
 		t.Errorf("%+v", res)
 	}
 	refusedFence(t, d, proposal("free", m.fence()+1000), m.fence()+1000)

@@ -63,13 +63,13 @@ func TestKeysAreBytes(t *testing.T) {
 func checkKey(t testing.TB, d *Driver, key string) {
 	t.Helper()
 	info := inspect(t, d, key)
-	if !info.Held || info.Key != key || info.Left <= 0 || info.Left > 30*time.Second || len(info.ByHand) == 0 {
+	if !info.Held || info.Key != key || info.Left <= 0 || info.Left > 30*time.Second || len(info.LookCommands) == 0 {
 		t.Fatalf("%q: %+v", key, info)
 	}
 	if age := time.Since(info.Holder.Since); age < 0 || age > time.Minute {
 		t.Errorf("%q is held since %v", key, info.Holder.Since)
 	}
-	for _, statement := range info.ByHand {
+	for _, statement := range info.LookCommands {
 		var kind, owner, label string
 		var seq, fence, expires int64
 		if err := d.db.QueryRow(statement).Scan(&kind, &seq, &owner, &label, &fence, &expires); err != nil {

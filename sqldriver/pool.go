@@ -149,9 +149,9 @@ func add(info *driver.Info, r rules.Row, now rules.Now) {
 		info.Waiters++
 		return
 	}
-	info.Holds++
+	info.Leases++
 	info.Holders = append(info.Holders, r.Holding(now))
-	if info.Holds == 1 {
+	if info.Leases == 1 {
 		describe(info, info.Holders[0])
 	}
 }

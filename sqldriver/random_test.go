@@ -133,7 +133,7 @@ func (m *model) release(r contend.Owner) {
 	}
 	i := find(m.holders, r)
 	p := m.holders[i]
-	m.mark = m.mark || !p.reads() && (r.End == driver.Unfinished || r.End == driver.Unused && p.marked)
+	m.mark = m.mark || !p.reads() && (r.End == driver.EndUnfinished || r.End == driver.EndUnused && p.marked)
 	m.holders = slices.Delete(m.holders, i, i+1)
 }
 

@@ -33,12 +33,12 @@ func newServer(db *sql.DB, eng *engine) *Server {
 // Traits implements [driver.Driver].
 func (s *Server) Traits() driver.Traits {
 	t := driver.Traits{
-		Engine:   s.eng.name,
-		Queue:    driver.QueueHint,
-		Fencing:  true,
-		Shared:   true,
-		Slots:    true,
-		Abandons: true,
+		Engine:         s.eng.name,
+		Queue:          driver.QueueHint,
+		Fencing:        true,
+		Shared:         true,
+		Slots:          true,
+		MarksAbandoned: true,
 		// A request over a network and a commit on a disk must fit.
 		MinTTL: 50 * time.Millisecond,
 		// A commit is on the server's disk before it is answered, or it is refused to work.
@@ -234,9 +234,9 @@ func (c *conn) release(r driver.ReleaseRequest) (had bool, err error) {
 	if err := c.known(); err != nil {
 		return false, err
 	}
-	finished := flag(r.End == driver.Finished)
+	finished := flag(r.End == driver.EndFinished)
 	switch at := c.s.crowd.at(r.Key); {
-	case !r.Settled || r.Mode != driver.Exclusive || r.End == driver.Unfinished:
+	case !r.Settled || r.Mode != driver.Exclusive || r.End == driver.EndUnfinished:
 	case at.Load():
 		if had, err := c.handOn(r, finished); had || err != nil {
 			return had, err
@@ -279,7 +279,7 @@ func (s *Server) Inspect(ctx context.Context, key string) (driver.Info, error) {
 	if err := valid(driver.CheckKey(key)); err != nil {
 		return driver.Info{}, err
 	}
-	info := driver.Info{Key: key, ByHand: s.eng.byHand(key)}
+	info := driver.Info{Key: key, LookCommands: s.eng.byHand(key)}
 	err := s.survey(ctx, sKey, func(rows *sql.Rows) error {
 		now := today()
 		var seq int64
@@ -323,11 +323,11 @@ func scanKey(rows *sql.Rows) (driver.Info, error) {
 	var h nullRow
 	k := rules.Row{Kind: rules.Held}
 	var held bool
-	err := rows.Scan(&now.At, &key, &held, &k.Owner, &k.Label, &k.Fence, &k.Since, &k.Expires, &info.Waiters, &info.Holds,
+	err := rows.Scan(&now.At, &key, &held, &k.Owner, &k.Label, &k.Fence, &k.Since, &k.Expires, &info.Waiters, &info.Leases,
 		&h.owner, &h.label, &h.fence, &h.since, &h.expires, &h.mode, &h.most, &h.slot)
 	info.Key = string(key)
 	if held && k.Owner != "" && k.Live(now.At) {
-		info.Holds++
+		info.Leases++
 		describe(&info, k.Holding(now))
 	} else if h.owner.Valid {
 		describe(&info, h.row(rules.Held).Holding(now))

@@ -38,7 +38,7 @@ func oneConnection(t *testing.T, d database) {
 	granted(t, s, queued(c))
 	for info, err := range s.List(t.Context(), "") {
 		must(t, err)
-		failIf(t, info.Holds != 1, "%+v", info)
+		failIf(t, info.Leases != 1, "%+v", info)
 	}
 	must(t, s.Close())
 }
@@ -101,7 +101,7 @@ func unusedKeepsTheMark(t *testing.T, d database) {
 	s := d.open(t)
 	first, second, third := settled(request("k")), settled(request("k")), settled(request("k"))
 	granted(t, s, first)
-	first.End, second.End = driver.Unfinished, driver.Unused
+	first.End, second.End = driver.EndUnfinished, driver.EndUnused
 	must(t, contend.Release(t.Context(), s, first))
 	for _, r := range []contend.Owner{second, third} {
 		if res := granted(t, s, r); !res.Abandoned {

@@ -79,7 +79,7 @@ func TestNoLockOverTheNetwork(t *testing.T) {
 	none("to be granted")
 	must(t, contend.Release(t.Context(), far, second))
 	none("to leave")
-	first.Settled, first.End = false, driver.Unfinished
+	first.Settled, first.End = false, driver.EndUnfinished
 	must(t, contend.Release(t.Context(), far, first))
 	none("to release with a mark")
 }

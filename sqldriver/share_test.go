@@ -75,7 +75,7 @@ func TestRebootFreesSharedKeys(t *testing.T) {
 	refused(t, d, w)
 	m.set(func(m *machine) { m.boot, m.up, m.now = "two", time.Second, m.now.Add(time.Minute) })
 	d = m.open(t, path)
-	if info := inspect(t, d, "k"); info.Held || info.Holds != 0 || info.Waiters != 0 {
+	if info := inspect(t, d, "k"); info.Held || info.Leases != 0 || info.Waiters != 0 {
 		t.Errorf("%+v", info)
 	}
 	for info, err := range d.List(t.Context(), "") {
@@ -208,7 +208,7 @@ func TestMarkStays(t *testing.T) {
 					r.Settled = settled
 					tells(t, d, r, true)
 					tells(t, d, r, true)
-					must(t, contend.Release(t.Context(), d, ended(r, driver.Unused)))
+					must(t, contend.Release(t.Context(), d, ended(r, driver.EndUnused)))
 				}
 			}
 			r := request("k")
@@ -222,18 +222,18 @@ func TestMarkStays(t *testing.T) {
 			a := shared("k", 3)
 			tells(t, d, a, true)
 			tells(t, d, shared("k", 3), false)
-			must(t, contend.Release(t.Context(), d, ended(a, driver.Unused)))
+			must(t, contend.Release(t.Context(), d, ended(a, driver.EndUnused)))
 			tells(t, d, shared("k", 0), true)
 			tells(t, d, shared("k", 4), true)
 		},
 		"its owner released too late": func(t *testing.T, m *machine, d *Driver) {
-			for _, end := range []driver.End{driver.Finished, driver.Unfinished} {
+			for _, end := range []driver.End{driver.EndFinished, driver.EndUnfinished} {
 				for _, r := range []contend.Owner{request("k"), shared("k", 2)} {
 					granted(t, d, r)
 					m.pass(r.TTL)
 					tooLate(t, contend.Release(t.Context(), d, ended(r, end)))
 					next := request("k")
-					tells(t, d, next, end == driver.Unfinished)
+					tells(t, d, next, end == driver.EndUnfinished)
 					must(t, contend.Release(t.Context(), d, next))
 				}
 			}

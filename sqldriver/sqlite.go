@@ -69,11 +69,11 @@ func (d *Driver) Traits() driver.Traits {
 		// transaction; and a waiter that died costs its patience either way. The
 		// first in the queue polls every 25 ms or more often, those behind it less
 		// often, each at least once a second.
-		Queue:    driver.QueueHint,
-		Fencing:  true,
-		Shared:   true,
-		Slots:    true,
-		Abandons: true,
+		Queue:          driver.QueueHint,
+		Fencing:        true,
+		Shared:         true,
+		Slots:          true,
+		MarksAbandoned: true,
 		// A commit may take this long on a slow disk, and some systems' clock
 		// advances in steps of 16 ms.
 		MinTTL: 50 * time.Millisecond,
@@ -230,7 +230,7 @@ func (d *Driver) Inspect(ctx context.Context, key string) (driver.Info, error) {
 	if err := valid(driver.CheckKey(key)); err != nil {
 		return driver.Info{}, err
 	}
-	info := driver.Info{Key: key, ByHand: byHand(key)}
+	info := driver.Info{Key: key, LookCommands: byHand(key)}
 	err := d.survey(ctx, qKey, func(now rules.Now) []any {
 		return []any{[]byte(key), int64(now.At)}
 	}, func(rows *sql.Rows, now rules.Now) error {
@@ -281,7 +281,7 @@ func (d *Driver) page(ctx context.Context, from, last string, after int) ([]driv
 		var key []byte
 		var info driver.Info
 		var h nullRow
-		err := rows.Scan(&key, &info.Waiters, &info.Holds, &h.owner, &h.label, &h.fence, &h.since, &h.expires, &h.mode, &h.most, &h.slot)
+		err := rows.Scan(&key, &info.Waiters, &info.Leases, &h.owner, &h.label, &h.fence, &h.since, &h.expires, &h.mode, &h.most, &h.slot)
 		info.Key = string(key)
 		if h.owner.Valid {
 			describe(&info, h.row(rules.Held).Holding(now))

@@ -70,7 +70,7 @@ func (s *sqlite) look(ctx context.Context, c driver.Claim) (rules.Now, *rules.Vi
 	if change, err := h.clockChange(now); change != sameClock || err != nil {
 		return now.Now, nil, err
 	}
-	v.Floors, v.Node = h.floors, h.node
+	v.Floors, v.Run = h.floors, h.node
 	n := v.Needs(c, now.At)
 	if n == 0 {
 		return now.Now, v, nil

@@ -151,7 +151,7 @@ func (t *tx) sweep() error {
 
 // view is as of now, with what others did in this transaction.
 func (t *tx) view(c driver.Claim) (*rules.View, error) {
-	v := &rules.View{Floors: t.head.floors, Node: t.head.node}
+	v := &rules.View{Floors: t.head.floors, Run: t.head.node}
 	if err := scanView(v, c, t.row(beside(c, qView, qViewBeside), []byte(c.Key), c.Owner, int64(t.now.At))); err != nil {
 		return nil, err
 	}

@@ -50,7 +50,7 @@ type refusal struct {
 
 const (
 	secret    = "s3cr3t-pass"
-	graceTime = 3 * time.Second // Options.MaxRefused
+	graceTime = 3 * time.Second // Options.MaxFaulty
 )
 
 var refusals = []refusal{
@@ -151,11 +151,11 @@ func eachRefusal(t *testing.T, f func(t *testing.T, r refusal, c *redis.Client, 
 }
 
 // Failure case 17. Rule: at first contact what a person must mend ends Lock at once, and what may pass by itself after
-// MaxRefused; TryLock ends at once; with its class, the key, and the server's message, and never with a secret.
+// MaxFaulty; TryLock ends at once; with its class, the key, and the server's message, and never with a secret.
 func TestRefusedFromTheStart(t *testing.T) {
 	eachRefusal(t, func(t *testing.T, r refusal, c *redis.Client, dial func() *redis.Options) {
 		r.start(t, c)
-		m := locksOf(t, dial(), &hasp.Options{MaxRefused: graceTime}).Mutex("k", nil)
+		m := locksOf(t, dial(), &hasp.Options{MaxFaulty: graceTime}).Mutex("k", nil)
 		// TryLock's request travels with the clean-up after Lock.
 		for _, c := range []struct {
 			op    string

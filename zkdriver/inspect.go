@@ -28,7 +28,7 @@ func (d *Driver) Inspect(ctx context.Context, key string) (driver.Info, error) {
 		return driver.Info{}, err
 	}
 	dir := d.dir(key)
-	info := driver.Info{Key: key, ByHand: []string{"ls " + dir, "stat " + dir}}
+	info := driver.Info{Key: key, LookCommands: []string{"ls " + dir, "stat " + dir}}
 	dirs, err := d.directories(ctx, pace{s: s}, []string{key}, barrier(dir))
 	if err != nil {
 		return driver.Info{}, err
@@ -138,7 +138,7 @@ func describe(info *driver.Info, q recipe.Queue, gets []*zk.Call) {
 		info.Holders = append(info.Holders, driver.Holding{Holder: h, Fence: fenceIn(n, gets[i])})
 	}
 	slices.SortStableFunc(info.Holders, func(a, b driver.Holding) int { return cmp.Compare(a.Fence, b.Fence) }) // in the order of the grants
-	info.Holds, info.Waiters, info.Held = holds, len(q)-holds, holds > 0
+	info.Leases, info.Waiters, info.Held = holds, len(q)-holds, holds > 0
 	if info.Held {
 		info.Holder, info.Fence = info.Holders[0].Holder, info.Holders[0].Fence
 	}
@@ -243,7 +243,7 @@ func (d *Driver) some(ctx context.Context, s *zk.Session, keys []string) (infos 
 	}
 	for i, q := range qs {
 		info, holds := &infos[i], q.Holders()
-		info.Held, info.Holds, info.Waiters = holds > 0, holds, len(q)-holds
+		info.Held, info.Leases, info.Waiters = holds > 0, holds, len(q)-holds
 		if info.Held {
 			info.Holder = holder(q[0], firsts[i].Data)
 		}

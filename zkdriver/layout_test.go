@@ -92,7 +92,7 @@ func TestNewerLayout(t *testing.T) {
 			}
 		}
 		info, err := d.Inspect(w.ctx, key)
-		if err != nil || info.Holds+info.Waiters != 1 {
+		if err != nil || info.Leases+info.Waiters != 1 {
 			t.Errorf("layout %d: it is %+v, %v", layout, info, err)
 		}
 		for l, err := range d.ListLeftovers(w.ctx, key, nil) {

@@ -14,7 +14,7 @@ import (
 
 // tombTime is how long a released owner is remembered. A session's own requests are carried out in their order, so
 // that this is for those of other sessions.
-const tombTime = driver.LateRequest
+const tombTime = driver.MaxTransit
 
 // Release implements [driver.Driver]. How the lease ended is not kept.
 func (d *Driver) Release(ctx context.Context, r driver.ReleaseRequest) error {

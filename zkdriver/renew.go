@@ -168,7 +168,7 @@ func (d *Driver) takeOver(ctx context.Context, s *zk.Session, start time.Time, r
 	switch res, err := a.run(); {
 	case err != nil:
 		return driver.Renewal{Err: err}
-	case res.Why == driver.Released:
+	case res.Why == driver.WhyReleased:
 		return driver.Renewal{Err: driver.ErrNotHeld}
 	case res.Granted:
 		return driver.Renewal{TTL: res.TTL, Wanted: len(a.Queue) > a.Holders()}

@@ -49,7 +49,7 @@ func TestSemaphoreBesideJava(t *testing.T) {
 	w.do(w.admin, zk.Delete(mutex))
 	comes(w, hints, "hint that the mutex is free")
 	w.refuse(d, queued(r))
-	if info, err := d.Inspect(w.ctx, "k"); err != nil || info.Holds != 2 || info.Waiters != 1 {
+	if info, err := d.Inspect(w.ctx, "k"); err != nil || info.Leases != 2 || info.Waiters != 1 {
 		t.Errorf("it is %+v, %v", info, err)
 	}
 	w.do(w.admin, zk.Delete(lease))

@@ -115,7 +115,7 @@ func (a *attempt) do(step recipe.Step) (next recipe.Step, res *driver.Result, er
 		res, err = a.grant(step.Node)
 	case recipe.Released:
 		a.d.c.released(a.e)
-		res = &driver.Result{Why: driver.Released, Ahead: a.Ahead(len(a.Queue))}
+		res = &driver.Result{Why: driver.WhyReleased, Ahead: a.Ahead(len(a.Queue))}
 	case recipe.NotHeld:
 		err = driver.ErrNotHeld
 	case recipe.Stranger:
@@ -394,7 +394,7 @@ func (a *attempt) refuse(i int) (*driver.Result, error) {
 // again. A node with others before it need not: where many wait, the holder has often released the key in the meantime,
 // and the next in order has it.
 func (a *attempt) refused(i int, gets []*zk.Call) (*driver.Result, error) {
-	q, res := a.Queue, &driver.Result{Why: driver.Held, Ahead: a.Ahead(i)}
+	q, res := a.Queue, &driver.Result{Why: driver.WhyHeld, Ahead: a.Ahead(i)}
 	for j, get := range gets {
 		switch {
 		case absent(get.Err) && j == 0 && res.Ahead == 0:

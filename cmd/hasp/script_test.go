@@ -164,7 +164,7 @@ func runScripts(t *testing.T, dirs []string, url func(work string) string) {
 // meets says whether a condition of a script holds: a trait of the store, or the scheme of its URL.
 func meets(url, name string) (bool, error) {
 	trait, ok := map[string]func(driver.Traits) bool{
-		"abandons": func(t driver.Traits) bool { return t.Abandons },
+		"abandons": func(t driver.Traits) bool { return t.MarksAbandoned },
 		"slots":    func(t driver.Traits) bool { return t.Slots },
 	}[name]
 	if !ok {

@@ -95,7 +95,7 @@
           '',
           'warning',
           'sum by (job, engine, class) (increase(%s[1h])) > 0' % metric('forgotten_total'),
-          'A program dropped a lease without releasing it: a leak in its code. Find the call with Options.RecordTaken, and release there.',
+          'A program dropped a lease without releasing it: a leak in its code. Find the call with Options.RecordCallers, and release there.',
           'Leases on ' + theClass + ' dropped without Release in an hour: {{ printf "%.0f" $value }}. Each kept its key for a TTL.',
         ),
         alert(

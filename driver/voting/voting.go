@@ -59,11 +59,11 @@ type WithdrawRequest struct {
 	UpTo uint64
 }
 
-// The reasons of nodes, besides driver.Held and driver.Released.
+// The reasons of nodes, besides driver.WhyHeld and driver.WhyReleased.
 const (
-	FenceTooLow driver.Why = driver.Released + 1 + iota // the proposed fence is not above what was granted, or too far above
-	NotVoting                                           // the node is held back: it may have lost leases; see Recorded
-	TTLTooLong                                          // above the largest TTL that the node was admitted with: Result.TTL
+	FenceTooLow driver.Why = driver.WhyReleased + 1 + iota // the proposed fence is not above what was granted, or too far above
+	NotVoting                                              // the node is held back: it may have lost leases; see Recorded
+	TTLTooLong                                             // above the largest TTL that the node was admitted with: Result.TTL
 )
 
 // ErrNotVoting: the node may have lost leases, and grants nothing until they would have expired; see [Recorded].
@@ -103,5 +103,5 @@ type Record struct {
 	Text   string        // as the store has it, compared as a whole
 	Voting bool          // false: the node is held back
 	MaxTTL time.Duration // with Voting: the longest lease that the node grants
-	Node   string        // as Result.Node
+	Run    string        // as Result.Run
 }

@@ -22,7 +22,7 @@ func TestCallsTakeTurns(t *testing.T) {
 	url, waiting, handled, finish := "sqlite:"+t.TempDir()+"/locks.db", make(chan bool, 2), make(chan uint64, 2), make(chan bool)
 	call := func(ctx context.Context) <-chan error {
 		locks, err := open.Client(t.Context(), url, &hasp.Options{Observe: func(_ context.Context, e *event.Event) {
-			if e.Kind == event.Waiting && e.Waiters == 1 {
+			if e.Kind == event.Waiting && e.WaiterDelta == 1 {
 				waiting <- true
 			}
 		}})

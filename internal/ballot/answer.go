@@ -81,7 +81,7 @@ func (b *Ballot) record(a Reply) []Withdrawal {
 		v.granted = true
 		v.fence = max(v.fence, a.Result.Fence)
 		v.shared = v.shared || a.Asked.Mode == driver.Shared
-	case a.refuses(driver.Held), a.refuses(driver.Released):
+	case a.refuses(driver.WhyHeld), a.refuses(driver.WhyReleased):
 		if fence >= v.fence { // not the answer to an earlier Try, which was overtaken
 			v.granted = false
 		}
@@ -103,7 +103,7 @@ func (b *Ballot) record(a Reply) []Withdrawal {
 		return nil
 	}
 	// A place that a Try without an answer left keeps out those behind it that could share the key with the holder.
-	if a.Asked.Restore && a.refuses(driver.Held) && !v.settled() && b.lease.fence != 0 {
+	if a.Asked.Restore && a.refuses(driver.WhyHeld) && !v.settled() && b.lease.fence != 0 {
 		w := b.withdraw(a.Node)
 		w.Place = true
 		return []Withdrawal{w}

@@ -28,7 +28,7 @@ func grants(fence uint64) driver.Result {
 	return driver.Result{Granted: true, Fence: fence, TTL: ttl}
 }
 
-var held = driver.Result{Why: driver.Held, Left: time.Second, Holder: driver.Holder{Owner: "B"}}
+var held = driver.Result{Why: driver.WhyHeld, Left: time.Second, Holder: driver.Holder{Owner: "B"}}
 
 // answers gives the ballot an answer in the round that a step began.
 func answers(b *Ballot, s Step, node int, res driver.Result) []Withdrawal {
@@ -56,7 +56,7 @@ func low(fence uint64) Answer {
 
 // holds is the refusal of a node that names a holder, with what is left of its lease.
 func holds(owner string, left time.Duration) Answer {
-	return Answer{Answered, driver.Result{Why: driver.Held, Left: left, Holder: driver.Holder{Owner: owner}}}
+	return Answer{Answered, driver.Result{Why: driver.WhyHeld, Left: left, Holder: driver.Holder{Owner: owner}}}
 }
 
 // after gives the ballot what each node said in a round, and ends the round.
@@ -142,10 +142,10 @@ func TestMinorityIsWithdrawn(t *testing.T) {
 	answers(&b, s, 1, held)
 	answers(&b, s, 2, held)
 	s = b.Next(seen(3, 11))
-	if s.Outcome != Refused || s.Result.Why != driver.Held || s.Result.Holder.Owner != "B" || s.Stays {
+	if s.Outcome != Refused || s.Result.Why != driver.WhyHeld || s.Result.Holder.Owner != "B" || s.Stays {
 		t.Fatalf("%+v, want a refusal that names the holder", s)
 	}
-	if len(s.Back) != 1 || s.Back[0].Node != 0 || s.Back[0].UpTo != 10 || !s.Back[0].Settled || s.Back[0].End != driver.Unused {
+	if len(s.Back) != 1 || s.Back[0].Node != 0 || s.Back[0].UpTo != 10 || !s.Back[0].Settled || s.Back[0].End != driver.EndUnused {
 		t.Fatalf("%+v, want the vote of node 0 withdrawn up to 10", s.Back)
 	}
 	failIf(t, b.Blank(), "a Withdraw is under way, and the ballot counts as blank")
@@ -302,7 +302,7 @@ func TestWhatARefusalSaysOfEarlierVotes(t *testing.T) {
 		"granted, and then not sent":             {[]reply{granted, {20, NotSent, driver.Result{}}}, true},
 		"no answer, and then of another":         {[]reply{unknown, {20, Answered, held}}, false},
 		"granted, and then a TTL too long":       {[]reply{granted, {20, Answered, driver.Result{Why: voting.TTLTooLong}}}, true},
-		"granted, and then released":             {[]reply{granted, {20, Answered, driver.Result{Why: driver.Released}}}, false},
+		"granted, and then released":             {[]reply{granted, {20, Answered, driver.Result{Why: driver.WhyReleased}}}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := New(3)

@@ -20,7 +20,7 @@ func (b *Ballot) Converting() { b.lease.shared = b.lease.shared || b.lease.fence
 func (b *Ballot) convert(req driver.TryRequest, v View) Step {
 	switch {
 	case b.gone.over, b.tries > 0 && b.lease.fence == 0: // it has none
-		return Step{Outcome: Refused, Stays: true, Result: driver.Result{Why: driver.Held}}
+		return Step{Outcome: Refused, Stays: true, Result: driver.Result{Why: driver.WhyHeld}}
 	case b.lease.fence == 0:
 		b.adopt(req, req.Fence)
 		b.lease.shared = true

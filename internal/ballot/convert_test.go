@@ -23,11 +23,11 @@ func TestConvertAfterTheRelease(t *testing.T) {
 	b := won(t)
 	b.Converting()
 	req := releases(true)
-	req.End = driver.Unfinished
+	req.End = driver.EndUnfinished
 	b.Release(req, None)
 	b.Converting()
 	r := b.Release(req, None)
-	failIf(t, r.Request(0).End != driver.Finished, "released as %v, want Finished", r.Request(0).End)
+	failIf(t, r.Request(0).End != driver.EndFinished, "released as %v, want Finished", r.Request(0).End)
 }
 
 // What a holder converted before says nothing of the key that it asks for anew.
@@ -216,7 +216,7 @@ func TestNewLeaseIsNotConverted(t *testing.T) {
 	s := try(&b, asks(), seen(3, 20), yes(20), yes(20), yes(20))
 	stopIf(t, s.Outcome != Granted, "%+v, want a grant", s)
 	req := releases(true)
-	req.End = driver.Unfinished
+	req.End = driver.EndUnfinished
 	r := b.Release(req, None)
-	failIf(t, r.Request(0).End != driver.Unfinished, "released as %v, want Unfinished", r.Request(0).End)
+	failIf(t, r.Request(0).End != driver.EndUnfinished, "released as %v, want Unfinished", r.Request(0).End)
 }

@@ -17,7 +17,7 @@ func TestHowLongTheQueueNodeAloneIsHeeded(t *testing.T) {
 	b2s := holds("B", 2*time.Second)
 	c2s := holds("C", 2*time.Second)
 	released := b2s
-	released.Result.Why = driver.Released
+	released.Result.Why = driver.WhyReleased
 	reads := b2s
 	reads.Result.Holder.Mode = driver.Shared
 	grant := yes(0) // of what is proposed
@@ -121,7 +121,7 @@ func TestHeedIsNotBegunAnew(t *testing.T) {
 	b := New(3)
 	r := asks()
 	r.Queue = true
-	stale := driver.Result{Why: driver.Held, Left: 10 * time.Second, Holder: driver.Holder{Owner: "STALE"}}
+	stale := driver.Result{Why: driver.WhyHeld, Left: 10 * time.Second, Holder: driver.Holder{Owner: "STALE"}}
 	ask := func(at time.Duration, fence uint64, others driver.Result) Step {
 		v := seen(3, fence)
 		v.Now, v.Queue = at, 0

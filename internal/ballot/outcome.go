@@ -106,16 +106,16 @@ func OutOfStep(res *driver.Result, proposal uint64) bool {
 // much of jitter.
 func (b *Ballot) refusal() (res driver.Result, jitter time.Duration) {
 	r := &b.round
-	res = driver.Result{Why: driver.Held}
+	res = driver.Result{Why: driver.WhyHeld}
 	owners := map[string]int{}
 	released := 0
 	var lefts []time.Duration // until each node may vote for us
 	for i := range b.nodes {
 		switch a := &r.answers[i]; {
 		case a.Kind != Answered:
-		case a.refuses(driver.Released):
+		case a.refuses(driver.WhyReleased):
 			released++
-		case !a.refuses(driver.Held):
+		case !a.refuses(driver.WhyHeld):
 			lefts = append(lefts, 0)
 		default:
 			lefts = append(lefts, a.Result.Left)
@@ -126,7 +126,7 @@ func (b *Ballot) refusal() (res driver.Result, jitter time.Duration) {
 		}
 	}
 	if released > b.nodes-b.Need() {
-		res.Why = driver.Released
+		res.Why = driver.WhyReleased
 	}
 	slices.Sort(lefts)
 	if len(lefts) >= b.Need() {
@@ -161,7 +161,7 @@ func (b *Ballot) overturned() bool {
 	r := &b.round
 	lost := 0
 	for i := range b.nodes {
-		if r.refused(i) || r.says(i, driver.Released) || r.tooLow(i) {
+		if r.refused(i) || r.says(i, driver.WhyReleased) || r.tooLow(i) {
 			lost++
 		}
 	}

@@ -13,7 +13,7 @@ import (
 
 // twin is an answer of a node that is the same server as another.
 func twin(a Answer) Answer {
-	a.Result.Node = "one"
+	a.Result.Run = "one"
 	return a
 }
 
@@ -115,16 +115,16 @@ func TestWhomARefusalNames(t *testing.T) {
 // Why an owner is refused, and how long a majority is in its way: that it was released
 // only a majority can say, since one node alone may say so by a request that came late.
 func TestReasonOfARefusal(t *testing.T) {
-	released := Answer{Answered, driver.Result{Why: driver.Released}}
+	released := Answer{Answered, driver.Result{Why: driver.WhyReleased}}
 	for name, c := range map[string]struct {
 		said [3]Answer
 		why  driver.Why
 		left time.Duration
 	}{
-		"held":                    {[3]Answer{holds("B", 1), holds("B", 3), holds("B", 2)}, driver.Held, 2},
-		"held, as two know":       {[3]Answer{holds("B", 3), holds("B", 1), silent}, driver.Held, 3},
-		"held, one says released": {[3]Answer{holds("B", 3), released, holds("B", 1)}, driver.Held, 3},
-		"two say released":        {[3]Answer{released, released, holds("B", 1)}, driver.Released, 0},
+		"held":                    {[3]Answer{holds("B", 1), holds("B", 3), holds("B", 2)}, driver.WhyHeld, 2},
+		"held, as two know":       {[3]Answer{holds("B", 3), holds("B", 1), silent}, driver.WhyHeld, 3},
+		"held, one says released": {[3]Answer{holds("B", 3), released, holds("B", 1)}, driver.WhyHeld, 3},
+		"two say released":        {[3]Answer{released, released, holds("B", 1)}, driver.WhyReleased, 0},
 	} {
 		b := New(3)
 		s := try(&b, asks(), seen(3, 10), c.said[0], c.said[1], c.said[2])
@@ -142,7 +142,7 @@ func TestWhenALeaseIsLost(t *testing.T) {
 		votes   Set
 	}{
 		"most nodes have another holder":        {[3]Answer{yes(10), no, no}, Refused, true, 0},
-		"most nodes know that it was released":  {[3]Answer{yes(10), {Answered, driver.Result{Why: driver.Released}}, no}, Refused, true, 0},
+		"most nodes know that it was released":  {[3]Answer{yes(10), {Answered, driver.Result{Why: driver.WhyReleased}}, no}, Refused, true, 0},
 		"most nodes granted a larger fence":     {[3]Answer{yes(10), low(20), low(20)}, Refused, true, 0},
 		"one server is listed twice":            {[3]Answer{twin(no), twin(no), yes(10)}, OneStore, false, 0},
 		"one node lost it, another is silent":   {[3]Answer{yes(10), low(20), silent}, InDoubt, false, 1 << 0},

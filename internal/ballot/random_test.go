@@ -469,7 +469,7 @@ func (c *copies) oneGrant(owner string) {
 	c.release(&c.all[0])
 	c.run(c.t.Failed)
 	for i, s := range c.nodes {
-		if info, err := s.Inspect(c.t.Context(), "k"); err != nil || info.Holds != c.holds || info.Waiters > 0 {
+		if info, err := s.Inspect(c.t.Context(), "k"); err != nil || info.Leases != c.holds || info.Waiters > 0 {
 			c.t.Errorf("node %d, after the release: %+v, %v", i, info, err)
 		}
 	}

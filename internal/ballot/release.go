@@ -41,12 +41,12 @@ func (b *Ballot) Release(asked driver.ReleaseRequest, queue int) Release {
 	}
 	switch {
 	case b.lease.shared: // its work was done then, also where a node missed that it converted
-		r.req.End = driver.Finished
+		r.req.End = driver.EndFinished
 	case !b.lease.had: // no work was done under what some nodes may have granted
-		r.req.End = driver.Unused
+		r.req.End = driver.EndUnused
 	}
 	b.gone.end, b.gone.over, b.attempt.asking, b.lease.fence = r.req.End, true, false, 0
-	r.toAll = r.lease && (b.lease.abandoned || r.req.End != driver.Finished)
+	r.toAll = r.lease && (b.lease.abandoned || r.req.End != driver.EndFinished)
 	if b.place.node != None {
 		r.queue = b.place.node
 	}

@@ -174,11 +174,11 @@ func TestWhoseReleaseWaitsForAll(t *testing.T) {
 		end driver.End
 		all bool
 	}{
-		"finished":                   {holder(false), driver.Finished, false},
-		"finished, after an abandon": {holder(true), driver.Finished, true},
-		"unfinished":                 {holder(false), driver.Unfinished, true},
-		"unused":                     {holder(false), driver.Unused, true},
-		"refused":                    {refused, driver.Unfinished, false},
+		"finished":                   {holder(false), driver.EndFinished, false},
+		"finished, after an abandon": {holder(true), driver.EndFinished, true},
+		"unfinished":                 {holder(false), driver.EndUnfinished, true},
+		"unused":                     {holder(false), driver.EndUnused, true},
+		"refused":                    {refused, driver.EndUnfinished, false},
 	} {
 		req := releases(false)
 		req.End = c.end
@@ -280,9 +280,9 @@ func TestEndOfAVoteThatCameAfterTheRelease(t *testing.T) {
 		node int
 		want driver.End
 	}{
-		"a late vote, unfinished":   {yes(10), driver.Unfinished, 2, driver.Unused},
-		"a late vote, finished":     {yes(10), driver.Finished, 2, driver.Finished},
-		"an early vote, unfinished": {yes(10), driver.Unfinished, 1, driver.Unfinished},
+		"a late vote, unfinished":   {yes(10), driver.EndUnfinished, 2, driver.EndUnused},
+		"a late vote, finished":     {yes(10), driver.EndFinished, 2, driver.EndFinished},
+		"an early vote, unfinished": {yes(10), driver.EndUnfinished, 1, driver.EndUnfinished},
 	} {
 		b := won(t)
 		req := releases(true)

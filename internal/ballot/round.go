@@ -124,7 +124,7 @@ func (b *Ballot) Ask(req driver.TryRequest, v View) Step {
 		return b.convert(req, v)
 	case leased && req.Mode != mode: // it was overtaken by a Convert
 		return Step{Outcome: Refused, Stays: true, Result: driver.Result{
-			Why: driver.Held, Holder: driver.Holder{Owner: req.Owner, Label: req.Label, Mode: mode}}}
+			Why: driver.WhyHeld, Holder: driver.Holder{Owner: req.Owner, Label: req.Label, Mode: mode}}}
 	}
 	b.begin(req, v.Now)
 	r := b.newTry(req, v)
@@ -244,7 +244,7 @@ func (b *Ballot) count(a Reply) {
 		return
 	}
 	for i := range b.nodes {
-		if o := &r.answers[i]; i != a.Node && o.Result.Node != "" && o.Result.Node == a.Result.Node {
+		if o := &r.answers[i]; i != a.Node && o.Result.Run != "" && o.Result.Run == a.Result.Run {
 			r.twins = [2]int8{int8(i), int8(a.Node)}
 		}
 	}
@@ -253,7 +253,7 @@ func (b *Ballot) count(a Reply) {
 	}
 	if v := &b.votes[a.Node]; a.Result.Granted && a.Result.Fence <= v.withdrawn {
 		// A request is under way that takes this vote: it counts with a larger fence.
-		r.answers[a.Node].Result = driver.Result{Why: voting.FenceTooLow, Fence: max(v.withdrawn, FenceOf(r.ask)), Node: a.Result.Node}
+		r.answers[a.Node].Result = driver.Result{Why: voting.FenceTooLow, Fence: max(v.withdrawn, FenceOf(r.ask)), Run: a.Result.Run}
 	}
 	if res := &r.answers[a.Node].Result; !res.Granted { // what is above limit only the node that says it would grant
 		if res.Fence <= b.attempt.view.Limit {
@@ -270,7 +270,7 @@ func (r *round) sameStore() bool { return r.twins[0] != r.twins[1] }
 func (r *round) says(node int, why driver.Why) bool { return r.answers[node].refuses(why) }
 
 // refused says that a node has another holder, or others in its queue.
-func (r *round) refused(node int) bool { return node != None && r.says(node, driver.Held) }
+func (r *round) refused(node int) bool { return node != None && r.says(node, driver.WhyHeld) }
 
 // tooLow says that the proposal was too low for a node.
 func (r *round) tooLow(node int) bool { return r.says(node, voting.FenceTooLow) }

@@ -81,7 +81,7 @@ func TestProposalOfTheNextRound(t *testing.T) {
 func TestWhatARoundComesTo(t *testing.T) {
 	named := func(node string) Answer {
 		a := yes(10)
-		a.Result.Node = node
+		a.Result.Run = node
 		return a
 	}
 	const near = uint64(voting.MaxFenceSkew / 2 / time.Microsecond)

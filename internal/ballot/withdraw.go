@@ -26,8 +26,8 @@ func (b *Ballot) withdraw(node int) Withdrawal {
 	v := &b.votes[node]
 	r := voting.WithdrawRequest{ReleaseRequest: driver.ReleaseRequest{
 		Claim: b.req.Claim, TTL: b.req.TTL, End: b.gone.end, Settled: !b.gone.over || v.settled()}}
-	if !b.gone.over || v.late && r.End == driver.Unfinished {
-		r.End = driver.Unused
+	if !b.gone.over || v.late && r.End == driver.EndUnfinished {
+		r.End = driver.EndUnused
 	}
 	// A request that comes late takes no vote that was given since, nor a vote that
 	// the lease counts on. A place has no fence.
@@ -65,7 +65,7 @@ func (b *Ballot) Vanished(tries int) (back []Withdrawal) {
 	if b.gone.over || b.tries > tries {
 		return nil
 	}
-	b.gone.over, b.gone.end = true, driver.Unused
+	b.gone.over, b.gone.end = true, driver.EndUnused
 	for i := range b.nodes {
 		if b.votes[i].unknown || b.votes[i].withdrawing {
 			back = append(back, b.withdraw(i))

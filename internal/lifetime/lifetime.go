@@ -47,7 +47,7 @@ type Lifetime struct {
 	running         int32 // functions of Do that have not returned: Close leaves the key to them
 	state           State
 	Facts
-	broken    bool // one of the functions panicked: the end is Unfinished, whichever caller releases last
+	broken    bool // one of the functions panicked: the end is EndUnfinished, whichever caller releases last
 	forgotten bool // nothing can reach it any more: it is not renewed
 	wanted    bool // a waiter stands in the queue
 	ask       bool // the store is still to be asked to tell of waiters
@@ -145,8 +145,8 @@ func (l *Lifetime) Release(write, again, ran bool, end driver.End) (r Release, e
 	if again && !left {
 		return Nothing, end
 	}
-	if l.broken = l.broken || end == driver.Unfinished; l.broken {
-		end = driver.Unfinished
+	if l.broken = l.broken || end == driver.EndUnfinished; l.broken {
+		end = driver.EndUnfinished
 	}
 	if !again {
 		l.leases--
@@ -158,7 +158,7 @@ func (l *Lifetime) Release(write, again, ran bool, end driver.End) (r Release, e
 		return Fewer, end
 	}
 	after := Released
-	if end == driver.Finished {
+	if end == driver.EndFinished {
 		after = Passing
 	}
 	l.become(after) // what is lost or closed stays so
@@ -173,16 +173,16 @@ func (l *Lifetime) Released() { l.become(Released) }
 func (l *Lifetime) Outcome(end driver.End) driver.End {
 	switch {
 	case !l.used && !l.Clean:
-		return driver.Unused
+		return driver.EndUnused
 	case !l.used:
-		end = driver.Finished
+		end = driver.EndFinished
 	case l.why != nil: // lost, or closed
-		return driver.Unfinished
+		return driver.EndUnfinished
 	}
 	// A Try may come late and have the key after this lease. This holder did not repair
-	// what a mark taken over by that Try stands for: Unused puts the mark back.
-	if end == driver.Finished && !l.Settled && !l.Marked && !l.Unclaimed {
-		return driver.Unused
+	// what a mark taken over by that Try stands for: EndUnused puts the mark back.
+	if end == driver.EndFinished && !l.Settled && !l.Marked && !l.Unclaimed {
+		return driver.EndUnused
 	}
 	return end
 }
@@ -260,7 +260,7 @@ func (l *Lifetime) Renewed(start, now clock.Instant, r driver.Renewal) Answer {
 		return Failed
 	}
 	l.Grant(start, now, r.TTL)
-	l.Unclaimed = r.Entered
+	l.Unclaimed = r.Unclaimed
 	l.Want(r.Wanted)
 	return Renewed
 }

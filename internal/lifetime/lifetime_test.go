@@ -196,18 +196,18 @@ func TestOutcome(t *testing.T) {
 		over      error
 		end, want driver.End
 	}{
-		{"worked to the end", used, Facts{Settled: true}, nil, driver.Finished, driver.Finished},
-		{"worked, and not to the end", used, Facts{Settled: true}, nil, driver.Unfinished, driver.Unfinished},
-		{"the same, after a turn that came to its end", used, Facts{Settled: true, Clean: true}, nil, driver.Unfinished, driver.Unfinished},
-		{"lost", used, Facts{Settled: true}, errTrouble, driver.Finished, driver.Unfinished},
-		{"lost, after a turn that came to its end", used, Facts{Settled: true, Clean: true}, errTrouble, driver.Finished, driver.Unfinished},
-		{"given to no caller", unused, Facts{Settled: true}, nil, driver.Unused, driver.Unused},
-		{"given to no caller, and lost", unused, Facts{Settled: true}, errTrouble, driver.Finished, driver.Unused},
-		{"given to no caller, but the turn before came to its end", unused, Facts{Settled: true, Clean: true}, nil, driver.Unused, driver.Finished},
-		{"a Try may come late", used, Facts{}, nil, driver.Finished, driver.Unused},
-		{"a Try may come late, and it came to no end", used, Facts{}, nil, driver.Unfinished, driver.Unfinished},
-		{"it was told of the mark", used, Facts{Marked: true}, nil, driver.Finished, driver.Finished},
-		{"it entered, and the store does not know that yet", used, Facts{Unclaimed: true}, nil, driver.Finished, driver.Finished},
+		{"worked to the end", used, Facts{Settled: true}, nil, driver.EndFinished, driver.EndFinished},
+		{"worked, and not to the end", used, Facts{Settled: true}, nil, driver.EndUnfinished, driver.EndUnfinished},
+		{"the same, after a turn that came to its end", used, Facts{Settled: true, Clean: true}, nil, driver.EndUnfinished, driver.EndUnfinished},
+		{"lost", used, Facts{Settled: true}, errTrouble, driver.EndFinished, driver.EndUnfinished},
+		{"lost, after a turn that came to its end", used, Facts{Settled: true, Clean: true}, errTrouble, driver.EndFinished, driver.EndUnfinished},
+		{"given to no caller", unused, Facts{Settled: true}, nil, driver.EndUnused, driver.EndUnused},
+		{"given to no caller, and lost", unused, Facts{Settled: true}, errTrouble, driver.EndFinished, driver.EndUnused},
+		{"given to no caller, but the turn before came to its end", unused, Facts{Settled: true, Clean: true}, nil, driver.EndUnused, driver.EndFinished},
+		{"a Try may come late", used, Facts{}, nil, driver.EndFinished, driver.EndUnused},
+		{"a Try may come late, and it came to no end", used, Facts{}, nil, driver.EndUnfinished, driver.EndUnfinished},
+		{"it was told of the mark", used, Facts{Marked: true}, nil, driver.EndFinished, driver.EndFinished},
+		{"it entered, and the store does not know that yet", used, Facts{Unclaimed: true}, nil, driver.EndFinished, driver.EndFinished},
 	} {
 		l := New(&Terms{}, at(0), c.facts)
 		l.used, l.why = c.used, c.over
@@ -341,7 +341,7 @@ type released struct {
 
 // The last lease ends it, and the worst end counts. What Close left to functions ends with the last of them.
 func TestRelease(t *testing.T) {
-	const done, broken, unused = driver.Finished, driver.Unfinished, driver.Unused
+	const done, broken, unused = driver.EndFinished, driver.EndUnfinished, driver.EndUnused
 	for _, c := range []struct {
 		name   string
 		leases string // those of the caller; + those in a function of Do

@@ -111,11 +111,11 @@ func (w *walk) answer() {
 // release releases one lease, of a function of Do or not.
 func (w *walk) release(write bool) {
 	ran := w.running > 0 && w.r.IntN(2) == 0
-	end := driver.Finished
+	end := driver.EndFinished
 	if ran {
 		w.running--
 		if w.r.IntN(4) == 0 {
-			end, w.panicked = driver.Unfinished, true
+			end, w.panicked = driver.EndUnfinished, true
 		}
 	}
 	w.last = fmt.Sprintf("released, as %v", end)
@@ -124,7 +124,7 @@ func (w *walk) release(write bool) {
 		w.told++
 		w.l.Released()
 		w.sum += w.l.Ended(true)
-		if out := w.l.Outcome(how); out == driver.Finished && (w.panicked || !was.stands()) {
+		if out := w.l.Outcome(how); out == driver.EndFinished && (w.panicked || !was.stands()) {
 			panic(fmt.Sprintf("after %d it is told as %v", was, out))
 		}
 	}

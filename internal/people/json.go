@@ -58,7 +58,7 @@ type HolderJSON struct {
 
 // ToKeyJSON returns a key, without statements.
 func ToKeyJSON(i hasp.Info) KeyJSON {
-	k := KeyJSON{Key: i.Key, Held: i.Held, Fence: i.Fence, Holds: i.Holds, Waiters: i.Waiters}
+	k := KeyJSON{Key: i.Key, Held: i.Held, Fence: i.Fence, Holds: i.Leases, Waiters: i.Waiters}
 	if !utf8.ValidString(i.Key) {
 		k.Bytes = []byte(i.Key)
 	}

@@ -31,7 +31,7 @@ func ModeOf(i hasp.Info) string {
 	case !i.Held:
 		return "-"
 	case i.Holder.Limit > 0:
-		return fmt.Sprintf("%d of %d", i.Holds, i.Holder.Limit)
+		return fmt.Sprintf("%d of %d", i.Leases, i.Holder.Limit)
 	}
 	return Mode(i.Holder.Mode)
 }

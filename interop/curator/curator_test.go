@@ -257,7 +257,7 @@ func TestSemaphore(t *testing.T) {
 // holds waits until so many hold a key.
 func holds(t testing.TB, c *hasp.Client, key string, n int) {
 	t.Helper()
-	until(t, c, key, func(info hasp.Info) bool { return info.Holds == n })
+	until(t, c, key, func(info hasp.Info) bool { return info.Leases == n })
 }
 
 // waiting waits until so many wait for a key.

@@ -153,7 +153,7 @@ func TestFullServer(t *testing.T) {
 		w.release(d, held)
 		w.do("CONFIG", "SET", "maxmemory", 0)
 		for _, r := range []contend.Owner{never, held} {
-			if res := w.try(d, r); res.Why != driver.Released {
+			if res := w.try(d, r); res.Why != driver.WhyReleased {
 				t.Errorf("%v: an owner that was released: %+v", kind, res)
 			}
 		}

@@ -171,10 +171,10 @@ func (m *PermitExpirableSemaphore) try(ctx context.Context, n int, lease time.Du
 func (m *PermitExpirableSemaphore) giveBack(gone string, raw []any, lease time.Duration) {
 	limit := lease
 	if limit > 0 {
-		limit += min(driver.LateRequest, math.MaxInt64-limit)
+		limit += min(driver.MaxTransit, math.MaxInt64-limit)
 	}
 	m.s.giveBack(func() *wire.Call {
-		return m.step("release", gone, append([]any{driver.LateRequest.Milliseconds()}, raw...)...)
+		return m.step("release", gone, append([]any{driver.MaxTransit.Milliseconds()}, raw...)...)
 	}, false, limit)
 }
 

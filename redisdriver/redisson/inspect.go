@@ -30,7 +30,7 @@ func (d *Driver) Inspect(ctx context.Context, key string) (driver.Info, error) {
 	if err != nil {
 		return driver.Info{}, err
 	}
-	info.ByHand = d.byHand(d.names(key))
+	info.LookCommands = d.byHand(d.names(key))
 	return info, nil
 }
 
@@ -50,7 +50,7 @@ func (d *Driver) describe(key string, reply any) (info driver.Info, lock bool, e
 	kind := wire.Next[string](r)
 	lock = wire.Next[int64](r) == 1
 	left := wire.Span(wire.Next[int64](r))
-	info.Holds = int(wire.Next[int64](r))
+	info.Leases = int(wire.Next[int64](r))
 	holders := wire.NewReply(wire.Next[[]any](r))
 	info.Waiters = int(wire.Next[int64](r))
 	queue := wire.NewReply(wire.Next[[]any](r))
@@ -76,8 +76,8 @@ func (d *Driver) describe(key string, reply any) (info driver.Info, lock bool, e
 		first := info.Holders[0]
 		info.Held, info.Holder, info.Fence, info.Left = true, first.Holder, first.Fence, first.Left
 	}
-	if info.Holds == 0 && kind == "hash" { // readers that still keep writers out, though their leases have ended
-		info.Held, info.Holds, info.Left = true, 1, left
+	if info.Leases == 0 && kind == "hash" { // readers that still keep writers out, though their leases have ended
+		info.Held, info.Leases, info.Left = true, 1, left
 		info.Holder = driver.Holder{Foreign: true, Mode: driver.Shared}
 		info.Holders = []driver.Holding{{Holder: info.Holder, Left: left}}
 	}

@@ -37,7 +37,7 @@ func (d *Driver) Release(ctx context.Context, r driver.ReleaseRequest) error {
 func (d *Driver) releaseCall(r driver.ReleaseRequest) *wire.Call {
 	n, own, remember := d.names(r.Key), fieldOf(r.Owner), ""
 	if !r.Settled {
-		remember = strconv.FormatInt(driver.LateRequest.Milliseconds(), 10)
+		remember = strconv.FormatInt(driver.MaxTransit.Milliseconds(), 10)
 	}
 	switch d.kind {
 	case Fair:

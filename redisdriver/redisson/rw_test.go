@@ -63,7 +63,7 @@ func TestReadersWhoAreLeft(t *testing.T) {
 		t.Errorf("it lasts for %v", ttl)
 	}
 	info := w.inspect(d, "k")
-	if info.Holds != 2 || info.Holder.Owner != short.Owner && info.Holders[1].Holder.Owner != short.Owner {
+	if info.Leases != 2 || info.Holder.Owner != short.Owner && info.Holders[1].Holder.Owner != short.Owner {
 		t.Errorf("who has it: %+v", info)
 	}
 	w.release(d, short)
@@ -83,7 +83,7 @@ func TestReaderWhoseHoldHasEnded(t *testing.T) {
 	if r := w.renew(d, a); !errors.Is(r.Err, driver.ErrNotHeld) {
 		t.Errorf("its renewal: %+v", r)
 	}
-	if info := w.inspect(d, "k"); info.Holds != 1 || info.Holder.Owner != b.Owner {
+	if info := w.inspect(d, "k"); info.Leases != 1 || info.Holder.Owner != b.Owner {
 		t.Errorf("who has it: %+v", info)
 	}
 	w.grant(d, a)

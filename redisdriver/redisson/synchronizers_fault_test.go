@@ -177,7 +177,7 @@ func TestGivenBackOnceTheServerIsThere(t *testing.T) {
 	if err != nil || late.done || w.do("GET", "k") != "1" {
 		t.Errorf("a late request says %v, %v; %v are free", late, err, w.do("GET", "k"))
 	}
-	if left := w.admin.PTTL(w.ctx, "hasp.gone:"+hex.EncodeToString([]byte(raw[0]))+":{k}").Val(); left <= 0 || left > driver.LateRequest {
+	if left := w.admin.PTTL(w.ctx, "hasp.gone:"+hex.EncodeToString([]byte(raw[0]))+":{k}").Val(); left <= 0 || left > driver.MaxTransit {
 		t.Errorf("that is remembered for %v", left)
 	}
 }

@@ -84,7 +84,7 @@ func (d *Driver) tried(r driver.TryRequest, a *wire.Reply) (res driver.Result, e
 		res.Fence, err = strconv.ParseUint(fence, 10, 64)
 		a.Bad = a.Bad || err != nil
 	case 2:
-		res = driver.Result{Why: driver.Released, RetryIn: pollMax}
+		res = driver.Result{Why: driver.WhyReleased, RetryIn: pollMax}
 	case -1:
 		key, kind := wire.Next[string](a), wire.Next[string](a)
 		if !a.Bad {

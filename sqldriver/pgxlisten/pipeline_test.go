@@ -221,7 +221,7 @@ func TestNoLockOverTheNetwork(t *testing.T) {
 	none("to be granted")
 	must(t, d.Release(t.Context(), driver.ReleaseRequest{Claim: second.Claim, TTL: second.TTL}))
 	none("to leave")
-	must(t, d.Release(t.Context(), driver.ReleaseRequest{Claim: first.Claim, TTL: first.TTL, End: driver.Unfinished}))
+	must(t, d.Release(t.Context(), driver.ReleaseRequest{Claim: first.Claim, TTL: first.TTL, End: driver.EndUnfinished}))
 	none("to release with a mark")
 }
 

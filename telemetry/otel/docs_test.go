@@ -33,7 +33,7 @@ func TestDocumentedConvention(t *testing.T) {
 
 	tr, ctx, spans := record(t, haspotel.Options{RecordKey: true}, always)
 	for fence := range uint64(2) {
-		for kind := event.Waiting; kind <= event.HeldBack; kind++ {
+		for kind := event.Waiting; kind <= event.Released; kind++ {
 			ctx, e := eventOf(ctx, kind, fence+1)
 			e.Mode, e.Handoff, e.Age, e.Left, e.Err = hasp.Shared, time.Second, time.Second, time.Second, errors.New("no")
 			if kind == event.Lost {

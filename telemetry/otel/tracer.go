@@ -174,7 +174,7 @@ func (t *Tracer) hold(ctx context.Context, e *event.Event, now time.Time) {
 		return
 	}
 	t.remember(e.Key, holder{span.SpanContext(), e.Fence})
-	if e.Leases == 0 { // it was lost before its caller had it
+	if e.LeaseDelta == 0 { // it was lost before its caller had it
 		t.lost(span, e)
 		span.End(trace.WithTimestamp(now))
 		return

@@ -44,11 +44,11 @@ func eventOf(ctx context.Context, kind event.Kind, fence uint64) (context.Contex
 	e := &event.Event{Kind: kind, Engine: "memory", Key: "patient:jane", Owner: "OWNER", Fence: fence, TTL: 30 * time.Second}
 	switch kind {
 	case event.Acquired:
-		e.Leases, e.Waited = 1, time.Second
+		e.LeaseDelta, e.Waited = 1, time.Second
 	case event.Lost:
-		e.Leases, e.Err = -1, fmt.Errorf("hold %q: %w", e.Key, hasp.ErrLost)
+		e.LeaseDelta, e.Err = -1, fmt.Errorf("hold %q: %w", e.Key, hasp.ErrLost)
 	case event.Released:
-		e.Leases = -1
+		e.LeaseDelta = -1
 	}
 	return ctx, e
 }
@@ -158,7 +158,7 @@ func TestEventsOfAHold(t *testing.T) {
 	tr.Observe(ctx, failed)
 	tr.Observe(eventOf(ctx, event.Lost, 1))
 	_, after := eventOf(ctx, event.Released, 1)
-	after.Leases = 0
+	after.LeaseDelta = 0
 	tr.Observe(ctx, after)
 	tr.Observe(ctx, failed)
 	all := spans.Ended()
@@ -244,7 +244,7 @@ func TestLostBeforeItWasHad(t *testing.T) {
 	tr, ctx, spans := record(t, haspotel.Options{MaxHolds: 1}, always)
 	for i := range 3 {
 		_, e := eventOf(ctx, event.Acquired, uint64(i))
-		e.Leases = 0
+		e.LeaseDelta = 0
 		tr.Observe(ctx, e)
 	}
 	if n := len(spans.Ended()); n != 6 || attrs(spans.Ended()[5])["lock.outcome"] != "lost" {
@@ -274,7 +274,7 @@ func (t countingTracer) Start(ctx context.Context, name string, o ...api.SpanSta
 func TestNotSampledCostsNothing(t *testing.T) {
 	parent := api.ContextWithSpanContext(t.Context(), api.NewSpanContext(api.SpanContextConfig{TraceID: api.TraceID{1}, SpanID: api.SpanID{1}}))
 	var all []*event.Event
-	for kind := event.Waiting; kind <= event.HeldBack; kind++ {
+	for kind := event.Waiting; kind <= event.Released; kind++ {
 		_, e := eventOf(parent, kind, 1)
 		all = append(all, e)
 	}

@@ -41,8 +41,8 @@ func BenchmarkPair(b *testing.B) {
 
 func BenchmarkObserve(b *testing.B) {
 	c := haspprom.New(nil)
-	acquired := event.Event{Kind: event.Acquired, Engine: "memory", Key: "order:1", Leases: 1, Waited: 12345}
-	released := event.Event{Kind: event.Released, Engine: "memory", Key: "order:1", Leases: -1, Held: 12345}
+	acquired := event.Event{Kind: event.Acquired, Engine: "memory", Key: "order:1", LeaseDelta: 1, Waited: 12345}
+	released := event.Event{Kind: event.Released, Engine: "memory", Key: "order:1", LeaseDelta: -1, Held: 12345}
 	b.ReportAllocs()
 	for b.Loop() {
 		c.Observe(b.Context(), &acquired)

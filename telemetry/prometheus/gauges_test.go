@@ -121,7 +121,7 @@ func TestGaugesOfHoldersAndWaiters(t *testing.T) {
 	waits, lost := make(chan string, 100), make(chan string, 100)
 	locks := open(t, store, metrics.Observe, func(_ context.Context, e *event.Event) {
 		switch {
-		case e.Waiters > 0:
+		case e.WaiterDelta > 0:
 			waits <- e.Key
 		case e.Kind == event.Lost:
 			lost <- e.Key

@@ -149,14 +149,14 @@ func (b *batch) flush() {
 // observe counts an event. Between two of them others use the machine's caches, so what it
 // costs is the memory that it touches.
 func (s *series) observe(e *event.Event) {
-	if e.Leases != 0 {
-		s.leases.Add(int64(e.Leases))
+	if e.LeaseDelta != 0 {
+		s.leases.Add(int64(e.LeaseDelta))
 	}
-	if e.Leases < 0 { // its first end: a lease that was lost is released as well
+	if e.LeaseDelta < 0 { // its first end: a lease that was lost is released as well
 		s.heldFor.observe(e.Held.Seconds())
 	}
-	if e.Waiters != 0 {
-		s.waits.Add(int64(e.Waiters))
+	if e.WaiterDelta != 0 {
+		s.waits.Add(int64(e.WaiterDelta))
 	}
 	switch e.Kind {
 	case event.Acquired:
@@ -209,7 +209,7 @@ func (s *series) released(e *event.Event) {
 	case e.Err == nil:
 	case !errors.Is(e.Err, hasp.ErrLost):
 		s.releaseFailures.Inc()
-	case e.Leases < 0: // the release was what found the loss: no event.Lost tells it
+	case e.LeaseDelta < 0: // the release was what found the loss: no event.Lost tells it
 		s.losses.Inc()
 	}
 }

@@ -55,8 +55,8 @@ var (
 
 func ignoreMode(of driver.Mode) Fault {
 	return answering(func(r voting.VoteRequest, a *answer) {
-		if a.err == nil && !a.Granted && a.Why == driver.Held && r.Mode == of && !r.Convert && a.Holder.Mode != of {
-			a.Result = driver.Result{Granted: true, Fence: r.Proposal, TTL: r.TTL, Node: a.Node}
+		if a.err == nil && !a.Granted && a.Why == driver.WhyHeld && r.Mode == of && !r.Convert && a.Holder.Mode != of {
+			a.Result = driver.Result{Granted: true, Fence: r.Proposal, TTL: r.TTL, Run: a.Run}
 		}
 	})
 }
@@ -161,7 +161,7 @@ func ForgetsFloor(s *store) {
 		now := time.Now().UnixMicro()
 		if at := last.Load(); at != 0 && now-at > (12*time.Hour).Microseconds() && r.Proposal <= uint64(now) {
 			rec, err := s.record(ctx)
-			return driver.Result{Why: voting.FenceTooLow, Fence: uint64(now), Node: rec.Node}, err
+			return driver.Result{Why: voting.FenceTooLow, Fence: uint64(now), Run: rec.Run}, err
 		}
 		res, err := vote(ctx, r)
 		if res.Granted {
@@ -173,11 +173,11 @@ func ForgetsFloor(s *store) {
 
 // Anonymous hides which store a node is.
 func Anonymous(s *store) {
-	answering(func(_ voting.VoteRequest, a *answer) { a.Node = "" })(s)
+	answering(func(_ voting.VoteRequest, a *answer) { a.Run = "" })(s)
 	record := s.record
 	s.record = func(ctx context.Context) (voting.Record, error) {
 		r, err := record(ctx)
-		r.Node = ""
+		r.Run = ""
 		return r, err
 	}
 }
@@ -209,7 +209,7 @@ func VotesOnce(may func(run string) bool) Fault {
 		vote, record := s.vote, s.record
 		s.record = func(ctx context.Context) (voting.Record, error) {
 			rec, err := record(ctx)
-			if err != nil || rec.Voting || !may(rec.Node) {
+			if err != nil || rec.Voting || !may(rec.Run) {
 				return rec, err
 			}
 			if err := s.admit(ctx, rec, s.Traits().MaxTTL); err != nil {
@@ -350,7 +350,7 @@ var (
 		}
 	})
 	ReleaseAll = withdrawing(func(ctx context.Context, s *store, r *voting.WithdrawRequest) {
-		if info, err := s.Inspect(ctx, r.Key); err == nil && info.Holds > 1 {
+		if info, err := s.Inspect(ctx, r.Key); err == nil && info.Leases > 1 {
 			for _, l := range info.Holders {
 				_ = s.Driver.Release(ctx, driver.ReleaseRequest{Claim: driver.Claim{Key: r.Key, Owner: l.Holder.Owner, Label: l.Holder.Label}, TTL: r.TTL})
 			}

@@ -198,7 +198,7 @@ func (e *ensemble) take(ctx context.Context, k Kind) {
 	var all sync.WaitGroup
 	for i, c := range claims {
 		all.Go(func() {
-			err := e.near.Release(ctx, driver.ReleaseRequest{Claim: c, TTL: commandLimit, End: driver.Unfinished})
+			err := e.near.Release(ctx, driver.ReleaseRequest{Claim: c, TTL: commandLimit, End: driver.EndUnfinished})
 			if err == nil { // otherwise the lease had ended, or the outcome is unknown
 				held[i].at = now()
 			}

@@ -189,7 +189,7 @@ func (s *attempt) holds(out []outage, ttl time.Duration, over Mono) (all []histo
 		switch {
 		case o.from > end || o.to <= s.Asked:
 		case !o.stops(): // it may have been granted or handed the key without knowing it
-			if s.Gone == 0 || o.Kind == Duplicate || o.by > driver.LateRequest { // a request that arrives so late after its release may be granted
+			if s.Gone == 0 || o.Kind == Duplicate || o.by > driver.MaxTransit { // a request that arrives so late after its release may be granted
 				add(max(s.Asked, o.from), end.Add(o.by+ttl+claim), 0, false)
 			} else {
 				add(max(s.Asked, o.from), end, 0, false)

@@ -148,7 +148,7 @@ func (w *sweep) nothingLeft() {
 		case err != nil:
 			w.found("%s: at the end: %v", key, err)
 		case info.Held || info.Waiters > 0:
-			w.found("%s: at the end it is held by %d, and %d wait", key, info.Holds, info.Waiters)
+			w.found("%s: at the end it is held by %d, and %d wait", key, info.Leases, info.Waiters)
 		default:
 			r := request(key)
 			res, err := w.near.Try(ctx, r)

@@ -431,7 +431,7 @@ func (m ballots) result(s *ballotsState, i int, a reply) driver.Result {
 	res := driver.Result{Granted: a.granted, Why: a.why, Fence: uint64(a.fence)}
 	if a.granted {
 		res.TTL = 1
-	} else if a.why == driver.Held {
+	} else if a.why == driver.WhyHeld {
 		res.Left = 1
 		for j, fence := range s.n[i].votes {
 			if fence != 0 {
@@ -446,7 +446,7 @@ func (m ballots) result(s *ballotsState, i int, a reply) driver.Result {
 func (m ballots) grant(s *ballotsState, j, i int, a vote) reply {
 	n, fence := &s.n[i], a.fence
 	if n.tombs[j] {
-		return reply{why: driver.Released}
+		return reply{why: driver.WhyReleased}
 	}
 	if has := n.votes[j]; has != 0 {
 		switch {
@@ -459,7 +459,7 @@ func (m ballots) grant(s *ballotsState, j, i int, a vote) reply {
 		for o := range m.Modes {
 			beside := m.reads(j) && m.reads(o) || m.Beside != 0 && m.Modes[j] == m.Beside
 			if o != j && n.votes[o] != 0 && !beside {
-				return reply{why: driver.Held}
+				return reply{why: driver.WhyHeld}
 			}
 		}
 		floor := n.key

@@ -490,8 +490,8 @@ func answer(res driver.Result, err error) (leaves string) {
 		return ""
 	}
 	return map[driver.Why]string{
-		driver.Held:        "the key is held, or the owner is gone",
-		driver.Released:    "the key is held, or the owner is gone",
+		driver.WhyHeld:     "the key is held, or the owner is gone",
+		driver.WhyReleased: "the key is held, or the owner is gone",
 		voting.FenceTooLow: "the fence is too low",
 		voting.NotVoting:   "the node does not vote",
 		voting.TTLTooLong:  "the TTL is too long",

@@ -132,7 +132,7 @@ func (i *idle) look() {
 // cut off from that node, or gave up while its client is, or a late request made the place after the node had
 // forgotten the owner's release. Each such place lasts for its patience.
 func (l *look) behindAbsent(wt waiter) bool {
-	leftovers := l.w.plan.Network.LateBy > driver.LateRequest
+	leftovers := l.w.plan.Network.LateBy > driver.MaxTransit
 	return slices.ContainsFunc(l.states, func(s state) bool {
 		absent := slices.IndexFunc(s.queue, func(o string) bool {
 			if i := slices.IndexFunc(l.waiters, func(w waiter) bool { return w.owner == o }); i >= 0 {

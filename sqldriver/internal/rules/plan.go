@@ -112,7 +112,7 @@ func (v *View) Try(r voting.VoteRequest, now Now, choose Fences) (driver.Result,
 }
 
 func (v *View) granted(fence int64, until time.Duration, now Now) driver.Result {
-	return driver.Result{Granted: true, Fence: uint64(fence), TTL: until - now.At, Node: v.Node}
+	return driver.Result{Granted: true, Fence: uint64(fence), TTL: until - now.At, Run: v.Run}
 }
 
 func (v *View) extend(r voting.VoteRequest, now Now, choose Fences) (res driver.Result, p Plan, err error) {
@@ -240,10 +240,10 @@ func (r Row) leaves(end driver.End) bool {
 	switch {
 	case r.Mode == driver.Shared && r.Limit == 0: // it only read
 		return false
-	case end == driver.Unused:
+	case end == driver.EndUnused:
 		return r.Mark
 	}
-	return end == driver.Unfinished
+	return end == driver.EndUnfinished
 }
 
 // Refused is the refusal of a Vote; hints as in Refusal.
@@ -258,13 +258,13 @@ func (v *View) Refused(r voting.VoteRequest, now Now, hints bool) driver.Result 
 // Refusal says what is in the way of a claim. Where its place gets hints, now that the answer is
 // written, it asks again only for the end of a lease, of which there is none.
 func (v *View) Refusal(c driver.Claim, now Now, hints bool) driver.Result {
-	res := driver.Result{Why: driver.Held, Ahead: v.Ahead, Node: v.Node}
+	res := driver.Result{Why: driver.WhyHeld, Ahead: v.Ahead, Run: v.Run}
 	switch {
 	case !v.Own.Live(now.At):
 	case v.Own.Kind == Held:
 		res.Ahead = 0
 	case v.Own.Kind == Gone:
-		res.Why = driver.Released
+		res.Why = driver.WhyReleased
 	}
 	var held time.Duration
 	if v.Holder.Live(now.At) {
@@ -291,7 +291,7 @@ func (v *View) TooLow(r voting.VoteRequest, now Now) driver.Result {
 	if v.Own.Live(now.At) && v.Own.Kind == Held { // beside others its own may be above what is compared
 		lowest = max(lowest, uint64(v.Own.Fence))
 	}
-	return driver.Result{Why: voting.FenceTooLow, Fence: lowest, Node: v.Node}
+	return driver.Result{Why: voting.FenceTooLow, Fence: lowest, Run: v.Run}
 }
 
 // opens is when c can have the key if none of its holders renews. A claim that only has to wait

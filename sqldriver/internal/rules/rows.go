@@ -27,7 +27,7 @@ const (
 const (
 	// GoneFor is how long a released owner is refused: longer than a request of its can be
 	// under way.
-	GoneFor = driver.LateRequest
+	GoneFor = driver.MaxTransit
 	// KeepFence is how long the newest fence of a key is remembered after the key was held: a
 	// minute, and as much longer as it may be ahead of the clock. The mark of a lease that was
 	// not released lasts as long.
@@ -86,7 +86,7 @@ func (r Row) Holding(now Now) driver.Holding {
 // View is all that a Try needs to know of a key.
 type View struct {
 	Floors Floors        // zero where no fence is proposed
-	Node   string        // Result.Node
+	Run    string        // Result.Run
 	Holder Row           // its lease may be over; of a shared key, the key's own row
 	Own    Row           // the asking owner's, which may be over
 	Gone   int64         // the largest fence that was given up

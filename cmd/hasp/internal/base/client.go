@@ -154,7 +154,7 @@ func (l *Locks) Inspect(ctx context.Context, key string) (hasp.Info, error) {
 	}
 	info.Key = key
 	if info.Held && len(info.Holders) == 0 { // an engine that has one holder at a time
-		info.Holds, info.Holders = 1, []driver.Holding{{Holder: info.Holder, Fence: info.Fence, Left: info.Left}}
+		info.Leases, info.Holders = 1, []driver.Holding{{Holder: info.Holder, Fence: info.Fence, Left: info.Left}}
 	}
 	return info, nil
 }

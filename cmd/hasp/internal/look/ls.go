@@ -87,8 +87,8 @@ func table(w io.Writer, infos []hasp.Info) error {
 		if i.Held {
 			l := i.Holder.Describe()
 			holder, held, left, reason = i.Holder.String(), people.HeldFor(l.Since, time.Now()), people.Left(i.Left, 0), l.Reason
-			if i.Holds > 1 {
-				holder += fmt.Sprintf(" and %d more", i.Holds-1)
+			if i.Leases > 1 {
+				holder += fmt.Sprintf(" and %d more", i.Leases-1)
 			}
 		}
 		if i.Fence > 0 {

@@ -55,10 +55,10 @@ func show(cmd *cobra.Command, store *base.StoreFlag, asJSON bool, key string) er
 		return nil
 	}
 	k := people.ToKeyJSON(info)
-	for _, s := range info.ByHand {
+	for _, s := range info.LookCommands {
 		k.ByHand = append(k.ByHand, l.URL.ByHand(0, s))
 	}
-	for _, s := range info.Free {
+	for _, s := range info.FreeCommands {
 		k.Free = append(k.Free, l.URL.ByHand(0, s))
 	}
 	return plain.WriteJSON(base.Stdout, k)
@@ -73,7 +73,7 @@ func describe(w io.Writer, l *base.Locks, store *base.StoreFlag, i hasp.Info) {
 	fact("store", "%s", l.URL)
 	switch {
 	case len(i.Holders) > 1 || i.Holder.Mode == hasp.Shared:
-		fact("state", "shared by %d", i.Holds)
+		fact("state", "shared by %d", i.Leases)
 		for n, l := range i.Holders {
 			person(fact, fmt.Sprintf("  %d.", n+1), l.Holder)
 			describeLease(func(name, format string, args ...any) { fact("", name+" "+format, args...) }, l)
@@ -96,7 +96,7 @@ func describe(w io.Writer, l *base.Locks, store *base.StoreFlag, i hasp.Info) {
 	}
 	if i.Held && !i.Holder.Foreign {
 		fact("to break", "%s", store.Again("break", i.Key, "--owner", i.Holder.Owner))
-		if i.Holds+len(i.Queue) > 1 {
+		if i.Leases+len(i.Queue) > 1 {
 			fact("", "(or another owner, to take it from that one)")
 		}
 	}
@@ -106,13 +106,13 @@ func describe(w io.Writer, l *base.Locks, store *base.StoreFlag, i hasp.Info) {
 			name = ""
 		}
 	}
-	byHand("by hand", i.ByHand)
-	byHand("to free", i.Free)
-	if len(i.Free) > 0 {
+	byHand("by hand", i.LookCommands)
+	byHand("to free", i.FreeCommands)
+	if len(i.FreeCommands) > 0 {
 		fact("", "(only when its holder is known to be gone; it does nothing once the value has changed)")
 	}
 	for _, remark := range l.URL.Remarks() {
-		if len(i.ByHand) > 0 {
+		if len(i.LookCommands) > 0 {
 			fact("", "(%s)", remark)
 		}
 	}

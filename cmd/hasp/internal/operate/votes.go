@@ -66,7 +66,7 @@ func (x *examination) votes(ctx context.Context) []doctor.Vote {
 		return slices.Repeat([]doctor.Vote{{Voting: true}}, len(x.servers))
 	}
 	rec, err := n.Record(ctx)
-	v := doctor.Vote{Err: err, Record: true, Voting: rec.Voting, MaxTTL: rec.MaxTTL, Run: rec.Node}
+	v := doctor.Vote{Err: err, Record: true, Voting: rec.Voting, MaxTTL: rec.MaxTTL, Run: rec.Run}
 	if err == nil && !rec.Voting {
 		dir, _ := store.StateDir() // x.state says why not
 		err = admission.New(dir, nil).Admit(ctx, n, rec, most, most)

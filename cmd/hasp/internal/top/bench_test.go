@@ -14,7 +14,7 @@ import (
 func tenThousand() []hasp.Info {
 	all := make([]hasp.Info, 10_000)
 	for i := range all {
-		all[i] = hasp.Info{Key: fmt.Sprintf("tenants/%06d", i), Held: true, Holder: person(fmt.Sprintf("web-%d", i%50), i, time.Duration(i*7919%10_000)*time.Second, "job"), Holds: 1, Left: time.Duration(i)}
+		all[i] = hasp.Info{Key: fmt.Sprintf("tenants/%06d", i), Held: true, Holder: person(fmt.Sprintf("web-%d", i%50), i, time.Duration(i*7919%10_000)*time.Second, "job"), Leases: 1, Left: time.Duration(i)}
 	}
 	return all
 }

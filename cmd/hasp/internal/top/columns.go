@@ -61,7 +61,7 @@ var orders = []int{5, 0, 2, 3, 4}
 // abandoned: the process of a holder has ended without a release. Holders beside the first are known on the screen only.
 func abandoned(m *Model, i *entry, _ time.Time) Style {
 	ended := func(h driver.Holding) bool { return people.Ended(h.Holder) }
-	if i.Held && (people.Ended(i.Holder) || i.Holds > 1 && slices.ContainsFunc(m.looks[i.Key].Info.Holders, ended)) {
+	if i.Held && (people.Ended(i.Holder) || i.Leases > 1 && slices.ContainsFunc(m.looks[i.Key].Info.Holders, ended)) {
 		return Alarm
 	}
 	return Normal

@@ -159,7 +159,7 @@ func (m *Model) Wanted(width, height int) (keys []string) {
 		want(m.chosen)
 	case list:
 		for _, e := range m.visible(layout(height).rows) {
-			if e.Waiters > 0 || e.Holds > 1 {
+			if e.Waiters > 0 || e.Leases > 1 {
 				want(e.Key)
 			}
 		}
@@ -222,8 +222,8 @@ func Shown(text string) string { return plain.Line(driver.Printable(text)) }
 // holderOf names the holder of a key, in a line.
 func holderOf(i hasp.Info) string {
 	s := plain.Line(i.Holder.String())
-	if i.Holds > 1 {
-		s += fmt.Sprintf(" +%d", i.Holds-1)
+	if i.Leases > 1 {
+		s += fmt.Sprintf(" +%d", i.Leases-1)
 	}
 	return s
 }

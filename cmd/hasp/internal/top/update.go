@@ -186,7 +186,7 @@ func (m *Model) pointed() (h hasp.Holder, ok bool) {
 		return h, false
 	}
 	e := m.rows[m.pos]
-	if !e.Held || e.Holds > 1 {
+	if !e.Held || e.Leases > 1 {
 		m.page, m.person, m.scroll = one, 0, 0
 		m.status = "choose whom to break, and press b again"
 		return h, false

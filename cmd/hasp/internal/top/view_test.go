@@ -42,12 +42,12 @@ func infos() []hasp.Info {
 	slot := person("gpu-1", 9, 30*time.Hour, "train")
 	slot.Mode, slot.Limit = hasp.Shared, 3
 	all := []hasp.Info{
-		{Key: "gpu", Held: true, Holder: slot, Holds: 2, Fence: 7, Left: 8 * time.Second, Waiters: 12},
-		{Key: hostile, Held: true, Holder: person("h\x1b[2J\u202e丛", 1, 5*time.Second, "r\x1b[31m\n"), Holds: 1, Left: 25 * time.Second},
-		{Key: "orders/1", Held: true, Holder: person("web-3", 4121, 192*time.Second, "nightly"), Holds: 1, Fence: 812, Left: 28 * time.Second, Waiters: 3},
-		{Key: "orders/2", Held: true, Holder: person("web-3", 4122, 41*time.Second, ""), Holds: 1, Fence: 813, Left: 19 * time.Second},
-		{Key: "orders/of-a-customer-with-quite-a-long-name/2026/03/01", Held: true, Holder: hasp.Holder{Foreign: true, Label: "some value"}, Holds: 1, Left: -1},
-		{Key: "reports", Held: true, Holder: reader, Holds: 4, Left: 3 * time.Second},
+		{Key: "gpu", Held: true, Holder: slot, Leases: 2, Fence: 7, Left: 8 * time.Second, Waiters: 12},
+		{Key: hostile, Held: true, Holder: person("h\x1b[2J\u202e丛", 1, 5*time.Second, "r\x1b[31m\n"), Leases: 1, Left: 25 * time.Second},
+		{Key: "orders/1", Held: true, Holder: person("web-3", 4121, 192*time.Second, "nightly"), Leases: 1, Fence: 812, Left: 28 * time.Second, Waiters: 3},
+		{Key: "orders/2", Held: true, Holder: person("web-3", 4122, 41*time.Second, ""), Leases: 1, Fence: 813, Left: 19 * time.Second},
+		{Key: "orders/of-a-customer-with-quite-a-long-name/2026/03/01", Held: true, Holder: hasp.Holder{Foreign: true, Label: "some value"}, Leases: 1, Left: -1},
+		{Key: "reports", Held: true, Holder: reader, Leases: 4, Left: 3 * time.Second},
 		{Key: "waited", Waiters: 1},
 	}
 	slices.SortFunc(all, func(a, b hasp.Info) int { return strings.Compare(a.Key, b.Key) })
@@ -199,7 +199,7 @@ func TestNeeds(t *testing.T) {
 	later[2].Left, later[3].Left = 9*time.Second, 7*time.Second // of 28 s, and of 19 s
 	host, _ := os.Hostname()
 	ended := hasp.Holder{Owner: "ended", Label: driver.Label{Host: host, PID: 1 << 30, Process: process.Self()}.Encode()}
-	m.SetList(Prepare(append(later, hasp.Info{Key: "zz", Held: true, Holder: ended, Holds: 1, Left: time.Minute})), start)
+	m.SetList(Prepare(append(later, hasp.Info{Key: "zz", Held: true, Holder: ended, Leases: 1, Left: time.Minute})), start)
 	inspect(m, 120, 24)
 	second := looked("reports")
 	second.Holders = append(second.Holders, driver.Holding{Holder: ended})
