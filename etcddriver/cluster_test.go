@@ -77,9 +77,19 @@ func TestCluster(t *testing.T) {
 	t.Parallel()
 	c := testserver.NewEtcdCluster(t, quick...)
 	holder := user(t, c.Addrs()...)
-	kept, err := holder.Mutex("kept", &hasp.LockOptions{TTL: 2 * time.Minute}).Lock(t.Context())
+	const ttl = 2 * time.Minute
+	kept, err := holder.Mutex("kept", &hasp.LockOptions{TTL: ttl}).Lock(t.Context())
 	must(t, err)
 	var w crowd
+	goesOn := func(after string) {
+		t.Helper()
+		w.goesOn(t, after)
+		for err := kept.Extend(t.Context(), ttl); err != nil; err = kept.Extend(t.Context(), ttl) {
+			if lost := kept.Err(); lost != nil {
+				t.Fatalf("after %s the lease is not renewed: %v, %v", after, err, lost)
+			}
+		}
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	defer func() { cancel(); running.Wait() }()
@@ -87,36 +97,31 @@ func TestCluster(t *testing.T) {
 		client := user(t, c.Addrs()...)
 		running.Go(func() { w.join(ctx, t, client) })
 	}
-	w.goesOn(t, "the start")
+	goesOn("the start")
 
 	leader := c.Leader()
 	c.Members[leader].Kill()
-	w.goesOn(t, "the leader was killed")
+	goesOn("the leader was killed")
 	c.Members[leader].Restart()
 
 	leader = c.Leader()
 	minority := (leader + 1) % 3
 	c.Members[minority].Stop()
-	w.goesOn(t, "a member was stopped")
+	goesOn("a member was stopped")
 	c.Members[minority].Cont()
 
 	leader = c.Leader()
 	c.Members[leader].Stop()
-	w.goesOn(t, "the leader was stopped")
+	goesOn("the leader was stopped")
 	c.Members[leader].Cont()
-	w.goesOn(t, "it goes on")
+	goesOn("it goes on")
 
 	leader = c.Leader()
 	c.Cut(leader)
-	w.goesOn(t, "the leader was cut off")
+	goesOn("the leader was cut off")
 	c.Heal(leader)
-	w.goesOn(t, "it is back")
-	if err := kept.Err(); err != nil {
-		t.Errorf("a lease that was renewed all the time: %v", err)
-	}
-	if err := kept.Release(); err != nil {
-		t.Error(err)
-	}
+	goesOn("it is back")
+	must(t, kept.Release())
 }
 
 // TestCutOffHolder: a holder whose member is cut off from the others knows that its lease is over

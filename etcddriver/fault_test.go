@@ -11,6 +11,7 @@ import (
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/testserver"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
 // TestEachReplyLost loses the reply to one transaction after another in the life of two
@@ -118,8 +119,16 @@ func TestLateTryAfterRelease(t *testing.T) {
 			}
 			late := p.lost()[0]
 			p.set(nil)
+			tomb := d.names(r.ID()).name(released)
+			before, err := d.client.Get(t.Context(), tomb)
+			must(t, err)
 			give(t, d, r, driver.EndUnused)
-			put(t, d, d.names(r.ID()).name(released), "") // for longer than ten seconds
+			wrote, err := d.client.Get(t.Context(), tomb, clientv3.WithRev(before.Header.Revision+1)) // as Release left it
+			must(t, err)
+			if len(wrote.Kvs) != 1 || d.mine(clientv3.LeaseID(wrote.Kvs[0].Lease)).asked < tombTTL {
+				t.Errorf("a released owner is remembered as %+v", wrote.Kvs)
+			}
+			put(t, d, tomb, "") // for longer than its lease, on a slow machine
 			if _, err := pb.NewKVClient(d.client.ActiveConnection()).Txn(t.Context(), late); err != nil {
 				t.Fatal(err)
 			}

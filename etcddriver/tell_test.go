@@ -4,6 +4,7 @@
 package etcddriver
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -74,11 +75,13 @@ func TestTell(t *testing.T) {
 			t.Errorf("told %+v, want %+v", got, want)
 		}
 		gone, want := hold("silent") // its lease is its own from the renewal on
-		brief := ask(claim("brief"), 0)
-		for ttl := time.Second; brief.TTL == 0 || renew(t, d, brief)[0].Err != nil; ttl *= 2 { // a slow machine renews none of a second
+		brief, over := ask(claim("brief"), 0), driver.ErrNotHeld
+		for ttl := time.Second; errors.Is(over, driver.ErrNotHeld); ttl *= 2 { // a slow machine renews none of a second
 			brief = ask(claim("brief"), ttl)
 			grant(t, d, brief)
+			over = renew(t, d, brief)[0].Err
 		}
+		must(t, over)
 		if got := comes(t, losses, "the loss of a lease that expired"); got.id != brief.ID() {
 			t.Errorf("told %+v, want that of %+v", got, brief.ID())
 		}
