@@ -264,7 +264,7 @@ func (a *attempt) granted(start clock.Instant, res driver.Result) (*Lease, error
 	h.life.Grant(start, now, res.TTL)
 	switch left := h.life.Ahead(now); {
 	case left <= 0:
-		return nil, fmt.Errorf("%w (%v of a TTL of %v)", errLate, clock.Short(now.Sub(start)), res.TTL)
+		return nil, fmt.Errorf("%w (%v of a TTL of %v)", errLate, short(now.Sub(start)), res.TTL)
 	case left < h.life.Span()/3 && a.wait.AskAgain(): // too little to renew in
 		return a.ask()
 	}

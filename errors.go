@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
-	"github.com/hasplock/hasp/internal/clock"
 )
 
 // Sentinel errors; test for them with errors.Is in every error of this package.
@@ -74,7 +73,7 @@ type HeldError struct {
 func (e *HeldError) Error() string {
 	s := "held by " + e.Holder.String()
 	if e.Left > 0 {
-		s += ", " + clock.Short(e.Left) + " left"
+		s += ", " + short(e.Left) + " left"
 	}
 	if e.Ahead > 0 {
 		s += fmt.Sprintf(", %d waiting ahead of us", e.Ahead)
@@ -108,9 +107,9 @@ type silentError struct {
 
 func (e *silentError) Error() string {
 	if e.why != nil {
-		return fmt.Sprintf("the store was not asked within %s: %v", clock.Short(e.limit), e.why)
+		return fmt.Sprintf("the store was not asked within %s: %v", short(e.limit), e.why)
 	}
-	return "the store did not answer within " + clock.Short(e.limit)
+	return "the store did not answer within " + short(e.limit)
 }
 
 // Timeout tells it from an answer, as errors of package net do.
@@ -133,4 +132,16 @@ func endOf(ctx context.Context) error {
 		return ErrClosed // the caller's context has not ended
 	}
 	return fmt.Errorf("%w: %w", err, cause)
+}
+
+// short rounds a duration to what a person wants to know.
+func short(d time.Duration) string {
+	switch {
+	case d >= 10*time.Second:
+		return d.Round(time.Second).String()
+	case d >= time.Second:
+		return d.Round(100 * time.Millisecond).String()
+	default:
+		return d.Round(time.Millisecond).String()
+	}
 }

@@ -229,7 +229,7 @@ func (h *hold) Request() (r driver.RenewRequest, ok bool) {
 	h.life.Forget()
 	now := h.c.now()
 	took, left, taken := h.life.Held(now), h.life.Left(now)-h.opts.Lead, h.handles.known[0].taken
-	err := fmt.Errorf("dropped without Release: nothing can reach this lease any more, so it is not renewed and ends in %v", clock.Short(left))
+	err := fmt.Errorf("dropped without Release: nothing can reach this lease any more, so it is not renewed and ends in %v", short(left))
 	go h.emit(event.Forgotten, func(e *event.Event) {
 		e.Held, e.Left, e.Callers, e.Err = took, left, taken.String(), h.c.fail("hold", h.req.Key, err)
 	})

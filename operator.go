@@ -12,7 +12,6 @@ import (
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/driver/operator"
 	"github.com/hasplock/hasp/driver/voting"
-	"github.com/hasplock/hasp/internal/clock"
 	"github.com/hasplock/hasp/internal/lifetime"
 )
 
@@ -136,7 +135,7 @@ func (o *Operator) Adopt(ctx context.Context, key, owner string, opts *LockOptio
 	h.life.Give(start)
 	h.life.Asks(held.Left)
 	if h.life.Grant(start, now, res.TTL); h.life.Over(now) {
-		return nil, o.c.fail("adopt", key, fmt.Errorf("%w: the answer to its renewal took %v of a TTL of %v", ErrLost, clock.Short(now.Sub(start)), res.TTL))
+		return nil, o.c.fail("adopt", key, fmt.Errorf("%w: the answer to its renewal took %v of a TTL of %v", ErrLost, short(now.Sub(start)), res.TTL))
 	}
 	h.life.Want(res.Wanted)
 	lease := h.lease(r.Mode)

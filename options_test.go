@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
-	"github.com/hasplock/hasp/internal/clock"
 	"github.com/hasplock/hasp/internal/lifetime"
 )
 
@@ -95,7 +94,7 @@ func TestShortDuration(t *testing.T) {
 		12340 * time.Millisecond:                    "12s",
 		0:                                           "0s",
 	} {
-		if got := clock.Short(d); got != want {
+		if got := short(d); got != want {
 			t.Errorf("%d: %s, must be %s", d, got, want)
 		}
 	}

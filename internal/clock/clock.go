@@ -48,15 +48,3 @@ func System() Instant {
 	}
 	return i
 }
-
-// Short rounds a duration to what a person wants to know.
-func Short(d time.Duration) string {
-	switch {
-	case d >= 10*time.Second:
-		return d.Round(time.Second).String()
-	case d >= time.Second:
-		return d.Round(100 * time.Millisecond).String()
-	default:
-		return d.Round(time.Millisecond).String()
-	}
-}

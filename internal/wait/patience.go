@@ -125,7 +125,7 @@ func (p *patience) bound(now clock.Instant) bound {
 // exhausted returns what ends a wait without a good answer, once pause has passed.
 func (p *patience) exhausted(now clock.Instant, pause time.Duration) error {
 	if b := p.bound(now); b.most > 0 && b.left() <= pause {
-		return fmt.Errorf(b.said, clock.Short(b.borne), p.why)
+		return fmt.Errorf(b.said, b.borne.Round(100*time.Millisecond), p.why)
 	}
 	return nil
 }
