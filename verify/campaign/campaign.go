@@ -3,17 +3,33 @@
 
 //go:build linux
 
+// Package campaign runs Redlock on five real redis-servers, with clients that
+// are processes of their own, through schedules of faults, and judges what the
+// clients recorded.
+//
+// A schedule is derived from its seed alone, and knows which of the assumptions of
+// Redlock it breaks, so that each verdict is "must hold" or "may break". It
+// needs Linux: processes are stopped, and compare instants by one monotonic
+// clock.
+//
+// The links between clients and servers are proxies, or, as root, real ones, with
+// each client in a network namespace, and a bridge that drops packets.
 package campaign
 
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"slices"
+	"strings"
 	"sync"
+	"time"
 
 	"github.com/hasplock/hasp/internal/testserver"
+	"github.com/hasplock/hasp/verify/engines"
 )
 
 // Options say what to run. The zero value runs nothing.
@@ -87,4 +103,178 @@ func (rep *Report) take(seed uint64, out *Outcome, err error) {
 		return
 	}
 	rep.Histories = append(rep.Histories, f.Name())
+}
+
+// Report is the result of a campaign.
+type Report struct {
+	Of        Store // Redis: with and without a node record
+	Outcomes  []*Outcome
+	Skipped   []string // schedules that this machine cannot run
+	Broken    []string // errors of the campaign itself
+	Histories []string // files, one for each violation
+}
+
+// Violations returns the outcomes in which something is wrong that must hold.
+func (rep *Report) Violations() []*Outcome {
+	return rep.of((*Outcome).Violated)
+}
+
+// of returns the outcomes of some schedules.
+func (rep *Report) of(has func(*Outcome) bool) []*Outcome {
+	return slices.DeleteFunc(slices.Clone(rep.Outcomes), func(o *Outcome) bool { return !has(o) })
+}
+
+// tally counts in how many schedules a rule held that must hold, and broke that may break.
+func tally(of []*Outcome, oracle string) (must, held, may, broke int) {
+	for _, o := range of {
+		for _, v := range o.Verdicts {
+			switch {
+			case v.Oracle != oracle:
+			case len(v.May) > 0:
+				may++
+				broke += min(1, len(v.Found))
+			default:
+				must++
+				held += 1 - min(1, len(v.Found))
+			}
+		}
+	}
+	return must, held, may, broke
+}
+
+// Markdown writes what came of each rule, what the clients did, and how many schedules had each fault.
+func (rep *Report) Markdown(w io.Writer) {
+	groups := [][]*Outcome{rep.Outcomes}
+	head := "| rule | held where it must | broke where it may |\n|---|--:|--:|\n"
+	if rep.Of == Redis {
+		head = "| rule | held where it must: one server | with a node record | broke where it may: one server | with a node record |\n|---|--:|--:|--:|--:|\n"
+		groups = nil
+		for _, s := range []Store{Redis, RedisNode} {
+			groups = append(groups, rep.of(func(o *Outcome) bool { return o.Schedule.Store == s }))
+		}
+	}
+	fmt.Fprint(w, head)
+	for _, oracle := range oracles {
+		var musts, mays []string
+		judged := 0
+		for _, of := range groups {
+			must, held, may, broke := tally(of, oracle)
+			judged += must + may
+			mark := ""
+			if held < must {
+				mark = "**"
+			}
+			musts = append(musts, fmt.Sprintf("%s%d of %d%s", mark, held, must, mark))
+			mays = append(mays, fmt.Sprintf("%d of %d", broke, may))
+		}
+		if judged > 0 {
+			fmt.Fprintf(w, "| %s | %s |\n", oracle, strings.Join(append(musts, mays...), " | "))
+		}
+	}
+	var c Counts
+	unknown := 0
+	for _, o := range rep.Outcomes {
+		c.add(o.Counts)
+		unknown += o.Unknown
+	}
+	fmt.Fprintf(w, "\n%d locks (%d to read), %d downgrades, %d renewals, %d releases, %d leases lost; %d stale requests refused by their fence, %d updates lost in a register without fences.\n\n",
+		c.Locks, c.Shared, c.Lowered, c.Renewals, c.Releases, c.Lost, c.Stale, c.BareLosts)
+	if unknown > 0 {
+		fmt.Fprintf(w, "Of %d keys the history was too long to be searched within %v.\n\n", unknown, linearLimit)
+	}
+	rep.faults(w)
+	if rep.Of != Redlock {
+		longest, told, taken := time.Duration(0), time.Duration(0), 0
+		for _, o := range rep.Outcomes {
+			longest, told, taken = max(longest, o.Open), max(told, o.Told), taken+o.Taken
+		}
+		fmt.Fprintf(w, "A key was free beside a waiter for %v at most, without stalls of the machine.", longest.Round(100*time.Microsecond))
+		if taken > 0 {
+			fmt.Fprintf(w, " Of %d leases that were taken away the holder learned it within %v.", taken, told.Round(time.Millisecond))
+		}
+		fmt.Fprint(w, "\n\n")
+	}
+	if slices.Contains(engines.Replicated, rep.Of) {
+		rep.failovers(w)
+	}
+	if n := len(rep.of(func(o *Outcome) bool { return o.Schedule.Wired })); n > 0 {
+		fmt.Fprintf(w, "In %d of them the links were real: network namespaces, and a bridge that dropped packets.\n\n", n)
+	}
+	for _, list := range [][]string{rep.Skipped, rep.Broken, rep.Histories} {
+		for _, s := range list {
+			first, _, _ := strings.Cut(s, "\n") // what follows is a server's log
+			fmt.Fprintf(w, "- %s\n", first)
+		}
+	}
+}
+
+// faults writes how many schedules had each fault, and in how many of these two held a key at once where that may be.
+func (rep *Report) faults(w io.Writer) {
+	var all []string
+	for _, k := range catalogueOf(rep.Of) {
+		of := rep.of(func(o *Outcome) bool { return slices.Contains(o.Kinds, k.kind) })
+		if len(of) == 0 {
+			continue
+		}
+		text := fmt.Sprintf("%s: %d", k.kind, len(of))
+		if _, _, _, broke := tally(of, oracles[0]); broke > 0 {
+			text += fmt.Sprintf(" (%d)", broke)
+		}
+		all = append(all, text)
+	}
+	fmt.Fprintf(w, "Schedules with each fault (and with two holders where that may be): %s.\n\n", strings.Join(all, "; "))
+}
+
+// failovers writes how often, and for how long, two owners held a key at once, and how long the next grant took.
+func (rep *Report) failovers(w io.Writer) {
+	var both, gaps []time.Duration
+	n := 0
+	for _, o := range rep.Outcomes {
+		if !slices.ContainsFunc(o.Schedule.Actions, Action.replaces) || slices.Contains(o.Kinds, Break) {
+			continue
+		}
+		n++
+		gaps = append(gaps, o.Gap)
+		if o.Both > 0 {
+			both = append(both, o.Both)
+		}
+	}
+	if n == 0 {
+		return
+	}
+	slices.Sort(gaps)
+	slices.Sort(both)
+	fmt.Fprintf(w, "Of %d schedules in which the master may be replaced, and no operator breaks a lease, two held a key at once in %d", n, len(both))
+	if len(both) > 0 {
+		fmt.Fprintf(w, ", for %v in the middle and %v at most", both[len(both)/2].Round(time.Millisecond), both[len(both)-1].Round(time.Millisecond))
+	}
+	fmt.Fprintf(w, ". Until the next grant it took %v in the middle and %v at most.\n\n", gaps[n/2].Round(10*time.Millisecond), gaps[n-1].Round(10*time.Millisecond))
+}
+
+// Summary writes the schedule, and what is wrong.
+func (o *Outcome) Summary(w io.Writer) {
+	fmt.Fprint(w, o.Schedule)
+	for _, v := range o.Verdicts {
+		for _, f := range v.Found {
+			word := "may break"
+			if v.Violated() {
+				word = "VIOLATED"
+			}
+			fmt.Fprintf(w, "%s: %s: %s\n", word, v.Oracle, f)
+		}
+	}
+}
+
+// Explain writes the summary, and the history of the keys.
+func (o *Outcome) Explain(w io.Writer) {
+	o.Summary(w)
+	fmt.Fprintf(w, "\nholds, by CLOCK_MONOTONIC:\n")
+	for _, h := range o.holds {
+		fmt.Fprintf(w, "  %s asked %.6f: %s\n", h.Key, time.Duration(h.Asked).Seconds(), h.Owner)
+	}
+	fmt.Fprintf(w, "\nevents:\n")
+	events := json.NewEncoder(w)
+	for _, r := range o.records {
+		_ = events.Encode(r) // as for all that is printed
+	}
 }

@@ -349,3 +349,14 @@ func (r *run) stopClients() (hung []string) {
 	r.stage.End()
 	return append(hung, r.left...)
 }
+
+// Mono is an instant of the clock that all processes share.
+type Mono = player.Mono
+
+func now() Mono { return player.Now() }
+
+// record is an event of a client.
+type record struct {
+	Client int `json:"client"` // numbers all processes of a run, from 1
+	player.Event
+}
