@@ -98,8 +98,9 @@ func (m *mix) run(take func() (*taken, error)) {
 }
 
 func (m *mix) takeOurs(mutex *hasp.Mutex) (*taken, error) {
+	start := time.Now()
 	l, err := mutex.Lock(m.Context())
-	if e := (*hasp.Error)(nil); errors.As(err, &e) && (e.Class == driver.ClassUnreachable || e.Class == driver.ClassUnknown) {
+	if e := (*hasp.Error)(nil); time.Since(start) > mixTTL*9/10 && errors.As(err, &e) && (e.Class == driver.ClassUnreachable || e.Class == driver.ClassUnknown) {
 		return nil, nil // this machine was slow: no answer within the TTL
 	}
 	if err != nil {

@@ -54,7 +54,7 @@ func TestLostReplyToAGrant(t *testing.T) {
 	eachSetting(t, func(t *testing.T, dial func(string) *redis.Options) {
 		l := newSlow(t, dial)
 		dropped := dropOne(l.link, faultproxy.Down)
-		lease := mustLock(t, l.locks.Mutex("k", nil))
+		lease := mustLock(t, l.locks.Mutex("k", &hasp.LockOptions{TTL: holds})) // another owner would not have the key by its expiry
 		if dropped.Load() == 0 {
 			t.Fatal("no reply was dropped")
 		}
