@@ -6,7 +6,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -16,18 +15,16 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
-	"github.com/hasplock/hasp/event"
 	"github.com/hasplock/hasp/internal/testserver"
-	"github.com/hasplock/hasp/verify/engines"
 	"github.com/hasplock/hasp/verify/internal/page"
 )
 
 const (
 	costTTL    = 2 * time.Second // of the leases: ZooKeeper's sessions are short then
 	costRounds = 5
-	costTime   = 400 * time.Millisecond // of a round, for each engine and figure
+	costTime   = 500 * time.Millisecond // of a round, for each engine and figure
+	costHold   = 20 * time.Millisecond  // within which the other client waits, and listens
 )
 
 // candidate is an engine to choose.
@@ -67,84 +64,20 @@ func costs(flags *flag.FlagSet) func(*testserver.Program) {
 
 // measure makes one round, and returns c.
 func (c *candidate) measure(t *testserver.Program) *candidate {
-	var clients [2]*engines.Client
-	waits := make(chan struct{}, 1)
-	for i := range clients {
-		conn, err := c.open()
-		t.Must(err)
-		c.traits = conn.Traits()
-		clients[i], err = conn.Client(&hasp.Options{Observe: func(_ context.Context, e *event.Event) {
-			if e.Kind == event.Waiting {
-				select {
-				case waits <- struct{}{}:
-				default:
-				}
-			}
-		}})
-		t.Must(err)
-		t.Cleanup(func() { _ = clients[i].Close() })
+	alone := (&crowd{waiters: 1, clients: 1, length: costTime, ttl: costTTL}).run(t, c.open)
+	both := (&crowd{waiters: 2, clients: 2, length: costTime, ttl: costTTL, hold: costHold}).run(t, c.open)
+	t.Must(errors.Join(append(alone.failed, both.failed...)...))
+	const warm = 4 // connects
+	if len(alone.pairs) <= warm || len(both.gaps) <= warm {
+		t.Fatalf("%d locks alone, and %d handoffs", len(alone.pairs), len(both.gaps))
 	}
-	c.pairs = append(c.pairs, sample(func() time.Duration {
-		begun := time.Now()
-		lease, err := lock(t, clients[0], "alone")
-		t.Must(err)
-		t.Must(lease.Release())
-		return time.Since(begun)
-	}))
-	c.handoffs = append(c.handoffs, sample(func() time.Duration {
-		slices.Reverse(clients[:])
-		return handoff(t, clients, waits)
-	}))
+	c.traits, c.pairs, c.handoffs = alone.traits, append(c.pairs, median(alone.pairs[warm:])), append(c.handoffs, median(both.gaps[warm:]))
 	return c
-}
-
-func lock(t *testserver.Program, c *engines.Client, key string) (*hasp.Lease, error) {
-	return c.Mutex(key, &hasp.LockOptions{TTL: costTTL}).Lock(t.Context())
-}
-
-// sample returns the median of what f measures, without the first few, which connect.
-func sample(f func() time.Duration) time.Duration {
-	const warm = 4
-	var all []time.Duration
-	for begun := time.Now(); len(all) < 2*warm || time.Since(begun) < costTime; {
-		all = append(all, f())
-	}
-	return median(all[warm:])
 }
 
 func median(all []time.Duration) time.Duration {
 	all = slices.Sorted(slices.Values(all))
 	return all[len(all)/2]
-}
-
-// handoff returns how long after the first client begins a release the other client has the key.
-func handoff(t *testserver.Program, clients [2]*engines.Client, waits <-chan struct{}) time.Duration {
-	lease, err := lock(t, clients[0], "both")
-	t.Must(err)
-	select {
-	case <-waits:
-	default:
-	}
-	var next *hasp.Lease
-	var failed error
-	var granted time.Time
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		next, failed = lock(t, clients[1], "both")
-		granted = time.Now()
-	}()
-	select {
-	case <-waits:
-	case <-ended:
-	}
-	time.Sleep(2 * time.Millisecond) // until it listens, too
-	begun := time.Now()
-	err = lease.Release()
-	<-ended
-	t.Must(errors.Join(err, failed))
-	t.Must(next.Release())
-	return granted.Sub(begun)
 }
 
 func costTable(all []*candidate) string {

@@ -11,30 +11,36 @@ import (
 	"flag"
 	"fmt"
 	"os/exec"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/event"
 	"github.com/hasplock/hasp/internal/testserver"
 )
 
-// freeBar is for how long a key may be free beside a live waiter, without the round trips of the link.
-const freeBar = time.Second
+const (
+	// freeBar is for how long a key may be free beside a live waiter, without the round trips of the link.
+	freeBar = time.Second
+	// crowdTTL is that of the leases.
+	crowdTTL = 10 * time.Second
+)
 
 // crowd is many waiters for one key of one engine.
 type crowd struct {
 	waiters, clients int
 	rtt, length, ttl time.Duration
+	hold             time.Duration // for how long each has the key, and then rests for half as long
 }
 
 func waiters(flags *flag.FlagSet) func(*testserver.Program) {
-	var c crowd
+	c := crowd{ttl: crowdTTL}
 	flags.IntVar(&c.waiters, "waiters", 64, "how many goroutines want the key")
 	flags.IntVar(&c.clients, "clients", 8, "over how many clients they are spread")
 	flags.DurationVar(&c.rtt, "rtt", 50*time.Millisecond, "the round trip of each link")
 	flags.DurationVar(&c.length, "for", 20*time.Second, "how long each engine is measured")
-	flags.DurationVar(&c.ttl, "ttl", 10*time.Second, "the TTL")
 	busy := flags.Int("busy", 0, "how many busy loops run beside")
 	only := flags.String("engine", "", "one engine alone")
 	return func(t *testserver.Program) {
@@ -48,7 +54,7 @@ func waiters(flags *flag.FlagSet) func(*testserver.Program) {
 				continue
 			}
 			_, err := testserver.Perform(t.Context(), func(t *testserver.Program) any {
-				c.run(t, e.name, e.start(place{t, c.rtt, c.ttl}))
+				c.judge(t, e.name, c.run(t, e.start(place{t, c.rtt, c.ttl})))
 				return nil
 			})
 			if err != nil {
@@ -58,18 +64,29 @@ func waiters(flags *flag.FlagSet) func(*testserver.Program) {
 	}
 }
 
-// queue is what the waiters saw.
-type queue struct {
-	mu       sync.Mutex
-	released time.Time // when the latest release began; zero: the key is held
-	free     time.Duration
-	handoffs int
-	served   int // waiters that had it once, at least
-	lost     int
-	failed   []error
+func (c *crowd) judge(t *testserver.Program, name string, q *queue) {
+	free := slices.Max(append(q.gaps, 0))
+	fmt.Printf("%s: %d waiters of %d clients, a round trip of %v: %.1f handoffs/s; %d served; free for at most %v; %d lost; %d failed\n", name,
+		c.waiters, c.clients, c.rtt, float64(len(q.pairs))/c.length.Seconds(), q.served, free.Round(time.Millisecond), q.lost, len(q.failed))
+	if most := freeBar + 2*c.rtt; free > most || q.lost > 0 || len(q.failed) > 0 {
+		t.Errorf("MISSED: free for at most %v, none lost, none failed: %w", most, errors.Join(q.failed...))
+	}
 }
 
-func (c *crowd) run(t *testserver.Program, name string, open opener) {
+// queue is what the waiters saw.
+type queue struct {
+	traits driver.Traits
+
+	mu          sync.Mutex
+	released    time.Time       // when the latest release began; zero: the key is held
+	gaps, pairs []time.Duration // from each release to the next grant; and for each grant from the request to the end of its release
+	served      int             // waiters that had it once, at least
+	lost        int
+	failed      []error
+}
+
+// run has the waiters contend for the key, with clients of their own.
+func (c *crowd) run(t *testserver.Program, open opener) *queue {
 	ctx, cancel := context.WithTimeout(t.Context(), c.length)
 	defer cancel()
 	var q queue
@@ -78,11 +95,12 @@ func (c *crowd) run(t *testserver.Program, name string, open opener) {
 	for range c.clients {
 		conn, err := open()
 		t.Must(err)
+		q.traits = conn.Traits()
 		client, err := conn.Client(&hasp.Options{Observe: q.observe})
 		t.Must(err)
 		end = append(end, client.Close)
 		for range c.waiters / c.clients {
-			all.Go(func() { q.wait(ctx, client.Mutex("k", &hasp.LockOptions{TTL: c.ttl})) })
+			all.Go(func() { q.wait(ctx, client.Mutex("k", &hasp.LockOptions{TTL: c.ttl}), c.hold) })
 		}
 	}
 	<-ctx.Done()
@@ -91,11 +109,7 @@ func (c *crowd) run(t *testserver.Program, name string, open opener) {
 	for _, f := range end {
 		_ = f() // what the link still holds is not the figure
 	}
-	fmt.Printf("%s: %d waiters of %d clients, a round trip of %v: %.1f handoffs/s; %d served; free for at most %v; %d lost; %d failed\n", name,
-		c.waiters, c.clients, c.rtt, float64(q.handoffs)/c.length.Seconds(), q.served, q.free.Round(time.Millisecond), q.lost, len(q.failed))
-	if most := freeBar + 2*c.rtt; q.free > most || q.lost > 0 || len(q.failed) > 0 {
-		t.Errorf("MISSED: free for at most %v, none lost, none failed: %w", most, errors.Join(q.failed...))
-	}
+	return &q
 }
 
 func (q *queue) note(f func()) {
@@ -113,13 +127,15 @@ func (q *queue) observe(_ context.Context, e *event.Event) {
 // wasFree notes for how long the key has been free until now.
 func (q *queue) wasFree() {
 	if !q.released.IsZero() {
-		q.free = max(q.free, time.Since(q.released))
+		q.gaps = append(q.gaps, time.Since(q.released))
 	}
+	q.released = time.Time{}
 }
 
 // wait takes the key again and again.
-func (q *queue) wait(ctx context.Context, m *hasp.Mutex) {
+func (q *queue) wait(ctx context.Context, m *hasp.Mutex, hold time.Duration) {
 	for served := 1; ; {
+		begun := time.Now()
 		lease, err := m.Lock(ctx)
 		if ctx.Err() != nil {
 			if err == nil {
@@ -130,13 +146,14 @@ func (q *queue) wait(ctx context.Context, m *hasp.Mutex) {
 		if err == nil {
 			q.note(func() {
 				q.wasFree()
-				q.released = time.Time{}
-				q.handoffs++
 				q.served += served
 			})
 			served = 0
+			time.Sleep(hold)
 			q.note(func() { q.released = time.Now() })
 			err = lease.Release()
+			q.note(func() { q.pairs = append(q.pairs, time.Since(begun)) })
+			time.Sleep(hold / 2)
 		}
 		if err != nil {
 			q.note(func() { q.failed = append(q.failed, err) })
