@@ -35,44 +35,92 @@ const guarded = "with min-replicas-to-write"
 // word.
 var refusals = []string{"OOM", "NOREPLICAS", "MISCONF", "READONLY"}
 
-// incident adds one kind of fault to a schedule, from a moment on. It reports false when another fault is in its way.
+// incident is one kind of fault of a schedule. It begins at a moment, and lasts for a time between two, longer by what beyond says; of
+// 0: it has no end. where reserves what it strikes. Its amount is up to by milliseconds. make is in place of all that.
 type incident struct {
-	kind Kind
-	make func(g *generator, k Kind, at ms) bool
+	kind        Kind
+	where       func(g *generator, from, to ms) (on []int, client int, ok bool)
+	least, most ms
+	beyond      func(*Schedule) ms
+	by          ms
+	make        func(g *generator, k Kind, at ms) bool
 }
 
-// catalogue lists every kind of fault of Redlock once.
-var catalogue = []incident{
-	{RestartEmpty, restart(KeepNothing)},
-	{RestartRDB, restart(KeepNothing)},
-	{RestartTorn, restart(KeepEverySec)},
-	{RestartAOF, restart(KeepAlways)},
-	{AllEmpty, (*generator).allEmpty},
-	{Flush, (*generator).flush},
-	{FlushHeldBack, onNode(200, 2000)},
-	{Delete, (*generator).delete},
-	{Evict, onNode(100, 500)},
-	{Promote, restart(KeepNothing)},
-	{ClockForward, (*generator).step},
-	{ClockBack, (*generator).step},
-	{ClockHeldBack, (*generator).step},
-	{StopNode, onNode(100, 2400)},
-	{RefuseWrites, (*generator).refuseWrites},
-	{Partition, onLink(0)},
-	{LoseRequests, onLink(0)},
-	{LoseReplies, onLink(0)},
-	{Delay, onLink(300)},
-	{Duplicate, onLink(2500)},
-	{Late, onLink(2500)},
-	{ResetLinks, (*generator).reset},
-	{ClientStop, (*generator).stopClient},
-	{ClientKill, (*generator).killClient},
+// add adds the incident to a schedule, from a moment on. It reports false when another fault is in its way.
+func (i incident) add(g *generator, at ms) bool {
+	if i.make != nil {
+		return i.make(g, i.kind, at)
+	}
+	to := at + 1
+	if i.most > 0 {
+		to = at + g.between(i.least, i.most)
+	}
+	if i.beyond != nil {
+		to += i.beyond(g.s)
+	}
+	on, client, ok := i.where(g, at, to)
+	if !ok {
+		return false
+	}
+	var by time.Duration
+	if i.by > 0 {
+		by = time.Duration(g.between(20, i.by)) * time.Millisecond
+	}
+	if g.act(at, i.kind, Begin, on, client, by); i.most > 0 {
+		g.act(to, i.kind, End, on, client, 0)
+	}
+	return true
 }
+
+func special(k Kind, make func(*generator, Kind, ms) bool) incident {
+	return incident{kind: k, make: make}
+}
+
+// The faults of many stores. A fault of a server strikes the one that is chosen when it begins. There is one at a time, so that
+// a majority is left.
+var (
+	processFaults = []incident{
+		{kind: ClientStop, where: process, most: 300, beyond: func(s *Schedule) ms { return msOf(s.MaxTTL) * 11 / 10 }},
+		{kind: ClientKill, where: process, least: 50, most: 1500},
+	}
+	linkFaults = []incident{
+		{kind: Partition, where: someLinks, least: 300, most: 2400},
+		{kind: LoseRequests, where: someLinks, least: 300, most: 2400},
+		{kind: LoseReplies, where: someLinks, least: 300, most: 2400},
+	}
+	slowLink   = incident{kind: Delay, where: someLinks, least: 300, most: 2400, by: 300}
+	resetLinks = incident{kind: ResetLinks, where: anyLinks}
+	cutAll     = incident{kind: CutAll, where: allLinks, least: 100, most: 2400}
+)
+
+// catalogue lists every kind of fault of Redlock once.
+var catalogue = slices.Concat([]incident{
+	special(RestartEmpty, restart(KeepNothing)),
+	special(RestartRDB, restart(KeepNothing)),
+	special(RestartTorn, restart(KeepEverySec)),
+	special(RestartAOF, restart(KeepAlways)),
+	special(AllEmpty, (*generator).allEmpty),
+	{kind: Flush, where: aNode},
+	{kind: FlushHeldBack, where: aNode, least: 200, most: 2000},
+	special(Delete, (*generator).delete),
+	{kind: Evict, where: aNode, least: 100, most: 500},
+	special(Promote, restart(KeepNothing)),
+	special(ClockForward, (*generator).step),
+	special(ClockBack, (*generator).step),
+	special(ClockHeldBack, (*generator).step),
+	{kind: StopNode, where: aNode, least: 100, most: 2400},
+	special(RefuseWrites, (*generator).refuseWrites),
+}, linkFaults, []incident{
+	slowLink,
+	{kind: Duplicate, where: someLinks, least: 300, most: 2400, by: 2500},
+	{kind: Late, where: someLinks, least: 300, most: 2400, by: 2500},
+	resetLinks,
+}, processFaults)
 
 // loneCatalogue lists the kinds of fault of one server.
 var loneCatalogue = slices.Concat(
 	slices.DeleteFunc(slices.Clone(catalogue), func(i incident) bool { return i.kind == AllEmpty }),
-	[]incident{{Split, (*generator).splitMaster}, {CutAll, (*generator).cutAll}})
+	[]incident{special(Split, (*generator).splitMaster), cutAll})
 
 // engineCatalogue lists the kinds of fault of another engine.
 func engineCatalogue(k engines.Kind) (all []incident) {
@@ -86,21 +134,22 @@ func engineCatalogue(k engines.Kind) (all []incident) {
 		occur     bool
 		incidents []incident
 	}{
-		{true, []incident{
-			{ClientStop, (*generator).stopClient}, {ClientKill, (*generator).killClient}, {Break, (*generator).once}}},
-		{linked, []incident{
-			{Partition, onLink(0)}, {LoseRequests, onLink(0)}, {LoseReplies, onLink(0)}, {Hold, onLink(0)}, {Delay, onLink(300)},
-			{ResetLinks, (*generator).reset}, {CutAll, (*generator).cutAll}}},
-		{linked && k.Servers() == 1, []incident{{RestartKept, onServer(100, 900)}, {StopNode, onServer(100, 2400)}}},
-		{linked && k.Servers() > 1, []incident{{KillLeader, onServer(100, last)}, {KillFollower, onServer(100, 2000)},
-			{StopLeader, onServer(100, last+400)}, {StopFollower, onServer(100, 2400)}}},
+		{true, append(slices.Clone(processFaults), incident{kind: Break, where: nowhere})},
+		{linked, append(slices.Clone(linkFaults), incident{kind: Hold, where: someLinks, least: 300, most: 2400}, slowLink, resetLinks, cutAll)},
+		{linked && k.Servers() == 1, []incident{
+			{kind: RestartKept, where: aServer, least: 100, most: 900}, {kind: StopNode, where: aServer, least: 100, most: 2400}}},
+		{linked && k.Servers() > 1, []incident{
+			{kind: KillLeader, where: aServer, least: 100, most: last}, {kind: KillFollower, where: aServer, least: 100, most: 2000},
+			{kind: StopLeader, where: aServer, least: 100, most: last + 400}, {kind: StopFollower, where: aServer, least: 100, most: 2400}}},
 		{replicated, []incident{
-			{KillLagging, (*generator).killLagging}, {CutMaster, (*generator).cutMaster}, {Switch, (*generator).operate}}},
-		{k.IsCluster(), []incident{{Reshard, (*generator).operate}}},
-		{k == engines.Etcd3, []incident{{CutLeader, onServer(100, 2400)}, {CutFollower, onServer(100, 2400)}}},
-		{k == engines.ZooKeeper || k == engines.ZooKeeper3, []incident{{Expire, (*generator).expire}}},
-		{k == engines.Postgres || k == engines.MariaDB, []incident{{Terminate, (*generator).once}}},
-		{k == engines.Etcd || k == engines.Etcd3, []incident{{Revoke, (*generator).once}}},
+			special(KillLagging, (*generator).killLagging), {kind: CutMaster, where: oneSide, least: 1500, most: 6000}, {kind: Switch, where: aServer}}},
+		{k.IsCluster(), []incident{{kind: Reshard, where: aServer}}},
+		{k == engines.Etcd3, []incident{
+			{kind: CutLeader, where: aServer, least: 100, most: 2400}, {kind: CutFollower, where: aServer, least: 100, most: 2400}}},
+		{k == engines.ZooKeeper || k == engines.ZooKeeper3, []incident{
+			{kind: Expire, where: itsLinks, least: 600, most: 1500, beyond: func(*Schedule) ms { return msOf(engines.Session) }}}},
+		{k == engines.Postgres || k == engines.MariaDB, []incident{{kind: Terminate, where: nowhere}}},
+		{k == engines.Etcd || k == engines.Etcd3, []incident{{kind: Revoke, where: nowhere}}},
 	} {
 		if those.occur {
 			all = append(all, those.incidents...)
@@ -246,7 +295,7 @@ func (g *generator) split() {
 // add adds an incident at a moment when nothing is in its way, if it finds one.
 func (g *generator) add(i incident) {
 	for range 20 {
-		if i.make(g, i.kind, g.between(500, faultsLast-2500)) {
+		if i.add(g, g.between(500, faultsLast-2500)) {
 			return
 		}
 	}
@@ -306,57 +355,57 @@ func reserve(of []spans, from, to ms, which ...int) bool {
 // everyClient are all clients.
 var everyClient = []int{0, 1, 2, 3}
 
-// node reserves a node without another fault in a span.
-func (g *generator) node(from, to ms) (on []int, ok bool) {
+// aNode is a node without another fault in a span.
+func aNode(g *generator, from, to ms) (on []int, client int, ok bool) {
 	n := g.IntN(g.on)
 	if g.pivot >= 0 && g.IntN(3) > 0 {
 		n = g.pivot
 	}
-	return []int{n}, reserve(g.busy[:], from, to, n)
+	return []int{n}, -1, reserve(g.busy[:], from, to, n)
 }
 
-// client reserves a client for a span in which its process, or its links, have no other fault.
-func (g *generator) client(of *[clients]spans, from, to ms) (c int, ok bool) {
-	c = g.IntN(clients)
-	return c, reserve(of[:], from, to, c)
+func aServer(g *generator, from, to ms) ([]int, int, bool) {
+	return nil, -1, reserve(g.busy[:], from, to, 0)
 }
 
-// onNode is a fault of a node that lasts for some milliseconds.
-func onNode(least, most ms) func(*generator, Kind, ms) bool {
-	return func(g *generator, k Kind, at ms) bool {
-		to := at + g.between(least, most)
-		on, ok := g.node(at, to)
-		return ok && g.span(k, at, to, on, -1, 0)
+// nowhere is of what is done to all servers.
+func nowhere(*generator, ms, ms) ([]int, int, bool) { return nil, -1, true }
+
+// process is that of a client.
+func process(g *generator, from, to ms) ([]int, int, bool) {
+	c := g.IntN(clients)
+	return nil, c, reserve(g.taken[:], from, to, c)
+}
+
+// itsLinks are those of a client to all nodes that it reaches, anyLinks to any nodes, and someLinks to some of those that it reaches.
+func itsLinks(g *generator, from, to ms) ([]int, int, bool) {
+	c := g.IntN(clients)
+	return slices.Clone(g.reach[c]), c, reserve(g.bad[:], from, to, c)
+}
+
+func anyLinks(g *generator, from, to ms) (on []int, c int, ok bool) {
+	if _, c, ok = itsLinks(g, from, to); ok {
+		on = g.some(1 + g.IntN(g.on))
 	}
+	return on, c, ok
 }
 
-// onServer is a fault of one server, which is chosen when it begins. There is one at a time, so that a majority is left.
-func onServer(least, most ms) func(*generator, Kind, ms) bool {
-	return func(g *generator, k Kind, at ms) bool {
-		to := at + g.between(least, most)
-		return reserve(g.busy[:], at, to, 0) && g.span(k, at, to, nil, -1, 0)
-	}
-}
-
-// onLink is a fault of the links of one client to some nodes; most is the largest
-// amount in ms, 0 if the fault has none.
-func onLink(most ms) func(*generator, Kind, ms) bool {
-	return func(g *generator, k Kind, at ms) bool {
-		to := at + g.between(300, 2400)
-		c, ok := g.client(&g.bad, at, to)
-		if !ok {
-			return false
-		}
-		on := slices.Clone(g.reach[c])
+func someLinks(g *generator, from, to ms) (on []int, c int, ok bool) {
+	if on, c, ok = itsLinks(g, from, to); ok {
 		g.Shuffle(len(on), func(i, j int) { on[i], on[j] = on[j], on[i] })
 		on = on[:1+g.IntN(len(on))]
 		slices.Sort(on)
-		var by time.Duration
-		if most > 0 {
-			by = time.Duration(g.between(20, most)) * time.Millisecond
-		}
-		return g.span(k, at, to, on, c, by)
 	}
+	return on, c, ok
+}
+
+// allLinks are those of all clients to the server, and oneSide those between the master with every other client and all others.
+func allLinks(g *generator, from, to ms) ([]int, int, bool) {
+	return []int{0}, -1, reserve(g.bad[:], from, to, everyClient...)
+}
+
+func oneSide(g *generator, from, to ms) ([]int, int, bool) {
+	return nil, -1, !g.busy[0].overlap(from, to) && reserve(g.bad[:], from, to, everyClient...) && reserve(g.busy[:], from, to, 0)
 }
 
 func restart(keep Persistence) func(*generator, Kind, ms) bool {
@@ -365,7 +414,7 @@ func restart(keep Persistence) func(*generator, Kind, ms) bool {
 		if k == RestartRDB || k == Promote {
 			from -= g.between(200, 450) // for the snapshot, or the replica
 		}
-		on, ok := g.node(from, to)
+		on, _, ok := aNode(g, from, to)
 		if !ok {
 			return false
 		}
@@ -393,14 +442,6 @@ func (g *generator) allEmpty(k Kind, at ms) bool {
 	return true
 }
 
-func (g *generator) flush(k Kind, at ms) bool {
-	on, ok := g.node(at, at+1)
-	if ok {
-		g.act(at, k, Begin, on, -1, 0)
-	}
-	return ok
-}
-
 func (g *generator) delete(k Kind, at ms) bool {
 	on := g.some(1 + g.IntN(3))
 	ok := reserve(g.busy[:], at, at+1, on...)
@@ -416,7 +457,7 @@ func (g *generator) step(k Kind, at ms) bool {
 	if g.fakes == 2 {
 		return false
 	}
-	on, ok := g.node(at, faultsLast)
+	on, _, ok := aNode(g, at, faultsLast)
 	if !ok {
 		return false
 	}
@@ -439,7 +480,7 @@ func (g *generator) step(k Kind, at ms) bool {
 }
 
 func (g *generator) refuseWrites(k Kind, at ms) bool {
-	ok := onNode(300, 2400)(g, k, at)
+	ok := incident{kind: k, where: aNode, least: 300, most: 2400}.add(g, at)
 	if ok {
 		g.how(2, one(g, refusals...))
 	}
@@ -453,7 +494,7 @@ func (g *generator) splitMaster(k Kind, at ms) bool {
 	if g.s.records() {
 		to += msOf(admission.Wait(g.s.MaxTTL))
 	}
-	on, ok := g.node(from, to)
+	on, _, ok := aNode(g, from, to)
 	if !ok {
 		return false
 	}
@@ -465,60 +506,9 @@ func (g *generator) splitMaster(k Kind, at ms) bool {
 	return true
 }
 
-// cutAll cuts all clients off from the server.
-func (g *generator) cutAll(k Kind, at ms) bool {
-	to := at + g.between(100, 2400)
-	return reserve(g.bad[:], at, to, everyClient...) && g.span(k, at, to, []int{0}, -1, 0)
-}
-
-func (g *generator) reset(k Kind, at ms) bool {
-	c, ok := g.client(&g.bad, at, at+1)
-	if ok {
-		g.act(at, k, Begin, g.some(1+g.IntN(g.on)), c, 0)
-	}
-	return ok
-}
-
-func (g *generator) stopClient(k Kind, at ms) bool {
-	to := at + msOf(g.s.MaxTTL)*11/10 + g.between(0, 300)
-	c, ok := g.client(&g.taken, at, to)
-	return ok && g.span(k, at, to, nil, c, 0)
-}
-
-func (g *generator) killClient(k Kind, at ms) bool {
-	to := at + g.between(50, 1500)
-	c, ok := g.client(&g.taken, at, to)
-	return ok && g.span(k, at, to, nil, c, 0)
-}
-
-// expire cuts a client off from all servers for longer than its session lasts.
-func (g *generator) expire(k Kind, at ms) bool {
-	to := at + msOf(engines.Session) + g.between(600, 1500)
-	c, ok := g.client(&g.bad, at, to)
-	return ok && g.span(k, at, to, slices.Clone(g.reach[c]), c, 0)
-}
-
-// once is what a fault does to the servers once.
-func (g *generator) once(k Kind, at ms) bool {
-	g.act(at, k, Begin, nil, -1, 0)
-	return true
-}
-
-// operate is what an operator does to the servers, while none has a fault.
-func (g *generator) operate(k Kind, at ms) bool {
-	return reserve(g.busy[:], at, at+1, 0) && g.once(k, at)
-}
-
 // killLagging kills a master before its replicas have what it granted last.
 func (g *generator) killLagging(k Kind, at ms) bool {
 	lag := g.between(200, 2000)
 	to := at + lag + g.between(100, 5000)
 	return reserve(g.busy[:], at, to, 0) && g.span(k, at, to, nil, -1, time.Duration(lag)*time.Millisecond)
-}
-
-// cutMaster cuts the master and every other client off from all others.
-func (g *generator) cutMaster(k Kind, at ms) bool {
-	to := at + g.between(1500, 6000)
-	return !g.busy[0].overlap(at, to) && reserve(g.bad[:], at, to, everyClient...) && reserve(g.busy[:], at, to, 0) &&
-		g.span(k, at, to, nil, -1, 0)
 }
