@@ -32,7 +32,7 @@ fuzz: ## try each fuzz target with new inputs for FUZZTIME=30s; a failing input 
 		echo "$$target of $$dir" && go test -vet=off -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$dir" </dev/null || exit 1; done
 
 show: ## measure many waiters for one key, on every engine, in some minutes; or what else the command has: make show NAME=overlap
-	@go run ./verify/show $(or $(NAME),waiters)
+	@go run ./verify/cmd $(or $(NAME),waiters)
 
 verify: ## redisdriver over Redis 8 and Valkey 8, the suite over three etcds, then 200 seeded schedules of faults against Redlock on real servers, 150 against one, 100 against each other engine, and 60 against each way to use Redis with replicas, about an hour and a half; rewrites their tables in docs/results
 	@scripts/servers
@@ -42,11 +42,11 @@ verify: ## redisdriver over Redis 8 and Valkey 8, the suite over three etcds, th
 	@cd verify && go test -race -count=1 -v -run TestWakesUpLate . -late=1000
 	@cd verify && go test -count=1 -v -timeout=30m -run 'Processes|Election|Writers' ./modes -for=1m
 	@cd verify && HASP_TEST_FAILOVERS=1 go test -race -count=1 -timeout=30m -run 'TestBrokenReplicaVariants|TestFailoverMakes' ./campaign
-	@go run ./verify/campaign/cmd -n 200 -into docs/results/campaigns.md
-	@go run ./verify/campaign/cmd -lone -n 150 -into docs/results/campaigns.md
-	@go run ./verify/campaign/cmd -sweep -into docs/results/campaigns.md
-	@go run ./verify/campaign/cmd -engine all -n 100 -parallel 6 -into docs/results/campaigns.md
-	@go run ./verify/campaign/cmd -engine replicated -n 60 -parallel 6 -into docs/results/campaigns.md
+	@go run ./verify/cmd campaign -n 200 -into docs/results/campaigns.md
+	@go run ./verify/cmd campaign -lone -n 150 -into docs/results/campaigns.md
+	@go run ./verify/cmd sweep -into docs/results/campaigns.md
+	@go run ./verify/cmd campaign -engine all -n 100 -parallel 6 -into docs/results/campaigns.md
+	@go run ./verify/cmd campaign -engine replicated -n 60 -parallel 6 -into docs/results/campaigns.md
 
 verify-quick: ## the schedules and the broken variants that make test runs, too
 	@scripts/servers
@@ -54,7 +54,7 @@ verify-quick: ## the schedules and the broken variants that make test runs, too
 
 overlap: ## for how long two believe that they hold a key, under hasp and other locks, in some 5 minutes; rewrites its table in docs/results
 	@scripts/servers
-	@go run ./verify/show overlap -into docs/results/campaigns.md
+	@go run ./verify/cmd overlap -into docs/results/campaigns.md
 
 SEEDS = 100000
 
@@ -80,7 +80,7 @@ equal: ## compare the Redis scripts with the engine in memory over all sequences
 bench: ## measure hasp beside other locks, about 40 minutes; rewrites docs/performance.md, docs/results and what each engine costs in docs/choosing.md
 	@scripts/servers
 	@go run ./bench -out docs
-	@go run ./verify/show costs -into docs/choosing.md
+	@go run ./verify/cmd costs -into docs/choosing.md
 
 bench-quick: ## a trial of the same in two minutes, written to .bin/bench
 	@scripts/servers

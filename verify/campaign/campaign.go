@@ -36,8 +36,6 @@ import (
 type Options struct {
 	Seeds    []uint64
 	Parallel int // schedules side by side; 0 means 4
-	// Broken names a variant without a safeguard; empty: hasp as it is.
-	Broken string
 	// Of is the store: Redlock, which is also what empty means; Redis, in every other round with a node record; or an
 	// engines.Kind.
 	Of Store
@@ -69,7 +67,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 		}
 		wg.Go(func() {
 			defer func() { <-places }()
-			out, err := perform(ctx, o.Broken, s)
+			out, err := perform(ctx, "", s)
 			mu.Lock()
 			defer mu.Unlock()
 			rep.take(seed, out, err)

@@ -10,13 +10,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"time"
 
-	"github.com/go-redsync/redsync/v4"
-	redsyncredis "github.com/go-redsync/redsync/v4/redis"
-	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
 	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/event"
 	"github.com/hasplock/hasp/internal/player"
 	"github.com/hasplock/hasp/internal/stall"
@@ -55,12 +55,12 @@ func open(with player.Job, observe func(context.Context, *event.Event)) (player.
 	if err := json.Unmarshal(with.Extra, &j); err != nil {
 		return nil, err
 	}
-	v, err := named(with.Broken)
+	v, ok := variants[with.Broken]
 	switch {
-	case err != nil:
-		return nil, err
-	case v.redsync:
-		return openRedsync(&j, with.TTL), nil
+	case !ok:
+		return nil, fmt.Errorf("no variant is called %q", with.Broken)
+	case v.library != nil:
+		return v.library(dial(j.Addrs, j.Strict), with.TTL), nil
 	}
 	return openHasp(with, &j, v, observe)
 }
@@ -161,55 +161,36 @@ func nodesOf(conns []*redis.Client, maxTTL time.Duration) (all []member) {
 	return all
 }
 
-// redsyncLocks is redsync on the same nodes, a player.Library.
-type redsyncLocks struct {
-	player.Locks // nil
-	conns        []*redis.Client
-	locks        *redsync.Redsync
-	ttl          time.Duration
+// member is a server that can be a node of a quorum.
+type member = broken.Node
+
+// variant is hasp with a safeguard removed, around a server or around the whole; or another library in its place. The zero value is
+// hasp as it is.
+type variant struct {
+	node, whole broken.Fault
+	opens       engines.Kind // instead of the engine that the schedule names
+	library     func(conns []*redis.Client, ttl time.Duration) player.Locks
 }
 
-func openRedsync(j *job, ttl time.Duration) *redsyncLocks {
-	l := &redsyncLocks{conns: dial(j.Addrs, j.Strict), ttl: ttl}
-	var pools []redsyncredis.Pool
-	for _, c := range l.conns {
-		pools = append(pools, goredis.NewPool(c))
-	}
-	l.locks = redsync.New(pools...)
-	return l
+// variants are known by name. The tests have more than hasp as it is.
+var variants = map[string]*variant{"": {}}
+
+// alone makes the driver of one server.
+func (v *variant) alone(d driver.Driver, seen *witness) driver.Driver {
+	n := broken.New(d, v.node)
+	return broken.Around(witnessed{seen.around(n), n}, v.whole)
 }
 
-func (l *redsyncLocks) Acquire(ctx context.Context, o *player.Order) (*player.Holding, error) {
-	m := l.locks.NewMutex(o.Wants[0].Key, redsync.WithExpiry(l.ttl))
-	acquire := m.LockContext
-	if o.Try {
-		acquire = m.TryLockContext
-	}
-	if err := acquire(ctx); err != nil {
-		return nil, err
-	}
-	release := func() error {
-		ok, err := m.Unlock()
-		if err == nil && !ok {
-			err = errors.New("not unlocked")
-		}
-		return err
-	}
-	return &player.Holding{Leases: []player.Lease{redsyncLease{m}}, Release: release}, nil
+// over makes the driver of another engine, or of a quorum.
+func (v *variant) over(d driver.Driver, seen *witness) driver.Driver {
+	return broken.Around(seen.around(d), v.whole)
 }
 
-func (l *redsyncLocks) Close() error { return closeAll(l.conns) }
-
-// redsyncLease is a mutex that is held. It has no fence, and says nothing of a loss.
-type redsyncLease struct{ m *redsync.Mutex }
-
-func (l redsyncLease) Key() string                   { return l.m.Name() }
-func (l redsyncLease) Owner() string                 { return l.m.Value() }
-func (redsyncLease) Fence() uint64                   { return 0 }
-func (redsyncLease) Mode() hasp.Mode                 { return hasp.Exclusive }
-func (redsyncLease) Slot() int                       { return 0 }
-func (redsyncLease) Abandoned() bool                 { return false }
-func (l redsyncLease) Deadline() time.Time           { return l.m.Until() }
-func (redsyncLease) Done() <-chan struct{}           { return nil }
-func (redsyncLease) Err() error                      { return nil }
-func (redsyncLease) Downgrade(context.Context) error { return errors.ErrUnsupported }
+// compose makes a quorum of nodes, for a client with a clock that is ahead.
+func (v *variant) compose(all []member, skew time.Duration, o *quorum.Options, seen *witness) driver.Driver {
+	var ds []voting.Node
+	for _, n := range all {
+		ds = append(ds, broken.New(n, v.node, broken.Ahead(func() time.Duration { return skew })))
+	}
+	return v.over(quorum.New(ds, o), seen)
+}

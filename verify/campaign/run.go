@@ -42,7 +42,7 @@ const (
 // run is one run of a schedule.
 type run struct {
 	t        *testserver.Program
-	hasp     bool // and not redsync
+	hasp     bool // and no other library
 	broken   string
 	s        *Schedule
 	wires    *wires // nil: the links are proxies
@@ -72,10 +72,6 @@ var room chan struct{}
 // perform runs a schedule, and returns the outcome. The error says why it could not
 // be run.
 func perform(ctx context.Context, broken string, s *Schedule) (*Outcome, error) {
-	v, err := named(broken)
-	if err != nil {
-		return nil, err
-	}
 	if room != nil {
 		select {
 		case room <- struct{}{}:
@@ -86,7 +82,7 @@ func perform(ctx context.Context, broken string, s *Schedule) (*Outcome, error) 
 	}
 	begun := now()
 	out, err := testserver.Perform(ctx, func(t *testserver.Program) *Outcome {
-		r := &run{t: t, hasp: !v.redsync, broken: broken, s: s, patience: hangLimit + s.beside()}
+		r := &run{t: t, hasp: variants[broken].library == nil, broken: broken, s: s, patience: hangLimit + s.beside()}
 		if s.Shared {
 			var err error
 			r.state, err = os.MkdirTemp("", "hasp-waits-")

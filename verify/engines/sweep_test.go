@@ -4,8 +4,11 @@
 package engines
 
 import (
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/hasplock/hasp/verify/broken"
 )
 
 // Rule: wherever a connection breaks, what was answered is so, what was not sent left nothing, and asking again puts it right.
@@ -26,6 +29,38 @@ func TestSweep(t *testing.T) {
 					t.Error(f)
 				}
 			}
+		})
+	}
+}
+
+// Rule: what the sweep looks for it finds, when a driver does it.
+func TestBrokenDriversAreCaught(t *testing.T) {
+	t.Parallel()
+	store := Start(t, Etcd)
+	for _, c := range []struct {
+		name, op, want string
+		without        broken.Fault
+	}{
+		{"every error is one of a request that was not sent", "Try", "not to be sent", broken.NeverSent},
+		{"each Try has an owner of its own", "Try", "asked again", broken.NewOwners},
+		{"a release has no answer, and is believed", "Release", "it was released, and", broken.TrustRelease},
+		{"a renewal without an answer is a loss", "Renew", "it is said not to be held", broken.LossOfSilence},
+		{"no hints", "Watch and join", "got no hint", broken.NoHints},
+		{"a release frees the key of any holder", "Release", "took the next one's lease", broken.BlindRelease},
+		{"fences fall", "Try", "came after", broken.FallingFences},
+		{"one holder more", "Renew", "another owner asks", broken.RenewReleases},
+		{"what was not released", "Inspect", "at the end it is held", broken.LookLeaves},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			var text string
+			for range 5 { // which messages travel together differs, and so what a cut hits
+				got := Sweep(t, store, Sweeping{Cuts: []Cut{Lost, Late}, Ops: []string{c.op}, Beside: 4, First: true, Broken: c.without})
+				if text = strings.Join(got.Found, "\n"); strings.Contains(text, c.want) {
+					return
+				}
+			}
+			t.Errorf("found %q, want %q", text, c.want)
 		})
 	}
 }

@@ -3,13 +3,17 @@
 
 //go:build unix
 
-// Command show measures what takes minutes, on real servers that it starts on free
-// loopback ports and stops again.
+// Command cmd tries and measures what takes minutes, on real servers that it starts on free loopback ports and stops again.
 //
-//	go run ./verify/show waiters -engine redis
-//	go run ./verify/show overlap -only redsync -n 20
+//	go run ./verify/cmd campaign                 200 schedules of Redlock, four side by side: about 15 minutes
+//	go run ./verify/cmd campaign -lone           one server, with and without a node record
+//	go run ./verify/cmd campaign -engine etcd    another engine; "all" is each of them
+//	go run ./verify/cmd campaign -seed 17        one schedule, with its history
+//	go run ./verify/cmd campaign -wired          partitions by network namespaces and nftables; as root
+//	go run ./verify/cmd waiters -engine redis
+//	go run ./verify/cmd overlap -only redsync -n 20
 //
-// Its exit code is 1 when a bar was missed.
+// It ends with a table, and with exit code 1 when something was violated, or a bar was missed.
 package main
 
 import (
@@ -25,6 +29,7 @@ import (
 
 	"github.com/hasplock/hasp/internal/testserver"
 	"github.com/hasplock/hasp/verify/engines"
+	"github.com/hasplock/hasp/verify/internal/page"
 	"github.com/jackc/pgx/v5"
 	"github.com/redis/go-redis/v9/logging"
 )
@@ -48,12 +53,12 @@ func main() {
 	stop()
 	switch {
 	case interrupted:
-		fmt.Fprintln(os.Stderr, "show: interrupted")
+		fmt.Fprintln(os.Stderr, "verify: interrupted")
 		os.Exit(130)
 	case errors.Is(err, flag.ErrHelp):
 		os.Exit(64)
 	case err != nil:
-		fmt.Fprintln(os.Stderr, "show:", err)
+		fmt.Fprintln(os.Stderr, "verify:", err)
 		os.Exit(1)
 	}
 }
@@ -72,7 +77,7 @@ func run(ctx context.Context, args []string) error {
 		_, err := testserver.Perform(ctx, func(t *testserver.Program) any { f(t); return nil })
 		return err
 	}
-	fmt.Fprintln(os.Stderr, "usage: show NAME [flags], where NAME is one of:")
+	fmt.Fprintln(os.Stderr, "usage: verify NAME [flags], where NAME is one of:")
 	for _, s := range shows {
 		fmt.Fprintf(os.Stderr, "\n  %-9s %s\n", s.name, s.about)
 		flags := flag.NewFlagSet(s.name, flag.ContinueOnError)
@@ -80,6 +85,19 @@ func run(ctx context.Context, args []string) error {
 		flags.PrintDefaults()
 	}
 	return flag.ErrHelp
+}
+
+// intoFlag names the document that a table goes into.
+func intoFlag(flags *flag.FlagSet) *string {
+	return flags.String("into", "", "write the tables into this `file`, between the marks that are there")
+}
+
+// publish prints a table under a heading, and writes both between the marks of a document.
+func publish(t *testserver.Program, into, mark, head, table string) {
+	fmt.Printf("%s\n\n%s", head, table)
+	if t.Context().Err() == nil {
+		t.Must(page.Write(into, mark, head+"\n\n"+table))
+	}
 }
 
 // opener connects one more driver.

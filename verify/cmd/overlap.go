@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/internal/testserver"
-	"github.com/hasplock/hasp/verify/internal/page"
 )
 
 const (
@@ -37,17 +36,13 @@ func overlaps(flags *flag.FlagSet) func(*testserver.Program) {
 	n := flags.Int("n", 5, "how often each lock is measured under each fault")
 	side := flags.Int("parallel", 6, "how many runs go on at once")
 	only := flags.String("only", "", "the locks whose name contains this `text`")
-	into := flags.String("into", "", "write the table into this `file`, between the marks that are there")
+	into := intoFlag(flags)
 	return func(t *testserver.Program) {
 		t.Must(testserver.CanStepClocks())
 		chosen := slices.DeleteFunc(slices.Clone(subjects), func(s *subject) bool { return !strings.Contains(s.name, *only) })
 		begun, all := time.Now(), results{}
 		all.measure(t, chosen, *n, *side)
-		text := fmt.Sprintf("%s\n\n%s", heading(*n, *side, time.Since(begun)), all.table(chosen))
-		fmt.Print(text)
-		if t.Context().Err() == nil {
-			t.Must(page.Write(*into, "overlap", text))
-		}
+		publish(t, *into, "overlap", heading(*n, *side, time.Since(begun)), all.table(chosen))
 		for _, missed := range all.missed(chosen) {
 			t.Errorf("MISSED: %s", missed)
 		}

@@ -17,7 +17,6 @@ import (
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/testserver"
-	"github.com/hasplock/hasp/verify/internal/page"
 )
 
 const (
@@ -36,7 +35,7 @@ type candidate struct {
 }
 
 func costs(flags *flag.FlagSet) func(*testserver.Program) {
-	into := flags.String("into", "", "write the table into this `file`, between the marks that are there")
+	into := intoFlag(flags)
 	return func(t *testserver.Program) {
 		if info, err := os.Stat("/dev/shm"); err == nil && info.IsDir() {
 			was := os.Getenv("TMPDIR")
@@ -56,9 +55,8 @@ func costs(flags *flag.FlagSet) func(*testserver.Program) {
 				}
 			}
 		}
-		text := costTable(all)
-		fmt.Print(text)
-		t.Must(page.Write(*into, "engines", text))
+		head := fmt.Sprintf("Measured in one run on %d cores, all on one machine, with files in memory (%s): add the round trips of your network, and the syncs of your disk.", runtime.NumCPU(), runtime.Version())
+		publish(t, *into, "engines", head, costTable(all))
 	}
 }
 
@@ -82,7 +80,6 @@ func median(all []time.Duration) time.Duration {
 
 func costTable(all []*candidate) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Measured in one run on %d cores, all on one machine, with files in memory (%s): add the round trips of your network, and the syncs of your disk.\n\n", runtime.NumCPU(), runtime.Version())
 	fmt.Fprintln(&b, "| engine | waiting | fences | many readers; semaphores | lock and release, alone | from a release to the next client's grant |\n|---|---|---|---|--:|--:|")
 	yes := map[bool]string{true: "yes", false: "no"}
 	for _, c := range all {
