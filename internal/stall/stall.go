@@ -24,6 +24,11 @@ type witness struct {
 // Watch measures until the test ends. The returned function returns how much time this
 // process has lost so far; it is safe for concurrent use.
 func Watch(t interface{ Cleanup(func()) }) (lost func() time.Duration) {
+	return Of(t, func() {})
+}
+
+// Of is Watch of this process and of a server: ask returns once that has answered.
+func Of(t interface{ Cleanup(func()) }, ask func()) (lost func() time.Duration) {
 	w := &witness{last: time.Now()}
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -33,6 +38,7 @@ func Watch(t interface{ Cleanup(func()) }) (lost func() time.Duration) {
 		for {
 			select {
 			case <-ticker.C:
+				ask()
 				w.ran(time.Now())
 			case <-stop:
 				return

@@ -37,9 +37,14 @@ func TestUpTo(t *testing.T) {
 func TestWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lost := Watch(t)
-		time.Sleep(time.Hour / 100)
+		time.Sleep(time.Minute)
 		if got := lost(); got != 0 {
 			t.Errorf("%v lost", got)
+		}
+		answered := Of(t, func() { time.Sleep(time.Second) })
+		time.Sleep(time.Minute)
+		if got := answered(); got < 59*time.Second {
+			t.Errorf("of a server that takes a second for each answer %v lost", got)
 		}
 	})
 }
