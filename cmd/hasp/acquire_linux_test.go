@@ -120,7 +120,7 @@ hasp acquire -w 20 last; or exit 8
 			}
 			text = strings.ReplaceAll(text, "$SHELL", shell)
 			s.script(shell, text).ends(0)
-			s.exits(0, "run", "sub", "k", "other", "third", "last", "--", "true")
+			s.released("sub", "k", "other", "third", "last")
 			s.empty()
 		})
 	}
@@ -134,8 +134,9 @@ func TestAcquireSubstituted(t *testing.T) {
 		t.Run(shell, func(t *testing.T) {
 			t.Parallel()
 			testserver.Require(t, strings.Fields(shell)[0])
-			s := newSandbox(t, "sqlite:"+filepath.Join(t.TempDir(), "locks.db"))
+			s := onSQLite(t)
 			text := `
+freed() { hasp run k -- sh -c 'test -z "$HASP_ABANDONED"' || exit $1; }
 kept() { test "$1" = yes && hasp held k && hasp release k || exit $2; }
 lock() { hasp acquire -n k >/dev/null 2>&1; }
 said=$(hasp acquire -n k >/dev/null 2>&1 && echo yes); kept "$said" 1
@@ -148,60 +149,58 @@ said=$(trap 'echo yes' EXIT; hasp acquire -n k >/dev/null 2>&1); kept "$said" 22
 said=$( (hasp acquire -n k && echo yes) 2>&1); kept "$said" 10
 said=$(hasp acquire -n k && hasp release k && echo yes); test "$said" = yes || exit 11; hasp held k; test $? = 1 || exit 12
 ( said=$(hasp acquire -n k && echo yes); test "$said" = yes && hasp held k ) || exit 13
-hasp run -w 30 k -- true || exit 14
+freed 14
 ( hasp acquire -w 30 k >/dev/null || exit; hasp held k ) </dev/null || exit 15
-hasp run -w 30 k -- true || exit 16
+freed 16
 ( hasp acquire -w 30 k >/dev/null || exit; hasp held k ) </dev/null >/dev/null & wait $! || exit 17
-hasp run -w 30 k -- true || exit 18
+freed 18
 said=$(SHELL -c 'hasp acquire -w 30 k || exit; hasp held k && echo "an own script"'); test "$said" = "an own script" || exit 19
 (hasp acquire -w 30 k || exit; hasp held k; echo $? >piped) | cat; test "$(cat piped)" = 0 || exit 20
 said=$(hasp acquire --pid $$ -w 30 k && echo held); test "$said" = held && hasp held k || exit 21
 `
 			if shell == "ksh93" { // its ( … ) is no process, but for a job in the background
-				text = strings.ReplaceAll(text, "hasp run -w 30 k -- true", "{ hasp release k; hasp run -w 30 k -- true; }")
+				text = strings.ReplaceAll(text, "freed 1", "hasp release k; freed 1")
 			}
 			s.script(shell, strings.ReplaceAll(text, "SHELL", shell)).ends(0)
-			s.exits(0, "run", "k", "--", "true")
+			s.released("k")
 			s.empty()
 		})
 	}
 }
 
-// A shell that is killed with -9 gives its keys back at once, on every engine.
+// A shell that is killed with -9 gives its keys back at once.
 func TestAcquireEndsWithTheShell(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, s *sandbox) {
-		p := s.script("sh", "hasp acquire --ttl 25s k || exit; hasp held --print fence k >fence; exec sleep 1000")
-		first := number(t, s.read("fence"))
-		p.signal(syscall.SIGKILL)
-		s.exits(0, "run", "k", "--", "sh", "-c", "echo $HASP_FENCE >second")
-		if second := number(t, s.read("second")); second <= first {
-			t.Errorf("the fences are %d and %d", first, second)
-		}
-		s.empty()
-	})
+	s := onRedis(t)
+	p := s.script("sh", "hasp acquire --ttl 1h k || exit; hasp held --print fence k >fence; exec sleep 1000")
+	first := number(t, s.read("fence"))
+	p.signal(syscall.SIGKILL)
+	s.exits(0, "run", "k", "--", "sh", "-c", "echo $HASP_FENCE >second")
+	if second := number(t, s.read("second")); second <= first {
+		t.Errorf("the fences are %d and %d", first, second)
+	}
+	s.empty()
 }
 
 // Two scripts take turns, first come first served.
 func TestTwoScripts(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, s *sandbox) {
-		s.fifo("gate")
-		text := "hasp acquire k || exit; echo $1 >>order; echo >held-$1; read x <gate; echo $1 >>order"
-		first := s.script("sh", text, "1")
-		s.read("held-1")
-		second := s.script("sh", text, "2")
-		second.says(`waiting for "k", which has been held .*reason "sh"`)
-		s.open("gate")
-		first.ends(0)
-		s.read("held-2")
-		s.open("gate")
-		second.ends(0)
-		if order := strings.Fields(s.read("order")); strings.Join(order, "") != "1122" {
-			t.Errorf("the order is %v", order)
-		}
-		s.empty()
-	})
+	s := onRedis(t)
+	s.fifo("gate")
+	text := "hasp acquire k || exit; echo $1 >>order; echo >held-$1; read x <gate; echo $1 >>order"
+	first := s.script("sh", text, "1")
+	s.read("held-1")
+	second := s.script("sh", text, "2")
+	second.says(`waiting for "k", which has been held .*reason "sh"`)
+	s.open("gate")
+	first.ends(0)
+	s.read("held-2")
+	s.open("gate")
+	second.ends(0)
+	if order := strings.Fields(s.read("order")); strings.Join(order, "") != "1122" {
+		t.Errorf("the order is %v", order)
+	}
+	s.empty()
 }
 
 // Whoever is interrupted while it waits, or whose shell is killed, leaves nothing:
@@ -212,7 +211,7 @@ func TestAcquireInterrupted(t *testing.T) {
 		for _, whom := range []string{"shell", "hasp"} {
 			t.Run(name+" "+whom, func(t *testing.T) {
 				t.Parallel()
-				s := newSandbox(t, "sqlite:"+filepath.Join(t.TempDir(), "locks.db"))
+				s := onSQLite(t)
 				s.fifo("gate")
 				s.fifo("other")
 				holder := s.hasp("run", "k", "--", "sh", "-c", "echo >held; read x <gate")
@@ -257,12 +256,12 @@ func TestAcquireAtATerminal(t *testing.T) {
 		sc.run(`hasp held k; echo "status=$?"`)
 		sc.expect("^status=0")
 		sc.run("exit")
-		s.exits(0, "run", "k", "--", "true")
+		s.released("k")
 		s.empty()
 	})
 	onTerminal(t, "a loss does not end a shell at its prompt", func(t *testing.T, s *sandbox) {
 		sc := s.shell(t)
-		sc.run("hasp acquire k && hasp held --print owner k >owner")
+		sc.run("hasp acquire --ttl " + brief + " k && hasp held --print owner k >owner")
 		s.exits(0, "break", "k", "--owner", s.read("owner"), "--yes")
 		sc.expect("LOST .* The shell goes on without the lock")
 		sc.run(`hasp held k; echo "status=$?"`)
@@ -270,7 +269,7 @@ func TestAcquireAtATerminal(t *testing.T) {
 	})
 	onTerminal(t, "nor one within whose $( … ) the key was acquired", func(t *testing.T, s *sandbox) {
 		sc := s.shell(t)
-		sc.run("got=$(hasp acquire k && hasp held --print owner k); echo $got >owner")
+		sc.run("got=$(hasp acquire --ttl " + brief + " k && hasp held --print owner k); echo $got >owner")
 		s.exits(0, "break", "k", "--owner", s.read("owner"), "--yes")
 		if err := eventually(func() bool {
 			p := s.hasp("held", "--pid", strconv.Itoa(sc.pid), "k")
@@ -312,7 +311,7 @@ func TestAcquireAtATerminal(t *testing.T) {
 		}
 		sc.run(`kill %1; while jobs | grep -Eq "Stopped|Running"; do sleep 0.05; done; jobs`)
 		sc.expect("Exit 143")
-		s.exits(0, "run", "k", "--", "true")
+		s.released("k")
 		sc.run("hasp acquire k && hasp held k && echo mine")
 		sc.expect("^mine")
 	})

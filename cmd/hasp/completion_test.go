@@ -48,7 +48,7 @@ func TestCompletionRunsNoKey(t *testing.T) {
 // beginning of each hostile key as often as it takes to insert and evaluate it.
 func completesSafely(t *testing.T, set string, shell ...string) {
 	t.Parallel()
-	s := newSandbox(t, "sqlite:"+filepath.Join(t.TempDir(), "locks.db"))
+	s := onSQLite(t)
 	s.fifo("gate")
 	for _, keys := range [][]string{hostile, {"orders/42.a"}} {
 		s.hasp(append(append([]string{"run", "--"}, keys...), "--", "sh", "-c", "echo >>held; read x <gate")...)

@@ -15,29 +15,24 @@ import (
 )
 
 // onSQLite returns a sandbox with a store of its own.
-func onSQLite(t *testing.T) *sandbox {
-	return newSandbox(t, "sqlite:"+filepath.Join(t.TempDir(), "locks.db"))
-}
-
 // What left the command's group is asked to end after a signal, and has the key to itself
 // until it did.
 func TestSignalReachesWhatLeftTheGroup(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, s *sandbox) {
-		s.fifo("gate")
-		p := s.hasp("run", "--ttl", "30s", "--grace", "15s", "k", "--", "bash", "-c",
-			`setsid -w sh -c 'trap "echo >asked; read x <gate; exit" TERM; echo $$ >pid; while :; do sleep 0.01; done'; echo >next`)
-		pid := number(t, s.read("pid"))
-		p.signal(syscall.SIGTERM)
-		s.read("asked")
-		s.exits(75, "run", "-n", "k", "--", "true")
-		s.open("gate")
-		p.ends(143)
-		if alive(pid) || strings.Contains(p.err.String(), "left these processes") {
-			t.Errorf("the job lives: %v; hasp said:\n%s", alive(pid), p.err.String())
-		}
-		s.exits(0, "run", "-n", "k", "--", "true")
-	})
+	s := onSQLite(t)
+	s.fifo("gate")
+	p := s.hasp("run", "--ttl", "30s", "--grace", "15s", "k", "--", "bash", "-c",
+		`setsid -w sh -c 'trap "echo >asked; read x <gate; exit" TERM; echo $$ >pid; while :; do sleep 0.01; done'; echo >next`)
+	pid := number(t, s.read("pid"))
+	p.signal(syscall.SIGTERM)
+	s.read("asked")
+	s.exits(75, "run", "-n", "k", "--", "true")
+	s.open("gate")
+	p.ends(143)
+	if alive(pid) || strings.Contains(p.err.String(), "left these processes") {
+		t.Errorf("the job lives: %v; hasp said:\n%s", alive(pid), p.err.String())
+	}
+	s.exits(0, "run", "-n", "k", "--", "true")
 }
 
 // What does not end within the grace is named before the key is another's, and so is
@@ -74,7 +69,7 @@ func TestSiblingThatBecomesADaemon(t *testing.T) {
 	p := s.haspWith(func(cmd *exec.Cmd) {
 		cmd.Path = "/bin/sh"
 		cmd.Args = append([]string{"sh", "-c", `sh -c 'read x <gate; setsid sh -c "echo \$\$ >sibling; exec sleep 1000 >/dev/null 2>&1" & exit' & exec ./hasp "$@"`, "sh"}, cmd.Args[1:]...)
-	}, "run", "k", "--", "sh", "-c", `echo $HASP_OWNER >owner; exec sleep 1000`)
+	}, "run", "--ttl", brief, "k", "--", "sh", "-c", `echo $HASP_OWNER >owner; exec sleep 1000`)
 	owner := s.read("owner")
 	s.open("gate")
 	sibling := number(t, s.read("sibling"))

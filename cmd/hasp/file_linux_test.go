@@ -211,7 +211,7 @@ func TestStateFolder(t *testing.T) {
 // What ends at a limit of this process is told by that limit: no disk is full, and /proc is there.
 func TestLimitsOfTheProcess(t *testing.T) {
 	t.Parallel()
-	s := newSandbox(t, "sqlite:"+filepath.Join(t.TempDir(), "locks.db"))
+	s := onSQLite(t)
 	for _, c := range []struct {
 		limit string
 		code  int
@@ -232,18 +232,14 @@ func TestLimitsOfTheProcess(t *testing.T) {
 // No key is let go of because the time to keep it was too long for a clock.
 func TestKeptForCenturies(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, s *sandbox) {
-		for _, d := range []string{"9223372036", "2562047h", "876000h"} {
-			matches(t, s.exits(64, "run", "--hold-at-least", d, "k", "--", "touch", "ran"), `out of range|longer than`)
-		}
-		if strings.HasPrefix(s.store, "redlock") {
-			return // it keeps nothing for longer than its max-ttl
-		}
-		p := s.hasp("run", "--hold-at-least", "43800h", "k", "--", "true")
-		p.says(`keeping "k" for another`)
-		p.signal(syscall.SIGTERM)
-		p.ends(0) // as the command did
-		matches(t, p.err.String(), `the store keeps "k" for another 18\d\dd`)
-		s.exits(75, "run", "-n", "k", "--", "true")
-	})
+	s := onSQLite(t)
+	for _, d := range []string{"9223372036", "2562047h", "876000h"} {
+		matches(t, s.exits(64, "run", "--hold-at-least", d, "k", "--", "touch", "ran"), `out of range|longer than`)
+	}
+	p := s.hasp("run", "--hold-at-least", "43800h", "k", "--", "true")
+	p.says(`keeping "k" for another`)
+	p.signal(syscall.SIGTERM)
+	p.ends(0) // as the command did
+	matches(t, p.err.String(), `the store keeps "k" for another 18\d\dd`)
+	s.exits(75, "run", "-n", "k", "--", "true")
 }

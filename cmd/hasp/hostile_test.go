@@ -81,7 +81,7 @@ func TestErrorsOfAHostileServer(t *testing.T) {
 		for _, args := range [][]string{
 			{"ls"}, {"ls", "-o", "json"}, {"show", "k"}, {"show", "k", "-o", "json"}, {"doctor"}, {"doctor", "-o", "json"},
 			{"leaks"}, {"leaks", "-o", "json"}, {"break", "k", "--owner", "AAAAAAAAAAAAAAAAAAAAAAAAAA", "--yes"}, {"run", "-n", "k", "--", "true"}, {"run", "-v", "-w", "1", "k", "--", "true"},
-			{"run", "-o", "json", "-w", "1", "k", "--", "true"}, {"elect", "k", "--", "true"}, {"elect", "--observe", "k"},
+			{"run", "-o", "json", "-w", "1", "k", "--", "true"}, {"elect", "--ttl", "5", "k", "--", "true"}, {"elect", "--observe", "k"},
 			{"verify", "--for", "3"}, {"__complete", "show", ""},
 			{"ls", "--store", "redlock://" + addr + ",127.0.0.1:1,127.0.0.1:2"},
 			{"run", "-w", "1", "--store", "redis://" + addr + "?max-ttl=5s", "k", "--", "true"},
@@ -106,26 +106,25 @@ func TestErrorsOfAHostileServer(t *testing.T) {
 // Keys and reasons are others' text, too.
 func TestHostileKeysAndReasons(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, s *sandbox) {
-		const key = "k\x1b]0;t\a\u009b31m\x7f\u202e\u2066\U000e0041\n\xff"
-		s.fifo("gate")
-		s.hasp("run", "--reason", hostileText, key, "--", "sh", "-c", "echo $HASP_OWNER >owner; read x <gate")
-		owner := s.read("owner")
-		s.hasp("run", "--reason", hostileText, key, "--", "true")
-		for _, args := range [][]string{
-			{"ls"}, {"ls", "-o", "json"}, {"show", key}, {"show", key, "-o", "json"}, {"run", "-n", key, "--", "true"}, {"run", "-w", "1", key, "--", "true"},
-			{"run", "-o", "json", "-w", "1", key, "--", "true"}, {"run", "-n", key, "true"}, {"break", key, "--owner", "AAAAAAAAAAAAAAAAAAAAAAAAAA", "--yes"},
-			{"break", key}, {"leaks", "--older", "1ns"}, {"leaks", "--older", "1ns", "-o", "json"}, {"leaks", key}, {"__complete", "show", ""}, {"break", key, "--owner", owner, "--yes"},
-		} {
-			p := s.hasp(args...)
-			_, _ = p.wait() // busy, mostly
-			harmless(t, strings.Join(args[:1], " "), p.err.String())
-			harmless(t, strings.Join(args[:1], " "), p.out.String())
-		}
-		p := s.hasp("elect", "--observe", key)
-		must(t, eventually(func() bool { return strings.Contains(p.out.String(), "\n") }))
-		harmless(t, "elect", p.out.String())
-	})
+	s := onRedis(t)
+	const key = "k\x1b]0;t\a\u009b31m\x7f\u202e\u2066\U000e0041\n\xff"
+	s.fifo("gate")
+	s.hasp("run", "--reason", hostileText, key, "--", "sh", "-c", "echo $HASP_OWNER >owner; read x <gate")
+	owner := s.read("owner")
+	s.hasp("run", "--reason", hostileText, key, "--", "true")
+	for _, args := range [][]string{
+		{"ls"}, {"ls", "-o", "json"}, {"show", key}, {"show", key, "-o", "json"}, {"run", "-n", key, "--", "true"}, {"run", "-w", "1", key, "--", "true"},
+		{"run", "-o", "json", "-w", "1", key, "--", "true"}, {"run", "-n", key, "true"}, {"break", key, "--owner", "AAAAAAAAAAAAAAAAAAAAAAAAAA", "--yes"},
+		{"break", key}, {"leaks", "--older", "1ns"}, {"leaks", "--older", "1ns", "-o", "json"}, {"leaks", key}, {"__complete", "show", ""}, {"break", key, "--owner", owner, "--yes"},
+	} {
+		p := s.hasp(args...)
+		_, _ = p.wait() // busy, mostly
+		harmless(t, strings.Join(args[:1], " "), p.err.String())
+		harmless(t, strings.Join(args[:1], " "), p.out.String())
+	}
+	p := s.hasp("elect", "--observe", key)
+	must(t, eventually(func() bool { return strings.Contains(p.out.String(), "\n") }))
+	harmless(t, "elect", p.out.String())
 }
 
 // An answer that cannot be written is 125, whatever the command.
@@ -136,7 +135,7 @@ func TestAnswersThatCannotBeWritten(t *testing.T) {
 		t.Skipf("SKIPPED WITHOUT /dev/full: %v", err)
 	}
 	t.Cleanup(func() { full.Close() })
-	s := newSandbox(t, "sqlite:"+filepath.Join(t.TempDir(), "locks.db"))
+	s := onSQLite(t)
 	s.fifo("gate")
 	s.hasp("run", "k", "--", "sh", "-c", "echo held >held; read x <gate")
 	s.read("held")

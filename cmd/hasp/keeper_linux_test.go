@@ -19,42 +19,40 @@ import (
 // say; what ignores TERM is killed. The script's standard error says why.
 func TestAcquireLost(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, s *sandbox) {
-		p := s.script("sh", `hasp acquire --grace 1s k || exit; hasp held --print owner k >owner
+	s := onRedis(t)
+	p := s.script("sh", `hasp acquire --ttl 20s --grace 1s k || exit; hasp held --print owner k >owner
 sh -c 'trap "" TERM; echo $$ >stubborn; while :; do read x <>never; done' & echo $! >job; sleep 1000; echo >went-on`)
-		stubborn := number(t, s.read("stubborn"))
-		s.exits(0, "break", "k", "--owner", s.read("owner"), "--yes")
-		p.ends(-1) // by TERM
-		p.says(`LOST "k": .*Ending the shell`)
-		if err := eventually(func() bool { return !alive(stubborn) }); err != nil {
-			t.Errorf("what the script started works on: %v", err)
-		}
-		if _, err := os.Stat(filepath.Join(s.dir, "went-on")); err == nil {
-			t.Error("the script went on")
-		}
-		s.empty()
-	})
+	stubborn := number(t, s.read("stubborn"))
+	s.exits(0, "break", "k", "--owner", s.read("owner"), "--yes")
+	p.ends(-1) // by TERM
+	p.says(`LOST "k": .*Ending the shell`)
+	if err := eventually(func() bool { return !alive(stubborn) }); err != nil {
+		t.Errorf("what the script started works on: %v", err)
+	}
+	if _, err := os.Stat(filepath.Join(s.dir, "went-on")); err == nil {
+		t.Error("the script went on")
+	}
+	s.empty()
 }
 
 // With --on-lost=ignore the script can test it.
 func TestAcquireLostAndIgnored(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, s *sandbox) {
-		s.fifo("gate")
-		p := s.script("sh", `hasp acquire --on-lost ignore k || exit; hasp held --print owner k >owner; read x <gate
+	s := onSQLite(t)
+	s.fifo("gate")
+	p := s.script("sh", `hasp acquire --ttl 20s --on-lost ignore k || exit; hasp held --print owner k >owner; read x <gate
 while hasp held k; do sleep 0.1; done; hasp held k; test $? = 124 || exit 1; hasp release k; test $? = 124 || exit 2; hasp held k; test $? = 1 || exit 3; exit 42`)
-		s.exits(0, "break", "k", "--owner", s.read("owner"), "--yes")
-		s.open("gate")
-		p.ends(42)
-		s.empty()
-	})
+	s.exits(0, "break", "k", "--owner", s.read("owner"), "--yes")
+	s.open("gate")
+	p.ends(42)
+	s.empty()
 }
 
 // --max-hold ends the script as a loss does.
 func TestAcquireMaxHold(t *testing.T) {
 	t.Parallel()
-	s := newSandbox(t, "sqlite:"+filepath.Join(t.TempDir(), "locks.db"))
-	p := s.script("sh", "hasp acquire --max-hold 12s k || exit; sleep 1000; echo >went-on")
+	s := onSQLite(t)
+	p := s.script("sh", "hasp acquire --ttl 1h --max-hold 12s k || exit; sleep 1000; echo >went-on")
 	p.ends(-1) // by TERM
 	p.says(`LOST "k"`)
 	s.exits(0, "run", "k", "--", "true")
@@ -65,15 +63,18 @@ func TestAcquireMaxHold(t *testing.T) {
 // the TTL ends the lock. The next keeper clears away what it left.
 func TestKilledKeeper(t *testing.T) {
 	t.Parallel()
-	s := newSandbox(t, "sqlite:"+filepath.Join(t.TempDir(), "locks.db"))
+	s := onRedis(t)
 	s.fifo("gate")
-	p := s.script("sh", `hasp acquire k || exit; echo >ready; read x <gate; hasp held k; test $? = 1 || exit 1; echo >told; read x <gate
+	p := s.script("sh", `hasp acquire --ttl 1h k || exit; echo >ready; read x <gate; hasp held k; test $? = 1 || exit 1; echo >told; read x <gate
 hasp release; test $? = 1 || exit 2; hasp acquire k || exit 3; test "$(hasp held --print abandoned k)" = true || exit 4; exit 42`)
 	s.read("ready")
-	must(t, syscall.Kill(s.keeper(), syscall.SIGKILL))
+	keeper := s.keeper()
+	must(t, syscall.Kill(keeper, syscall.SIGKILL))
+	must(t, eventually(func() bool { return syscall.Kill(keeper, 0) != nil })) // its number, too, is nothing's any more
 	s.open("gate")
 	s.read("told")
 	s.exits(75, "run", "-n", "k", "--", "true")
+	s.expire("k")
 	s.open("gate")
 	p.ends(42)
 	p.says("hasp held --print abandoned")
@@ -84,7 +85,7 @@ hasp release; test $? = 1 || exit 2; hasp acquire k || exit 3; test "$(hasp held
 // continued. Until then the lock is not confirmed.
 func TestStoppedKeeper(t *testing.T) {
 	t.Parallel()
-	s := newSandbox(t, "redis://"+testserver.Redis(t).Addr())
+	s := onRedis(t)
 	p := s.script("sh", "hasp acquire --ttl "+ttl+" k || exit; hasp held --print fence k >fence; sleep 1000; echo >went-on")
 	s.read("fence")
 	keeper := s.keeper()
@@ -114,7 +115,7 @@ func TestReleaseWithoutTheStore(t *testing.T) {
 // Keys are bytes, and are shown escaped.
 func TestAcquireHostileKeys(t *testing.T) {
 	t.Parallel()
-	s := newSandbox(t, "sqlite:"+filepath.Join(t.TempDir(), "locks.db"))
+	s := onSQLite(t)
 	p := s.script("sh", `for key; do hasp acquire -v "$key" && hasp held "$key" && hasp release "$key" || exit 1; hasp held "$key"; test $? = 1 || exit 2; done`,
 		"\xff\xfe", "\x1b]0;title\a", "../../x", "$(touch evil)'\"\n", "\u202e", strings.Repeat("x", 512))
 	p.ends(0)
@@ -153,7 +154,7 @@ func TestAcquireAmongOtherUsers(t *testing.T) {
 // What would release the key right away, or never, is refused.
 func TestAcquireRefuses(t *testing.T) {
 	t.Parallel()
-	s := newSandbox(t, "sqlite:"+filepath.Join(t.TempDir(), "locks.db"))
+	s := onSQLite(t)
 	for want, args := range map[string][]string{
 		`which is no shell`:              {"acquire", "k"},
 		`-E 0 would tell`:                {"acquire", "-n", "-E", "0", "k"},

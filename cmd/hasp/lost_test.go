@@ -33,25 +33,23 @@ func onlyLinux(t *testing.T) {
 }
 
 // ttl is of leases that a test waits out, and of no others: a hasp that gets no time to run for
-// half of it loses its lease.
-const ttl = "15s"
+// half of it loses its lease. brief is of those that a test breaks: their holders hear of it when they renew, after a third of it.
+const ttl, brief = "15s", "20s"
 
 // works is a command that reports that it runs, prints its fence, traps TERM, and
 // never ends by itself.
-const works = `trap "echo >term; exit 0" TERM; echo $HASP_FENCE >fence; while :; do sleep 0.01; done`
+const works = `trap "echo >term; exit 0" TERM; echo $HASP_FENCE >fence; while :; do sleep 0.1; done`
 
 func TestKilledHaspTakesItsCommandAlong(t *testing.T) {
 	t.Parallel()
 	onlyLinux(t)
-	onEach(t, func(t *testing.T, s *sandbox) {
-		p := s.hasp("run", "--ttl", ttl, "k", "--", "sh", "-c", `trap "" TERM HUP INT; echo $$ >pid; while :; do read x <>never; done`)
-		pid := number(t, s.read("pid"))
-		p.signal(syscall.SIGKILL)
-		if err := eventually(func() bool { return !alive(pid) }); err != nil {
-			t.Fatalf("the command lives on: %v", err)
-		}
-		s.exits(0, "run", "k", "--", "true")
-	})
+	s := onSQLite(t)
+	p := s.hasp("run", "k", "--", "sh", "-c", `trap "" TERM HUP INT; echo $$ >pid; while :; do read x <>never; done`)
+	pid := number(t, s.read("pid"))
+	p.signal(syscall.SIGKILL)
+	if err := eventually(func() bool { return !alive(pid) }); err != nil {
+		t.Fatalf("the command lives on: %v", err)
+	}
 }
 
 // A hasp that is stopped for longer than its TTL finds that out before it does
@@ -59,47 +57,45 @@ func TestKilledHaspTakesItsCommandAlong(t *testing.T) {
 // the one that came after it.
 func TestStoppedHasp(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, s *sandbox) {
-		p := s.hasp("run", "--ttl", ttl, "k", "--", "sh", "-c", works)
-		first := number(t, s.read("fence"))
-		s.stop(p)
-		s.exits(0, "run", "k", "--", "sh", "-c", "echo $HASP_FENCE >second")
-		second := number(t, s.read("second"))
-		if _, err := os.Stat(filepath.Join(s.dir, "term")); err == nil {
-			t.Error("a stopped hasp signalled its command")
-		}
-		lost := stall.Watch(t)
-		p.signal(syscall.SIGCONT)
-		p.ends(124)
-		matches(t, p.err.String(), `^hasp: LOST "k": .*TERM now, KILL in`)
-		matches(t, p.err.String(), `^hasp: the lock on "k" was lost, and the command was ended: it (exited with status 0, and hasp exits with 124 instead|was ended by signal 9 \(killed\))\n\z`)
-		if killed := strings.Contains(p.err.String(), "signal 9"); !killed {
-			s.read("term")
-		} else if lost() == 0 {
-			t.Error("it was killed, although it had half a second to hear TERM, and this machine kept up")
-		}
-		if first >= second {
-			t.Errorf("the fence of the first holder is %d, of the second %d", first, second)
-		}
-	})
+	s := onSQLite(t)
+	p := s.hasp("run", "--ttl", ttl, "k", "--", "sh", "-c", works)
+	first := number(t, s.read("fence"))
+	s.stop(p)
+	s.exits(0, "run", "k", "--", "sh", "-c", "echo $HASP_FENCE >second")
+	second := number(t, s.read("second"))
+	if _, err := os.Stat(filepath.Join(s.dir, "term")); err == nil {
+		t.Error("a stopped hasp signalled its command")
+	}
+	lost := stall.Watch(t)
+	p.signal(syscall.SIGCONT)
+	p.ends(124)
+	matches(t, p.err.String(), `^hasp: LOST "k": .*TERM now, KILL in`)
+	matches(t, p.err.String(), `^hasp: the lock on "k" was lost, and the command was ended: it (exited with status 0, and hasp exits with 124 instead|was ended by signal 9 \(killed\))\n\z`)
+	if killed := strings.Contains(p.err.String(), "signal 9"); !killed {
+		s.read("term")
+	} else if lost() == 0 {
+		t.Error("it was killed, although it had half a second to hear TERM, and this machine kept up")
+	}
+	if first >= second {
+		t.Errorf("the fence of the first holder is %d, of the second %d", first, second)
+	}
 }
 
 // The command ended while hasp was stopped, and the lease, too: nobody knows
 // which was first, so it is not called a success.
 func TestCommandEndsWhileHaspIsStopped(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, s *sandbox) {
-		s.fifo("gate")
-		p := s.hasp("run", "--ttl", ttl, "k", "--", "sh", "-c", "echo $$ >pid; read x <gate")
-		pid := number(t, s.read("pid"))
-		s.stop(p)
-		s.exits(0, "run", "k", "--", "true")
-		s.open("gate")
-		must(t, eventually(func() bool { return !alive(pid) }))
-		p.signal(syscall.SIGCONT)
-		p.ends(124)
-		matches(t, p.err.String(), `another may have worked at the same time\n\z`)
-	})
+	s := onRedis(t)
+	s.fifo("gate")
+	p := s.hasp("run", "--ttl", ttl, "k", "--", "sh", "-c", "echo $$ >pid; read x <gate")
+	pid := number(t, s.read("pid"))
+	s.stop(p)
+	s.exits(0, "run", "k", "--", "true")
+	s.open("gate")
+	must(t, eventually(func() bool { return !alive(pid) }))
+	p.signal(syscall.SIGCONT)
+	p.ends(124)
+	matches(t, p.err.String(), `another may have worked at the same time\n\z`)
 }
 
 // The server is gone for ever: the command gets TERM grace before the lease ends,
@@ -164,15 +160,14 @@ func TestShortOutage(t *testing.T) {
 
 func TestIgnoredLoss(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, s *sandbox) {
-		s.fifo("gate")
-		p := s.hasp("run", "--on-lost", "ignore", "k", "--", "sh", "-c", "echo $HASP_OWNER >owner; read x <gate; exit 3")
-		s.exits(0, "break", "k", "--owner", s.read("owner"), "--yes")
-		p.says(`LOST "k": .*The command goes on without the lock`)
-		s.open("gate")
-		p.ends(3)
-		matches(t, p.err.String(), `^hasp: the lock on "k" was lost while the command ran .*; the command exited with status 3\n\z`)
-	})
+	s := onSQLite(t)
+	s.fifo("gate")
+	p := s.hasp("run", "--ttl", brief, "--on-lost", "ignore", "k", "--", "sh", "-c", "echo $HASP_OWNER >owner; read x <gate; exit 3")
+	s.exits(0, "break", "k", "--owner", s.read("owner"), "--yes")
+	p.says(`LOST "k": .*The command goes on without the lock`)
+	s.open("gate")
+	p.ends(3)
+	matches(t, p.err.String(), `^hasp: the lock on "k" was lost while the command ran .*; the command exited with status 3\n\z`)
 }
 
 // Nobody renews the lease of a killed process, and hasp show on the
@@ -180,26 +175,25 @@ func TestIgnoredLoss(t *testing.T) {
 func TestHolderThatHasEnded(t *testing.T) {
 	t.Parallel()
 	onlyLinux(t)
-	onEach(t, func(t *testing.T, s *sandbox) {
-		s.fifo("gate")
-		p := s.hasp("run", "--ttl", "1h", "k", "--", "sh", "-c", "echo >ready; read x <gate")
-		s.read("ready")
-		look := func(args ...string) string {
-			l := s.hasp(args...)
-			l.ends(0)
-			return l.out.String()
-		}
-		if text := look("show", "k") + look("show", "k", "-o", "json") + look("ls", "-o", "json"); strings.Contains(text, "ended") {
-			t.Errorf("it runs, and show says:\n%s", text)
-		}
-		must(t, p.cmd.Process.Kill())
-		_ = p.cmd.Wait()
-		matches(t, look("show", "k"), `^holder    .*\n +this process of this host has ended$`)
-		for _, args := range [][]string{{"show", "k", "-o", "json"}, {"ls", "-o", "json"}} {
-			matches(t, look(args...), `"ended":true`)
-		}
-		matches(t, s.exits(75, "run", "-n", "k", "--", "true"), `busy: "k" has been held for .*\(pid \d+, user .*\), a process of this host that has ended, reason "sh"; its lease ends in (1h|\d+m)`)
-	})
+	s := onSQLite(t)
+	s.fifo("gate")
+	p := s.hasp("run", "--ttl", "1h", "k", "--", "sh", "-c", "echo >ready; read x <gate")
+	s.read("ready")
+	look := func(args ...string) string {
+		l := s.hasp(args...)
+		l.ends(0)
+		return l.out.String()
+	}
+	if text := look("show", "k") + look("show", "k", "-o", "json") + look("ls", "-o", "json"); strings.Contains(text, "ended") {
+		t.Errorf("it runs, and show says:\n%s", text)
+	}
+	must(t, p.cmd.Process.Kill())
+	_ = p.cmd.Wait()
+	matches(t, look("show", "k"), `^holder    .*\n +this process of this host has ended$`)
+	for _, args := range [][]string{{"show", "k", "-o", "json"}, {"ls", "-o", "json"}} {
+		matches(t, look(args...), `"ended":true`)
+	}
+	matches(t, s.exits(75, "run", "-n", "k", "--", "true"), `busy: "k" has been held for .*\(pid \d+, user .*\), a process of this host that has ended, reason "sh"; its lease ends in (1h|\d+m)`)
 }
 
 // addsLine is a job: it copies a file, adds a line to the copy, and renames that. Two of them at once lose a line, or
@@ -272,9 +266,8 @@ func TestCommandOutlivesThreads(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes a while")
 	}
-	onEach(t, func(t *testing.T, s *sandbox) {
-		// Renewals, timers and signals make Go start and park threads. The lease is renewed twice meanwhile.
-		p := s.hasp("run", "--ttl", ttl, "--on-lost", "ignore", "-v", "k", "--", "sh", "-c", "sleep 11; exit 9")
-		p.ends(9)
-	})
+	s := onSQLite(t)
+	// Renewals, timers and signals make Go start and park threads. The lease is renewed twice meanwhile.
+	p := s.hasp("run", "--ttl", ttl, "--on-lost", "ignore", "-v", "k", "--", "sh", "-c", "sleep 11; exit 9")
+	p.ends(9)
 }

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	}
 	if commands[filepath.Base(os.Args[0])] == nil {
 		heed(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT)
-		testserver.SideBySide(8)
+		testserver.SideBySide(16)
 	}
 	testscript.Main(m, commands)
 }

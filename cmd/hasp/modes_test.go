@@ -23,21 +23,20 @@ const waits = `echo "$HASP_FENCE slot=$HASP_SLOT abandoned=$HASP_ABANDONED" >$0;
 // longer, and leaves nothing to repair.
 func TestKilledReader(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, s *sandbox) {
-		p := s.hasp("run", "--shared", "--ttl", ttl, "k", "--", "sh", "-c", waits, "reader")
-		reader := fenceOf(t, s.read("reader"))
-		w := s.hasp("run", "k", "--", "sh", "-c", waits, "writer")
-		p.signal(syscall.SIGKILL)
-		writer := s.read("writer")
-		if reader >= fenceOf(t, writer) {
-			t.Errorf("the writer's fence is %s, that of the reader before %d", writer, reader)
-		}
-		if !strings.HasSuffix(writer, "abandoned=") {
-			t.Errorf("a reader changes nothing, yet the writer is told to repair: %s", writer)
-		}
-		w.signal(syscall.SIGTERM)
-		w.ends(143)
-	})
+	s := onRedis(t)
+	p := s.hasp("run", "--shared", "--ttl", ttl, "k", "--", "sh", "-c", waits, "reader")
+	reader := fenceOf(t, s.read("reader"))
+	w := s.hasp("run", "k", "--", "sh", "-c", waits, "writer")
+	p.signal(syscall.SIGKILL)
+	writer := s.read("writer")
+	if reader >= fenceOf(t, writer) {
+		t.Errorf("the writer's fence is %s, that of the reader before %d", writer, reader)
+	}
+	if !strings.HasSuffix(writer, "abandoned=") {
+		t.Errorf("a reader changes nothing, yet the writer is told to repair: %s", writer)
+	}
+	w.signal(syscall.SIGTERM)
+	w.ends(143)
 }
 
 // The slot of a holder that was killed with -9 comes back.
@@ -46,43 +45,41 @@ func TestKilledSlot(t *testing.T) {
 	slots := func(ttl, name string) []string {
 		return []string{"run", "--slots", "2", "--ttl", ttl, "k", "--", "sh", "-c", waits, name}
 	}
-	onEach(t, func(t *testing.T, s *sandbox) {
-		if strings.HasPrefix(s.store, "redlock:") {
-			t.Skip("counting votes would admit too many")
-		}
-		p := s.hasp(slots(ttl, "first")...)
-		s.read("first")
-		s.hasp(slots("1m", "second")...)
-		if got := s.read("second"); !strings.Contains(got, "slot=1 ") {
-			t.Errorf("the second one sees %s", got)
-		}
-		s.hasp(slots("1m", "third")...)
-		p.signal(syscall.SIGKILL)
-		if got := s.read("third"); !strings.HasSuffix(got, " slot=0 abandoned=1") {
-			t.Errorf("who has the slot of one that was killed sees %s", got)
-		}
-	})
+	s := onSQLite(t)
+	if strings.HasPrefix(s.store, "redlock:") {
+		t.Skip("counting votes would admit too many")
+	}
+	p := s.hasp(slots(ttl, "first")...)
+	s.read("first")
+	s.hasp(slots("1m", "second")...)
+	if got := s.read("second"); !strings.Contains(got, "slot=1 ") {
+		t.Errorf("the second one sees %s", got)
+	}
+	s.hasp(slots("1m", "third")...)
+	p.signal(syscall.SIGKILL)
+	if got := s.read("third"); !strings.HasSuffix(got, " slot=0 abandoned=1") {
+		t.Errorf("who has the slot of one that was killed sees %s", got)
+	}
 }
 
 // When the leader is killed with -9 the next candidate leads, with a larger
 // fence, and is told.
 func TestKilledLeader(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, s *sandbox) {
-		p := s.hasp("elect", "--ttl", ttl, "k", "--", "sh", "-c", waits, "one")
-		one := fenceOf(t, s.read("one"))
-		next := s.hasp("elect", "k", "--", "sh", "-c", waits, "two")
-		p.signal(syscall.SIGKILL)
-		two := s.read("two")
-		if one >= fenceOf(t, two) {
-			t.Errorf("the fence of the second leader is %s, of the first %d", two, one)
-		}
-		if !strings.HasSuffix(two, "abandoned=1") {
-			t.Errorf("the second leader sees %s", two)
-		}
-		next.signal(syscall.SIGTERM)
-		next.ends(143)
-	})
+	s := onRedis(t)
+	p := s.hasp("elect", "--ttl", ttl, "k", "--", "sh", "-c", waits, "one")
+	one := fenceOf(t, s.read("one"))
+	next := s.hasp("elect", "k", "--", "sh", "-c", waits, "two")
+	p.signal(syscall.SIGKILL)
+	two := s.read("two")
+	if one >= fenceOf(t, two) {
+		t.Errorf("the fence of the second leader is %s, of the first %d", two, one)
+	}
+	if !strings.HasSuffix(two, "abandoned=1") {
+		t.Errorf("the second leader sees %s", two)
+	}
+	next.signal(syscall.SIGTERM)
+	next.ends(143)
 }
 
 // A candidate outlives its store: the command ends with the lead, and is begun

@@ -7,6 +7,8 @@ package main
 
 import (
 	"bytes"
+	"cmp"
+	"context"
 	"errors"
 	"io/fs"
 	"os"
@@ -21,6 +23,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/internal/testserver"
+	"github.com/redis/go-redis/v9"
 )
 
 // sandbox is a directory and a store for hasp processes. From its fifo "never" a command that is to run on
@@ -38,20 +41,44 @@ func newSandbox(t testing.TB, store string) *sandbox {
 	return s
 }
 
-// onEach runs a test on each engine.
+// onSQLite is a sandbox with a file of its own.
+func onSQLite(t testing.TB) *sandbox {
+	return newSandbox(t, "sqlite:"+filepath.Join(t.TempDir(), "locks.db"))
+}
+
+// onRedis is a sandbox with a server of its own.
+func onRedis(t testing.TB) *sandbox { return newSandbox(t, "redis://"+testserver.Redis(t).Addr()) }
+
+// expire ends a lease in Redis at once, as the end of its TTL would.
+func (s *sandbox) expire(key string) {
+	s.t.Helper()
+	addr, prefix, _ := strings.Cut(strings.TrimPrefix(s.store, "redis://"), "?prefix=")
+	rdb := redis.NewClient(&redis.Options{Addr: addr})
+	defer rdb.Close()
+	if held, err := rdb.PExpire(context.Background(), cmp.Or(prefix, "lock:")+key, time.Millisecond).Result(); err != nil || !held {
+		s.t.Fatalf("there is no lease of %q to end: %v", key, err)
+	}
+}
+
+// released wants keys that their holders released: a lease that ended by its TTL leaves a mark.
+func (s *sandbox) released(keys ...string) {
+	s.t.Helper()
+	s.exits(0, append(append([]string{"run"}, keys...), "--", "sh", "-c", `test -z "$HASP_ABANDONED"`)...)
+}
+
+// onEach runs a test on SQLite, and where all is tested on other engines, too: for what the store's waiters and transactions may change.
 func onEach(t *testing.T, test func(t *testing.T, s *sandbox)) {
-	t.Run("sqlite", func(t *testing.T) {
-		t.Parallel()
-		test(t, newSandbox(t, "sqlite:"+filepath.Join(t.TempDir(), "locks.db")))
-	})
-	t.Run("redis", func(t *testing.T) {
-		t.Parallel()
-		test(t, newSandbox(t, "redis://"+testserver.Redis(t).Addr()))
-	})
-	t.Run("redlock", func(t *testing.T) {
-		t.Parallel()
-		test(t, newSandbox(t, redlock(t, "?max-ttl=2h")))
-	})
+	for name, open := range map[string]func(t testing.TB) *sandbox{
+		"sqlite": onSQLite, "redis": onRedis, "redlock": func(t testing.TB) *sandbox { return newSandbox(t, redlock(t, "?max-ttl=2h")) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if name != "sqlite" {
+				testserver.Variant(t, name)
+			}
+			test(t, open(t))
+		})
+	}
 }
 
 // redlock starts three servers, and returns the URL of a store that grants locks.

@@ -34,18 +34,19 @@ func TestHowAScriptEnds(t *testing.T) {
 	t.Parallel()
 	server := testserver.Redis(t)
 	for how, c := range map[string]struct {
-		flag    string
-		do      func(s *sandbox, p *proc)
-		end     int  // of the script; -2: it goes on
-		ends    bool // what it started
-		release bool // the key is free only once that is gone
+		flag string
+		do   func(s *sandbox, p *proc)
+		end  int  // of the script; -2: it goes on
+		ends bool // what it started
 	}{
-		"exits":               {do: func(s *sandbox, _ *proc) { s.open("gate") }},
-		"gets TERM":           {do: func(_ *sandbox, p *proc) { p.signal(syscall.SIGTERM) }, end: -1},
-		"is killed":           {do: func(_ *sandbox, p *proc) { p.signal(syscall.SIGKILL) }, end: -1},
-		"lost its keeper":     {do: func(s *sandbox, _ *proc) { must(s.t, syscall.Kill(s.keeper(), syscall.SIGKILL)) }, end: -2},
-		"lost the key":        {do: func(s *sandbox, _ *proc) { s.exits(0, "break", "k", "--owner", s.read("owner"), "--yes") }, end: -1, ends: true},
-		"held it for so long": {flag: "--max-hold 15s", do: func(*sandbox, *proc) {}, end: -1, ends: true, release: true},
+		"exits":     {flag: "--ttl 1h", do: func(s *sandbox, _ *proc) { s.open("gate") }},
+		"gets TERM": {flag: "--ttl 1h", do: func(_ *sandbox, p *proc) { p.signal(syscall.SIGTERM) }, end: -1},
+		"is killed": {flag: "--ttl 1h", do: func(_ *sandbox, p *proc) { p.signal(syscall.SIGKILL) }, end: -1},
+		"lost its keeper": {flag: "--ttl 1h", do: func(s *sandbox, _ *proc) {
+			must(s.t, syscall.Kill(s.keeper(), syscall.SIGKILL))
+			s.expire("k")
+		}, end: -2},
+		"lost the key": {flag: "--ttl " + brief, do: func(s *sandbox, _ *proc) { s.exits(0, "break", "k", "--owner", s.read("owner"), "--yes") }, end: -1, ends: true},
 	} {
 		for what, job := range jobs {
 			t.Run(how+"/"+what, func(t *testing.T) {
@@ -70,7 +71,7 @@ func TestHowAScriptEnds(t *testing.T) {
 				}
 				s.exits(0, "run", "k", "--", "true")
 				gone := c.ends && job.found
-				if gone && !c.release { // the key was taken away
+				if gone { // the key was taken away
 					if err := eventually(func() bool { return !alive(pid) }); err != nil {
 						t.Error("it works on")
 					}
@@ -99,7 +100,7 @@ func TestAcquireLostUnderSudo(t *testing.T) {
 			t.Parallel()
 			s, exe, _ := onFile(t)
 			p := s.haspWith(func(cmd *exec.Cmd) {
-				cmd.Path, cmd.Args = "/bin/sh", []string{"sh", "-c", strings.ReplaceAll(text, "%", exe+" acquire --grace 1s k || exit; "+exe+" held --print owner k >owner") + "; echo $? >status; :"}
+				cmd.Path, cmd.Args = "/bin/sh", []string{"sh", "-c", strings.ReplaceAll(text, "%", exe+" acquire --ttl "+brief+" --grace 1s k || exit; "+exe+" held --print owner k >owner") + "; echo $? >status; :"}
 			})
 			s.exits(0, "break", "k", "--owner", s.read("owner"), "--yes")
 			p.ends(0)

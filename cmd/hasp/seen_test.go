@@ -31,7 +31,7 @@ type seen struct {
 // What a message says of a store that does not serve is what was seen of it.
 func TestWhatWasSeen(t *testing.T) {
 	t.Parallel()
-	for name, c := range seenCases() {
+	for name, c := range seenCases(t) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newSandbox(t, "")
@@ -73,11 +73,16 @@ func halfOpen(p *faultproxy.Proxy) {
 	})
 }
 
-func aRedis(t *testing.T, _ *sandbox) string     { return testserver.Redis(t).Addr() }
-func anEtcd(t *testing.T, _ *sandbox) string     { return testserver.Etcd(t).Addr() }
-func aZooKeeper(t *testing.T, _ *sandbox) string { return testserver.ZooKeeper(t).Addr() }
-func aPostgres(t *testing.T, _ *sandbox) string  { return testserver.Postgres(t).Addr() }
-func aMariaDB(t *testing.T, _ *sandbox) string   { return testserver.MariaDB(t).Addr() }
+// shared returns the address of one server for all cases that do not change it.
+func shared(t *testing.T, engine string, start func(testing.TB, ...string) *testserver.Server) func(*testing.T, *sandbox) string {
+	addr := sync.OnceValue(func() string { return start(t).Addr() })
+	return func(t *testing.T, _ *sandbox) string {
+		testserver.Require(t, engine)
+		return addr()
+	}
+}
+
+func aPostgres(t *testing.T, _ *sandbox) string { return testserver.Postgres(t).Addr() }
 
 func held(t *testing.T, addr string, n int) {
 	for range n {
@@ -87,7 +92,9 @@ func held(t *testing.T, addr string, n int) {
 	}
 }
 
-func seenCases() map[string]seen {
+func seenCases(t *testing.T) map[string]seen {
+	aRedis, anEtcd, aZooKeeper := shared(t, "redis", testserver.Redis), shared(t, "etcd", testserver.Etcd), shared(t, "zookeeper", testserver.ZooKeeper)
+	aMariaDB := shared(t, "mariadb", testserver.MariaDB)
 	return map[string]seen{
 		"redis silent":       {69, `takes connections, and does not answer: .*Is it stopped or overloaded.*expect TLS\? Then the store's URL begins with rediss:$`, proxied(silent, "redis://", "", aRedis)},
 		"redis closes":       {69, `closed the connection before its first answer(: .*reset.*)?\. Has it as many connections as it allows\?`, proxied(refusing, "redis://", "", aRedis)},

@@ -91,7 +91,7 @@ func ended(view <-chan struct{}) bool {
 // those from before.
 func TestServeRereadsOnHangup(t *testing.T) {
 	t.Parallel()
-	s := newSandbox(t, "sqlite:"+filepath.Join(t.TempDir(), "locks.db"))
+	s := onSQLite(t)
 	s.write("tokens", "read bob "+tokenBob+"\nread eve "+tokenEve+"\n")
 	old := s.certificates("server", "carol")
 	p, url := s.serve("--tokens", "tokens", "--tls-cert", "server.pem", "--tls-key", "server.key", "--client-ca", "ca.pem")
@@ -150,7 +150,7 @@ func TestServeRereadsOnHangup(t *testing.T) {
 // is said once.
 func TestServeNoticesChanges(t *testing.T) {
 	t.Parallel()
-	s := newSandbox(t, "sqlite:"+filepath.Join(t.TempDir(), "locks.db"))
+	s := onSQLite(t)
 	s.write("tokens", "read bob "+tokenBob+"\nread eve "+tokenEve+"\n")
 	pool := s.certificates("server")
 	p, url := s.serve("--tokens", "tokens", "--tls-cert", "server.pem", "--tls-key", "server.key")
@@ -194,7 +194,7 @@ func TestServeNoticesChanges(t *testing.T) {
 // A terminal that hangs up ends it, as it ends other programs; a signal alone does not.
 func TestServeAtTerminal(t *testing.T) {
 	t.Parallel()
-	s := newSandbox(t, "sqlite:"+filepath.Join(t.TempDir(), "locks.db"))
+	s := onSQLite(t)
 	s.write("tokens", "read bob "+tokenBob+"\n")
 	screen, tty, err := pty.Open()
 	must(t, err)

@@ -91,7 +91,7 @@ func (s *sandbox) serve(args ...string) (p *proc, url string) {
 // live views end with the server.
 func TestServe(t *testing.T) {
 	t.Parallel()
-	s := newSandbox(t, "sqlite:"+filepath.Join(t.TempDir(), "locks.db"))
+	s := onSQLite(t)
 	const reader, breaker, key = "0123456789abcdef-reader", "0123456789abcdef-breaker", "orders/<b>\x1b[31m\n"
 	must(t, os.WriteFile(filepath.Join(s.dir, "tokens"), []byte("read bob "+reader+"\nbreak alice "+breaker+"\n"), 0o600))
 	pool := s.certificates("server", "carol", "dave")
@@ -196,7 +196,7 @@ func TestServe(t *testing.T) {
 // Without tokens this machine may look, and break only where that was said.
 func TestServeLocally(t *testing.T) {
 	t.Parallel()
-	s := newSandbox(t, "sqlite:"+filepath.Join(t.TempDir(), "locks.db"))
+	s := onSQLite(t)
 	for want, args := range map[int][]string{403: nil, 409: {"--allow-break"}} {
 		p, url := s.serve(args...)
 		resp, err := http.Post(url+"api/v1/locks/aw/break", "application/json", strings.NewReader(`{"owner":"`+strings.Repeat("A", 26)+`","reason":"x"}`))

@@ -17,7 +17,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hasplock/hasp/internal/testserver"
 	"golang.org/x/sys/unix"
 )
 
@@ -57,38 +56,37 @@ func (s *sandbox) link(name string) {
 // nobody else gets the key.
 func TestStoppedForAMoment(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, s *sandbox) {
-		s.link("counter")
-		p := s.haspWith(apart, "run", "k", "--", "sh", "-c", "echo $$ >pid; exec ./counter")
-		command := number(t, s.read("pid"))
-		for _, pause := range []time.Duration{0, time.Millisecond, 10 * time.Millisecond, 100 * time.Millisecond, 300 * time.Millisecond} {
-			p.counts(1)
-			p.signal(syscall.SIGTSTP)
-			if err := eventually(func() bool { return state(command) == "T" }); err != nil {
-				t.Fatal("the command was not stopped")
-			}
-			time.Sleep(pause) // the fault, and not a wait for something
-			if err := eventually(func() bool {
-				p.signal(syscall.SIGCONT) // one that comes right before hasp stops itself is gone
-				return state(command) != "T"
-			}); err != nil {
-				t.Fatal("the command does not go on")
-			}
-			p.counts(50) // a second, and more than the half after which hasp used to stop
-			if is := state(p.cmd.Process.Pid); is == "T" {
-				t.Fatalf("stopped for %v: the command runs on, and hasp is stopped", pause)
-			}
+	s := onSQLite(t)
+	s.link("counter")
+	p := s.haspWith(apart, "run", "k", "--", "sh", "-c", "echo $$ >pid; exec ./counter")
+	command := number(t, s.read("pid"))
+	for _, pause := range []time.Duration{0, time.Millisecond, 10 * time.Millisecond, 100 * time.Millisecond, 300 * time.Millisecond} {
+		p.counts(1)
+		p.signal(syscall.SIGTSTP)
+		if err := eventually(func() bool { return state(command) == "T" }); err != nil {
+			t.Fatal("the command was not stopped")
 		}
-		s.exits(75, "run", "-n", "k", "--", "true")
-		s.touch("stop")
-		p.ends(6)
-	})
+		time.Sleep(pause) // the fault, and not a wait for something
+		if err := eventually(func() bool {
+			p.signal(syscall.SIGCONT) // one that comes right before hasp stops itself is gone
+			return state(command) != "T"
+		}); err != nil {
+			t.Fatal("the command does not go on")
+		}
+		p.counts(50) // a second, and more than the half after which hasp used to stop
+		if is := state(p.cmd.Process.Pid); is == "T" {
+			t.Fatalf("stopped for %v: the command runs on, and hasp is stopped", pause)
+		}
+	}
+	s.exits(75, "run", "-n", "k", "--", "true")
+	s.touch("stop")
+	p.ends(6)
 }
 
 // A command that ignores SIGTSTP runs on, and hasp renews its lease.
 func TestStopIsIgnored(t *testing.T) {
 	t.Parallel()
-	s := newSandbox(t, "sqlite:"+filepath.Join(t.TempDir(), "locks.db"))
+	s := onSQLite(t)
 	s.link("counter")
 	p := s.haspWith(apart, "run", "k", "--", "sh", "-c", `trap "" TSTP; exec ./counter`)
 	p.counts(1)
@@ -193,8 +191,8 @@ func (s *sandbox) inside(setup string, args ...string) *proc {
 // Without /proc the command's group is all that can be ended, and that is said. hasp starts itself once more nevertheless, beside a sibling.
 func TestWithoutProc(t *testing.T) {
 	t.Parallel()
-	s := newSandbox(t, "redis://"+testserver.Redis(t).Addr())
-	p := s.inside("mount -t tmpfs none /proc && { sleep 1000 >/dev/null 2>&1 & echo $! >sibling; }", "run", "k", "--", "sh", "-c",
+	s := onRedis(t)
+	p := s.inside("mount -t tmpfs none /proc && { sleep 1000 >/dev/null 2>&1 & echo $! >sibling; }", "run", "--ttl", brief, "k", "--", "sh", "-c",
 		`trap "" TERM; echo $$ >pid; echo $HASP_OWNER >owner; while :; do read x <>never; done`)
 	pid := number(t, s.read("pid"))
 	s.exits(0, "break", "k", "--owner", s.read("owner"), "--yes")
@@ -212,7 +210,7 @@ func TestWithoutProc(t *testing.T) {
 // in Go can know it.
 func TestIgnoredSignalsStayIgnored(t *testing.T) {
 	t.Parallel()
-	s := newSandbox(t, "sqlite:"+filepath.Join(t.TempDir(), "locks.db"))
+	s := onSQLite(t)
 	s.link("hasp")
 	for name, keeps := range map[string]bool{"HUP": true, "INT": true, "TSTP": true, "TTIN": true, "TTOU": true, "QUIT": false, "TERM": false, "USR1": false, "PIPE": false} {
 		sig := unix.SignalNum("SIG" + name)
@@ -232,14 +230,14 @@ func TestIgnoredSignalsStayIgnored(t *testing.T) {
 // takes no process for its own by a number of outside.
 func TestProcOfAnotherNamespace(t *testing.T) {
 	t.Parallel()
-	s := newSandbox(t, "redis://"+testserver.Redis(t).Addr())
+	s := onRedis(t)
 	if os.Getuid() != 0 {
 		t.Skip("only root can make a namespace of process ids")
 	}
 	s.link("hasp")
 	p := s.haspWith(func(cmd *exec.Cmd) { // the shell is process 1: hasp has another number
 		cmd.Path, cmd.Args = "/usr/bin/unshare", append([]string{"unshare", "-pf", "--kill-child", "sh", "-c", `./hasp "$@"; echo $? >status`}, cmd.Args...)
-	}, "run", "k", "--", "sh", "-c", `setsid sleep 1000 & trap "" TERM; echo $HASP_OWNER >owner; while :; do read x <>never; done`)
+	}, "run", "--ttl", brief, "k", "--", "sh", "-c", `setsid sleep 1000 & trap "" TERM; echo $HASP_OWNER >owner; while :; do read x <>never; done`)
 	s.exits(0, "break", "k", "--owner", s.read("owner"), "--yes")
 	if status := s.read("status"); status != "124" {
 		t.Errorf("it ended with %s", status)

@@ -137,7 +137,7 @@ const (
 func onTerminal(t *testing.T, name string, test func(t *testing.T, s *sandbox)) {
 	t.Run(name, func(t *testing.T) {
 		t.Parallel()
-		test(t, newSandbox(t, "sqlite:"+filepath.Join(t.TempDir(), "locks.db")))
+		test(t, onSQLite(t))
 	})
 }
 
@@ -166,7 +166,7 @@ func TestReadingTheTerminal(t *testing.T) {
 	})
 	onTerminal(t, "also after an end that left it in a mess", func(t *testing.T, s *sandbox) {
 		sc := s.shell(t)
-		sc.run(`sh -c 'hasp run --grace 100ms k -- sh -c "stty raw -echo; trap : TERM; echo \$HASP_OWNER >owner; while :; do read x <>never; done"; stty -a; read x; echo "got <$x>"'`)
+		sc.run(`sh -c 'hasp run --ttl 20s --grace 100ms k -- sh -c "stty raw -echo; trap : TERM; echo \$HASP_OWNER >owner; while :; do read x <>never; done"; stty -a; read x; echo "got <$x>"'`)
 		s.exits(0, "break", "k", "--owner", s.read("owner"), "--yes")
 		sc.expect("was ended by signal 9")
 		sc.expect(`[^-]icanon`)

@@ -152,7 +152,7 @@ func TestForeign(t *testing.T) {
 // nothing that hasp does.
 func TestForeignForEver(t *testing.T) {
 	t.Parallel()
-	onRedis(t, func(t *testing.T, s *sandbox, servers []*testserver.Server) {
+	onNodes(t, func(t *testing.T, s *sandbox, servers []*testserver.Server) {
 		const key, value = "it's a $(touch hurt) key", "\x1b[31m'`touch hurt`\" $(touch hurt)"
 		for _, server := range servers {
 			admin(t, server, redis.Options{}, []any{"SET", "lock:" + key, value}, []any{"SET", "lock:plain", "peer"}, []any{"SET", "lock:expires", "peer", "PX", "100000"})
@@ -187,8 +187,8 @@ func TestForeignForEver(t *testing.T) {
 	})
 }
 
-// onRedis runs a test on one server and on three.
-func onRedis(t *testing.T, test func(t *testing.T, s *sandbox, servers []*testserver.Server)) {
+// onNodes runs a test on one server and on three.
+func onNodes(t *testing.T, test func(t *testing.T, s *sandbox, servers []*testserver.Server)) {
 	t.Run("redis", func(t *testing.T) {
 		server := testserver.Redis(t)
 		test(t, newSandbox(t, "redis://"+server.Addr()), []*testserver.Server{server})

@@ -47,20 +47,21 @@ func (s *sandbox) unread(args ...string) *proc {
 
 func TestUnreadLoss(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, s *sandbox) {
-		for _, output := range []string{"text", "json"} {
-			key := "k-" + output
-			p := s.unread("run", "-v", "-o", output, key, "--", "sh", "-c",
-				`trap "" TERM; echo $$ >pid-$0; echo $HASP_OWNER >owner-$0; while :; do read x <>never; done`, output)
-			pid, owner := number(t, s.read("pid-"+output)), s.read("owner-"+output)
+	for _, output := range []string{"text", "json"} {
+		t.Run(output, func(t *testing.T) {
+			t.Parallel()
+			s := onRedis(t)
+			p := s.unread("run", "-v", "--ttl", brief, "-o", output, "k", "--", "sh", "-c",
+				`trap "" TERM; echo $$ >pid; echo $HASP_OWNER >owner; while :; do read x <>never; done`)
+			pid := number(t, s.read("pid"))
 			blocked(t, p.cmd.Process.Pid, 2)
-			s.exits(0, "break", key, "--owner", owner, "--yes")
+			s.exits(0, "break", "k", "--owner", s.read("owner"), "--yes")
 			p.ends(124)
 			if alive(pid) {
 				t.Error("the command lives on")
 			}
-		}
-	})
+		})
+	}
 }
 
 // The server is stopped until the command was ended: only hasp's own
@@ -82,46 +83,43 @@ func TestUnreadLossOfAStoppedServer(t *testing.T) {
 
 func TestUnreadSignals(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, s *sandbox) {
-		p := s.unread("run", "-v", "k", "--", "sh", "-c", `exec 2>&-; trap "exit 7" TERM; echo >ready; while :; do sleep 0.01; done`)
-		s.read("ready")
-		blocked(t, p.cmd.Process.Pid, 2)
-		p.signal(syscall.SIGTERM)
-		p.ends(7)
-	})
+	s := onSQLite(t)
+	p := s.unread("run", "-v", "k", "--", "sh", "-c", `exec 2>&-; trap "exit 7" TERM; echo >ready; while :; do sleep 0.01; done`)
+	s.read("ready")
+	blocked(t, p.cmd.Process.Pid, 2)
+	p.signal(syscall.SIGTERM)
+	p.ends(7)
 }
 
 // An unread line about the wait does not delay the command.
 func TestUnreadWait(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, s *sandbox) {
-		s.fifo("gate")
-		holder := s.hasp("run", "k", "--", "sh", "-c", "echo >ready; read x <gate")
-		s.read("ready")
-		p := s.unread("run", "k", "--", "sh", "-c", "echo >mine; exit 3")
-		blocked(t, p.cmd.Process.Pid, 2)
-		s.open("gate")
-		holder.ends(0)
-		s.read("mine")
-		p.ends(3)
-	})
+	s := onRedis(t)
+	s.fifo("gate")
+	holder := s.hasp("run", "k", "--", "sh", "-c", "echo >ready; read x <gate")
+	s.read("ready")
+	p := s.unread("run", "k", "--", "sh", "-c", "echo >mine; exit 3")
+	blocked(t, p.cmd.Process.Pid, 2)
+	s.open("gate")
+	holder.ends(0)
+	s.read("mine")
+	p.ends(3)
 }
 
 // A candidate goes through its terms, each with an unread line.
 func TestUnreadElection(t *testing.T) {
 	t.Parallel()
-	onEach(t, func(t *testing.T, s *sandbox) {
-		p := s.unread("elect", "k", "--", "sh", "-c", `test -e term && echo >second && exec sleep 1000; echo >>term; exit 1`)
-		s.read("second")
-		p.signal(syscall.SIGTERM)
-		p.ends(143)
-	})
+	s := onSQLite(t)
+	p := s.unread("elect", "k", "--", "sh", "-c", `test -e term && echo >second && exec sleep 1000; echo >>term; exit 1`)
+	s.read("second")
+	p.signal(syscall.SIGTERM)
+	p.ends(143)
 }
 
 // Who leads is written for somebody who does not read; a signal ends it.
 func TestUnreadLeader(t *testing.T) {
 	t.Parallel()
-	s := newSandbox(t, "sqlite:"+filepath.Join(t.TempDir(), "locks.db"))
+	s := onSQLite(t)
 	full := testserver.FullPipe(t)
 	p := s.haspWith(func(cmd *exec.Cmd) { cmd.Stdout = full }, "elect", "--observe", "k")
 	blocked(t, p.cmd.Process.Pid, 1)
@@ -134,7 +132,7 @@ func TestUnreadAtTheTerminal(t *testing.T) {
 	t.Parallel()
 	onTerminal(t, "Ctrl-S", func(t *testing.T, s *sandbox) {
 		sc := s.shell(t)
-		sc.run(`hasp run -v k -- sh -c 'trap "" TERM; echo $PPID >hasp; echo $HASP_OWNER >owner; echo $$ >pid; while :; do read x <>never; done'; echo $? >code`)
+		sc.run(`hasp run -v --ttl 20s k -- sh -c 'trap "" TERM; echo $PPID >hasp; echo $HASP_OWNER >owner; echo $$ >pid; while :; do read x <>never; done'; echo $? >code`)
 		pid := number(t, s.read("pid"))
 		sc.expect("acquired")
 		sc.send(ctrlS)

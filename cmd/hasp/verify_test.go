@@ -89,7 +89,7 @@ func TestVerifyKilled(t *testing.T) {
 	if _, err := os.Stat("/proc/self/stat"); err != nil {
 		t.Skip("processes are found in /proc")
 	}
-	s := newSandbox(t, "redis://"+testserver.Redis(t).Addr())
+	s := onRedis(t)
 	p := s.hasp("verify", "--for", "10m", "--clients", "4", "--ttl", "1m")
 	var workers []int
 	if err := eventually(func() bool {

@@ -19,7 +19,6 @@ import (
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver/operator"
 	"github.com/hasplock/hasp/event"
-	"github.com/hasplock/hasp/internal/faultproxy"
 	"github.com/hasplock/hasp/internal/testserver"
 	"github.com/hasplock/hasp/redisdriver/redisson"
 	"github.com/redis/go-redis/v9"
@@ -303,24 +302,4 @@ func TestConfigurationOutlastsARestart(t *testing.T) {
 
 	write("include /other.conf\nappendonly no\n")
 	expect(OK, "as now configured, a restart loses nothing. It reads "+conf+" then, which cannot be read from here: after CONFIG SET, run: CONFIG REWRITE")
-}
-
-// A link that passes small requests and loses large ones is named.
-func TestLargeRequestsVanish(t *testing.T) {
-	t.Parallel() // it waits for the time-out, which a small request on a busy machine must not need
-	p := faultproxy.New(t, testserver.Redis(t).Addr())
-	rdb := client(t, redis.Options{Addr: p.Addr(), ReadTimeout: 12 * time.Second, DisableIdentity: true})
-	if f := Look(t.Context(), rdb, Canonical()); f.Large != nil || f.Err != nil {
-		t.Fatalf("on a good link: %v, %v", f.Large, f.Err)
-	}
-	p.Hook(faultproxy.LosesLarge(1400))
-	f := Look(t.Context(), rdb, Canonical())
-	if f.Large == nil || f.Err != nil {
-		t.Fatalf("the large request: %v, the small ones: %v", f.Large, f.Err)
-	}
-	found := Judge("r", f, Vote{}, Asked{})
-	last := found[len(found)-1]
-	if last.Level != Fail || last.Check != "mtu" || !strings.Contains(last.Text, "one of 8 KiB is not") {
-		t.Errorf("the doctor says %+v", found)
-	}
 }
