@@ -335,8 +335,7 @@ func Anonymous(s *store) {
 	}
 }
 
-// VotesAfter makes a node vote as soon as it was up for so long, whatever it lost. It was up for an hour before the
-// first request.
+// VotesAfter makes a node vote as soon as it was up for so long, whatever it lost. It was up for an hour before the first request.
 func VotesAfter(uptime time.Duration) Fault {
 	return func(s *store) {
 		var mu sync.Mutex

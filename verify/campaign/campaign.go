@@ -3,14 +3,11 @@
 
 //go:build linux
 
-// Package campaign runs Redlock on five real redis-servers, with clients that
-// are processes of their own, through schedules of faults, and judges what the
-// clients recorded.
+// Package campaign runs Redlock on five real redis-servers, with clients that are processes of their own, through schedules of
+// faults, and judges what the clients recorded.
 //
-// A schedule is derived from its seed alone, and knows which of the assumptions of
-// Redlock it breaks, so that each verdict is "must hold" or "may break". It
-// needs Linux: processes are stopped, and compare instants by one monotonic
-// clock.
+// A schedule is derived from its seed alone, and knows which of the assumptions of Redlock it breaks, so that each verdict is "must
+// hold" or "may break". It needs Linux: processes are stopped, and compare instants by one monotonic clock.
 //
 // The links between clients and servers are proxies, or, as root, real ones, with
 // each client in a network namespace, and a bridge that drops packets.
@@ -36,11 +33,9 @@ import (
 type Options struct {
 	Seeds    []uint64
 	Parallel int // schedules side by side; 0 means 4
-	// Of is the store: Redlock, which is also what empty means; Redis, in every other round with a node record; or an
-	// engines.Kind.
+	// Of is the store: Redlock, which is also what empty means; Redis, in every other round with a node record; or an engines.Kind.
 	Of Store
-	// Wired makes real network links, between network namespaces, for the schedules
-	// with faults that allow it. See CanCutWires.
+	// Wired makes real network links, between network namespaces, for the schedules with faults that allow it. See CanCutWires.
 	Wired bool
 	// Done is called with each outcome, by one goroutine at a time. nil: nothing is called.
 	Done func(*Outcome, error)

@@ -16,8 +16,7 @@ import (
 	"github.com/hasplock/hasp/verify/engines"
 )
 
-// ms is a moment of a schedule in milliseconds: seeds give whole ones, which
-// are easier to read.
+// ms is a moment of a schedule in milliseconds: seeds give whole ones, which are easier to read.
 type ms int
 
 func msOf(d time.Duration) ms { return ms(d.Milliseconds()) }
@@ -31,8 +30,7 @@ const afterRecoveryLasts = time.Second
 // guarded marks a master that is configured to stop soon after it lost its replica.
 const guarded = "with min-replicas-to-write"
 
-// refusals are the errors with which a server can refuse to write, by their first
-// word.
+// refusals are the errors with which a server can refuse to write, by their first word.
 var refusals = []string{"OOM", "NOREPLICAS", "MISCONF", "READONLY"}
 
 // incident is one kind of fault of a schedule. It begins at a moment, and lasts for a time between two, longer by what beyond says; of
@@ -252,8 +250,7 @@ func (g *generator) connections() {
 // holds chooses how long clients hold, and wait for, a key.
 func (g *generator) holds() { g.s.Long, g.s.Hasty = one(g, 3, 12), g.IntN(3) == 0 }
 
-// fill draws incidents from the catalogue. The seed determines the first, so that over
-// successive seeds each comes first in turn.
+// fill draws incidents from the catalogue. The seed determines the first, so that over successive seeds each comes first in turn.
 func (g *generator) fill() {
 	from := catalogueOf(g.s.Store)
 	g.add(from[g.s.Seed%uint64(len(from))])
@@ -267,9 +264,8 @@ func byTime(all []Action) {
 	slices.SortStableFunc(all, func(a, b Action) int { return cmp.Compare(a.At, b.At) })
 }
 
-// split cuts half of the clients off from two nodes, and the others from two
-// others, in half of the schedules: then each majority has just enough votes, and
-// both need the vote of the one common node.
+// split cuts half of the clients off from two nodes, and the others from two others, in half of the schedules: then each majority
+// has just enough votes, and both need the vote of the one common node.
 func (g *generator) split() {
 	on := g.Perm(nodes)
 	g.pivot, g.s.Long = on[0], 3

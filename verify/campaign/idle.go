@@ -17,9 +17,8 @@ import (
 )
 
 const (
-	// openLimit is how long a key may be available to a waiter that runs, and that
-	// the server answers at once. After a release it is milliseconds, after a death
-	// 50 ms; the rest is for the messages between the processes.
+	// openLimit is how long a key may be available to a waiter that runs, and that the server answers at once. After a release it
+	// is milliseconds, after a death 50 ms; the rest is for the messages between the processes.
 	openLimit = 100 * time.Millisecond
 	// claimTime is how long a key may wait for a waiter that was handed the key and does
 	// not claim it; where round trips were long, three of them.
@@ -87,10 +86,9 @@ func (r *run) gap() (longest time.Duration) {
 	return longest
 }
 
-// idle finds keys that were available to a waiter for too long, and returns the longest
-// such time, both without stalls of the machine. It only judges waiters that no fault
-// affects; a key counts as held for as long as the store may have kept it for a client
-// that a fault affects.
+// idle finds keys that were available to a waiter for too long, and returns the longest such time, both without stalls of the
+// machine. It only judges waiters that no fault affects; a key counts as held for as long as the store may have kept it for a
+// client that a fault affects.
 func (r *run) idle(records []record) (found []string, longest time.Duration) {
 	out := r.outages()
 	var holds []history.Hold

@@ -161,16 +161,14 @@ func (o *Outcome) count(r *run) {
 	}
 }
 
-// mostFindings bounds what a verdict lists, because one broken rule shows in many
-// places.
+// mostFindings bounds what a verdict lists, because one broken rule shows in many places.
 const mostFindings = 5
 
 // drift is by how much a lease is shorter than its TTL, because clocks differ.
 func drift(ttl time.Duration) time.Duration { return ttl/100 + 2*time.Millisecond }
 
-// overdue finds leases that their holder could rely on for too long: the deadline is later
-// than the witness allows; Done was closed later than the deadline, by more than the drift
-// and the stalls of the holder's process; or Err was nil after the deadline.
+// overdue finds leases that their holder could rely on for too long: the deadline is later than the witness allows; Done was closed
+// later than the deadline, by more than the drift and the stalls of the holder's process; or Err was nil after the deadline.
 func overdue(records []record, ttl time.Duration) (found []string) {
 	all := map[int]history.Stalls{} // of each client
 	for _, r := range records {
@@ -273,10 +271,9 @@ const (
 	end                // of a hold
 )
 
-// fencedLock models a lock that grants a free key to any owner, and a key that readers
-// hold to another reader. A writer's fence is above all before it; a reader's is above those
-// of all writers before it. Without exclusive it only mints fences, which is all that
-// is promised when an assumption is broken.
+// fencedLock models a lock that grants a free key to any owner, and a key that readers hold to another reader. A writer's fence is
+// above all before it; a reader's is above those of all writers before it. Without exclusive it only mints fences, which is all
+// that is promised when an assumption is broken.
 func fencedLock(exclusive bool) porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return lockState{} },
@@ -334,8 +331,7 @@ const never Mono = math.MaxInt64
 // linearLimit bounds one check.
 const linearLimit = 10 * time.Second
 
-// notLinear finds keys with a history that is not linearizable. unknown counts the keys
-// for which the search took too long.
+// notLinear finds keys with a history that is not linearizable. unknown counts the keys for which the search took too long.
 //
 // The end of a hold lies between the call of Release, or the deadline, and the
 // return of that Release; a lease that was lost may end at any time after.

@@ -115,8 +115,7 @@ func (n *node) snapshot() {
 
 func (n *node) file(name string) string { return filepath.Join(n.server.Dir(), name) }
 
-// tear cuts off the end of the killed server's AOF, as if it had not reached the
-// disk before a power failure.
+// tear cuts off the end of the killed server's AOF, as if it had not reached the disk before a power failure.
 func (n *node) tear() {
 	logs, err := filepath.Glob(filepath.Join(n.server.Dir(), "appendonlydir", "*.incr.aof"))
 	n.t.Must(err)
@@ -325,8 +324,7 @@ func disturb(l *faultproxy.Proxy, a Action) {
 	}
 }
 
-// later delivers a request on a connection of its own, unless the server is gone,
-// and drops the reply.
+// later delivers a request on a connection of its own, unless the server is gone, and drops the reply.
 func later(addr string, request []byte, after time.Duration) {
 	time.AfterFunc(after, func() {
 		c, err := net.DialTimeout("tcp", addr, time.Second)

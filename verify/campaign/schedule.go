@@ -95,8 +95,7 @@ type Schedule struct {
 	Polls   bool                   // no client waits: each asks once, and again later
 	Wired   bool                   // the links are real, between namespaces; otherwise proxies
 	Actions []Action
-	// AfterRecovery is what happens once all nodes that lost data vote again. Its times
-	// are counted from then.
+	// AfterRecovery is what happens once all nodes that lost data vote again. Its times are counted from then.
 	AfterRecovery []Action
 }
 
@@ -144,8 +143,7 @@ func (s *Schedule) lingers() time.Duration {
 // beside is how much longer a client may have to wait: for the long holds of others, and for a store that is held back.
 func (s *Schedule) beside() time.Duration { return clients*s.Longest + s.Store.Lingers() }
 
-// records reports whether the nodes keep a record, and do not vote after they may have
-// lost data.
+// records reports whether the nodes keep a record, and do not vote after they may have lost data.
 func (s *Schedule) records() bool { return s.Store == Redlock || s.Store == RedisNode }
 
 // Kinds returns the kinds of fault that occur, in the order of the catalogue.
@@ -197,8 +195,7 @@ func (a Action) silences() bool {
 	return false
 }
 
-// forgets reports whether the action makes a node lose data in a way that its record
-// shows.
+// forgets reports whether the action makes a node lose data in a way that its record shows.
 func (a Action) forgets() bool {
 	switch a.Kind {
 	case RestartEmpty, RestartRDB, RestartTorn, RestartAOF, AllEmpty, Promote, ClockHeldBack:
@@ -224,8 +221,7 @@ func (s *Schedule) breaks(of func(Action) string) (broken []string) {
 	return broken
 }
 
-// MayOverlap names the assumptions of exclusion that the schedule breaks. Where
-// there are none, two holders are a violation.
+// MayOverlap names the assumptions of exclusion that the schedule breaks. Where there are none, two holders are a violation.
 func (s *Schedule) MayOverlap() []string {
 	return s.breaks(func(a Action) string {
 		switch {
@@ -263,13 +259,11 @@ func (s *Schedule) MayLose() []string {
 	})
 }
 
-// clockError is how wrong a node's clock may be when it has lost its
-// fences (internal/admission).
+// clockError is how wrong a node's clock may be when it has lost its fences (internal/admission).
 const clockError = 3 * time.Second
 
-// MayRepeat names the assumptions of rising fences that the schedule breaks.
-// Where there are none, a fence that does not rise is a violation. One server mints
-// its fences above those that it remembers and above its clock.
+// MayRepeat names the assumptions of rising fences that the schedule breaks. Where there are none, a fence that does not rise is a
+// violation. One server mints its fences above those that it remembers and above its clock.
 func (s *Schedule) MayRepeat() []string {
 	bears := time.Duration(0)
 	if s.records() {

@@ -18,11 +18,9 @@ import (
 	"github.com/hasplock/hasp/internal/testserver"
 )
 
-// wires is a real network: the servers in one namespace, each client in one of its
-// own, and a third that has nothing but the bridge between them, which drops packets.
-// It does what a proxy cannot: no end gets an error, connects hang, connections are
-// half open, and TCP retransmits what was lost, so that requests arrive after the
-// partition, when their sender is gone.
+// wires is a real network: the servers in one namespace, each client in one of its own, and a third that has nothing but the bridge
+// between them, which drops packets. It does what a proxy cannot: no end gets an error, connects hang, connections are half open,
+// and TCP retransmits what was lost, so that requests arrive after the partition, when their sender is gone.
 //
 // Namespaces have no name, and each ends with the process that it belongs to.
 type wires struct {
@@ -196,8 +194,7 @@ var (
 	resends = regexp.MustCompile(`TcpRetransSegs +(\d+) `)
 )
 
-// traffic returns how many packets were dropped, and how many segments TCP has
-// retransmitted.
+// traffic returns how many packets were dropped, and how many segments TCP has retransmitted.
 func (w *wires) traffic() (dropped, resent int) {
 	dropped = w.counts(w.bridge, packets, "nft", "list", "chain", "bridge", "wires", "forward")
 	for _, n := range append(w.clients[:], w.servers) {

@@ -19,10 +19,9 @@ import (
 	"github.com/hasplock/hasp/internal/player"
 )
 
-// witness wraps hasp's engine, and computes how late the deadline of each lease may be:
-// the TTL that the engine reported, less the drift, counted from before the request. A lease that was handed
-// over counts as if the Try that was refused before had granted it until its end. It also reports when
-// the store has answered a release.
+// witness wraps hasp's engine, and computes how late the deadline of each lease may be: the TTL that the engine reported, less the
+// drift, counted from before the request. A lease that was handed over counts as if the Try that was refused before had granted it
+// until its end. It also reports when the store has answered a release.
 type witness struct {
 	report func(player.Event) // set before a request
 	slow   atomic.Int64       // ns, see usual

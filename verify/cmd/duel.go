@@ -76,8 +76,7 @@ func (s *subject) start(t testing.TB, clock *testserver.Clock) *engines.Store {
 	return all
 }
 
-// measure starts servers and two clients, has the first acquire the key, injects the fault, and
-// has the second acquire it.
+// measure starts servers and two clients, has the first acquire the key, injects the fault, and has the second acquire it.
 func (d *duel) measure(t testing.TB) outcome {
 	var clock *testserver.Clock
 	if d.fault == clockStep {

@@ -1,9 +1,8 @@
 // Copyright 2026 The hasp Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package engines starts the servers of the engines other than Redis, connects drivers to them
-// through links that can be cut, and cuts every operation at every step: see Sweep. The schedules
-// of package campaign run on the same stores.
+// Package engines starts the servers of the engines other than Redis, connects drivers to them through links that can be cut, and
+// cuts every operation at every step: see Sweep. The schedules of package campaign run on the same stores.
 package engines
 
 import (
@@ -68,8 +67,7 @@ func (k Kind) IsCluster() bool { return k == Cluster || k == ClusterReplicas }
 // RecordTTL is the largest TTL of a node record here.
 const RecordTTL = 2 * time.Second
 
-// Session is the time-out of the sessions of ZooKeeper here: a lease lasts for two thirds of it at
-// most.
+// Session is the time-out of the sessions of ZooKeeper here: a lease lasts for two thirds of it at most.
 const Session = RecordTTL * 3 / 2
 
 // Servers returns how many there are; 0: a file.

@@ -24,8 +24,7 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// Store is the servers of a store. Its methods are for one goroutine, and fail the test if they cannot
-// do what they say.
+// Store is the servers of a store. Its methods are for one goroutine, and fail the test if they cannot do what they say.
 type Store struct {
 	Kind    Kind
 	Servers []*testserver.Server
@@ -121,8 +120,7 @@ func (s *Store) through(addr func(i int) string) (all []string) {
 	return all
 }
 
-// Links returns a link to each server, for one client. They end with t, which may be a part of the
-// test that started the store.
+// Links returns a link to each server, for one client. They end with t, which may be a part of the test that started the store.
 func (s *Store) Links(t testing.TB) (all []*faultproxy.Proxy) {
 	t.Helper()
 	for _, server := range s.Servers {

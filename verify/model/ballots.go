@@ -13,10 +13,9 @@ import (
 	"github.com/hasplock/hasp/internal/ballot"
 )
 
-// Ballots is a model of owners that ask, give up, ask again and release, each with the
-// ballot that package quorum ships. Messages arrive at any later time or never; their
-// answers, too. Nothing expires, so an owner that was granted the key has it until its release
-// begins. The nodes are the model's own: they grant, refuse and forget nothing.
+// Ballots is a model of owners that ask, give up, ask again and release, each with the ballot that package quorum ships. Messages
+// arrive at any later time or never; their answers, too. Nothing expires, so an owner that was granted the key has it until its
+// release begins. The nodes are the model's own: they grant, refuse and forget nothing.
 type Ballots struct {
 	Modes  string  // of the owners: w writes, r reads
 	Tries  [3]int8 // of each owner
@@ -26,9 +25,8 @@ type Ballots struct {
 	Leaves bool    // owners give up during a Try, because its context ended
 	Silent bool    // refused owners do not release
 
-	// How often, in all: an answer comes late, after others' steps or after the node is
-	// given up; a request or its answer is lost, or takes effect after it was given up;
-	// a request arrives twice.
+	// How often, in all: an answer comes late, after others' steps or after the node is given up; a request or its answer is lost,
+	// or takes effect after it was given up; a request arrives twice.
 	Late, Lost, Duplicates int8
 
 	AnyFence  bool // a node withdraws a vote whatever its fence
@@ -262,8 +260,7 @@ func (m ballots) decide(s ballotsState, j int, emit func(Step, ballotsState)) {
 	}
 }
 
-// decideRound emits what follows when a round is decided, also because its time is
-// over.
+// decideRound emits what follows when a round is decided, also because its time is over.
 func (m ballots) decideRound(s ballotsState, j int, emit func(Step, ballotsState)) {
 	o := &s.o[j]
 	for late := range 2 {
@@ -358,8 +355,7 @@ func (m ballots) release(s ballotsState, j int, emit func(Step, ballotsState)) {
 	emit(Step{owner(j), Release, -1, 0}, n)
 }
 
-// votes emits what may happen to owner j's Votes at node i. A node answers at once,
-// except for as many answers as may be late.
+// votes emits what may happen to owner j's Votes at node i. A node answers at once, except for as many answers as may be late.
 func (m ballots) votes(s ballotsState, j, i int, emit func(Step, ballotsState)) {
 	for k, a := range s.n[i].of[j].votes {
 		st := Step{owner(j), Try, i, int(a.round)}
@@ -573,8 +569,7 @@ func (m ballots) leftovers(s *ballotsState, j int) {
 	}
 }
 
-// canon sorts messages and nodes, and removes what can have no effect any more, so that states that only differ in it
-// are equal.
+// canon sorts messages and nodes, and removes what can have no effect any more, so that states that only differ in it are equal.
 func (m ballots) canon(s ballotsState) ballotsState {
 	for j := range m.Modes {
 		for i := range s.n {

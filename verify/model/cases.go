@@ -1,14 +1,11 @@
 // Copyright 2026 The hasp Authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package model searches small models of Redlock as hasp builds it for states
-// that must not be, breadth first: every order of messages, losses, expiries,
-// restarts and admissions among a few nodes and owners. The algorithm as built is
-// searched until nothing is left or a limit is reached; each rule is also removed,
-// and then the search must find a counterexample.
+// Package model searches small models of Redlock as hasp builds it for states that must not be, breadth first: every order of
+// messages, losses, expiries, restarts and admissions among a few nodes and owners. The algorithm as built is searched until
+// nothing is left or a limit is reached; each rule is also removed, and then the search must find a counterexample.
 //
-// README.md says what is modelled, and proves in words what the search cannot:
-// the same for any number of nodes and owners.
+// README.md says what is modelled, and proves in words what the search cannot: the same for any number of nodes and owners.
 package model
 
 import (
@@ -282,8 +279,7 @@ func handoverProgress() []Case {
 	}
 }
 
-// progressCases show that good things are possible at all, because a model in which
-// nothing ever happens is safe, too.
+// progressCases show that good things are possible at all, because a model in which nothing ever happens is safe, too.
 func progressCases() []Case {
 	early := func(s votesState) bool { return s.o[1].phase == holding && s.o[0].phase == done && s.now < 2 }
 	after := func(s votesState) bool {

@@ -121,8 +121,7 @@ func (r Report) String() string {
 	return b.String() + "      " + r.Wrong
 }
 
-// search visits what can be reached, nearest first, until something is wrong,
-// nothing is left, or limit states were found.
+// search visits what can be reached, nearest first, until something is wrong, nothing is left, or limit states were found.
 func search[S comparable](sys system[S], limit int) Report {
 	if sys.canon == nil {
 		sys.canon = func(s S) S { return s }
@@ -186,9 +185,8 @@ func (v *visited[S]) add(s S, prev, by int) {
 	v.from = append(v.from, edge{int32(prev), uint16(by)})
 }
 
-// steps returns the way to a state. A canonical state may number its nodes
-// differently from the state before it, so the way is walked once more with the
-// numbers of the first state.
+// steps returns the way to a state. A canonical state may number its nodes differently from the state before it, so the way is
+// walked once more with the numbers of the first state.
 func (v *visited[S]) steps(id int) []Step {
 	var way []edge
 	for ; id >= 0; id = int(v.from[id].prev) {

@@ -11,9 +11,8 @@ const (
 	need  = nodes/2 + 1
 )
 
-// Fences is a model of proposed fences without time: a lease at a node may end at any
-// moment, and messages arrive late, twice or never. The zero value of each rule is
-// what hasp does; setting one removes it.
+// Fences is a model of proposed fences without time: a lease at a node may end at any moment, and messages arrive late, twice or
+// never. The zero value of each rule is what hasp does; setting one removes it.
 type Fences struct {
 	Owners     int  // 2 or 3, each one acquisition
 	Top        int8 // the largest fence that is proposed
@@ -197,8 +196,7 @@ func (m Fences) ofOwner(s fencesState, j int, emit func(Step, fencesState)) {
 	}
 }
 
-// try carries out a Try at a node, and returns the fence of the grant and how
-// many fences it has; 0 is a refusal.
+// try carries out a Try at a node, and returns the fence of the grant and how many fences it has; 0 is a refusal.
 func (m Fences) try(s *fencesState, i, j, r int) (fence, row int8) {
 	if m.Listed && j == 0 && i == 1 {
 		i = 0
@@ -320,8 +318,7 @@ func (m Fences) hold(s *fencesState, j int, fence, row int8, counted [nodes]bool
 	}
 }
 
-// judgeVote judges a vote that j may count: it comes after the votes that
-// others have from that node and may count, or did.
+// judgeVote judges a vote that j may count: it comes after the votes that others have from that node and may count, or did.
 func (m Fences) judgeVote(s *fencesState, i, j int, fence int8) {
 	for k, v := range s.n[i].of {
 		if m.Votes && k != j && fence <= max(v.got[0], v.got[1]) {

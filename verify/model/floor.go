@@ -3,11 +3,9 @@
 
 package model
 
-// Floor is a model of one node's memory of the fences of one key: per key for
-// a while after the grant, and then by the general floor, which follows all
-// fences in two rotations. Time is counted in tens of seconds and has no end;
-// fences are only above or below the last one of the key. The zero value is
-// what hasp does.
+// Floor is a model of one node's memory of the fences of one key: per key for a while after the grant, and then by the general
+// floor, which follows all fences in two rotations. Time is counted in tens of seconds and has no end; fences are only above or
+// below the last one of the key. The zero value is what hasp does.
 type Floor struct {
 	Steps int8 // how far the wall clock may be off, in either direction
 
@@ -22,8 +20,7 @@ const (
 	keeping  = 6 // 60 s
 )
 
-// floorState has times relative to now. Of each floor number it only has whether it
-// covers the last fence of the key.
+// floorState has times relative to now. Of each floor number it only has whether it covers the last fence of the key.
 type floorState struct {
 	off      int8 // of the wall clock from the true time
 	since    int8 // from the last rotation to now
@@ -63,8 +60,7 @@ func (m Floor) next(s floorState, emit func(Step, floorState)) {
 		n.kept = false
 		emit(Step{"", Forget, 0, 0}, n)
 	}
-	// A proposal for this key, too low or granted, comes after the same rotation as a
-	// proposal for another key.
+	// A proposal for this key, too low or granted, comes after the same rotation as a proposal for another key.
 	n := m.rotate(s)
 	if n.old && n.age < rotation && m.Steps == 0 {
 		n.wrong = says("the floor for all keys is above a fence that was granted less than a rotation ago")
@@ -83,8 +79,7 @@ func (m Floor) next(s floorState, emit func(Step, floorState)) {
 	emit(Step{"", Grant, 0, 0}, n)
 }
 
-// shift moves the wall clock. Distances are capped where a larger one makes no
-// difference, however far the clock can still go back.
+// shift moves the wall clock. Distances are capped where a larger one makes no difference, however far the clock can still go back.
 func (m Floor) shift(s floorState, by int8) floorState {
 	s.since = min(s.since+by, 2*(rotation+m.Steps))
 	if s.kept {

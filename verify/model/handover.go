@@ -8,11 +8,10 @@ import (
 	"slices"
 )
 
-// Handover is a model of one store with a queue. An owner may enter on the message that says that the key was
-// handed to its place, before it claims the key. Time is counted in steps, and leases go by the store's clock,
-// which may be set. Messages arrive at any later time, or never; a lost message is the same as a message that
-// is still in flight. An owner outside the model holds the key at first, for as long as it likes. The zero
-// value of each rule is what hasp does; setting one removes it.
+// Handover is a model of one store with a queue. An owner may enter on the message that says that the key was handed to its place,
+// before it claims the key. Time is counted in steps, and leases go by the store's clock, which may be set. Messages arrive at any
+// later time, or never; a lost message is the same as a message that is still in flight. An owner outside the model holds the key
+// at first, for as long as it likes. The zero value of each rule is what hasp does; setting one removes it.
 type Handover struct {
 	Owners  int
 	TTL     int8    // of a lease that was asked for or claimed

@@ -5,10 +5,9 @@ package model
 
 import "slices"
 
-// Votes is a model of leases in time: two owners with one acquisition each, and
-// nodes that expire leases and lose their data. Time is counted in steps. Messages
-// arrive at any later time, or never; a lost message is the same as a message that is
-// still in flight. The zero value of each rule is what hasp does; setting one removes it.
+// Votes is a model of leases in time: two owners with one acquisition each, and nodes that expire leases and lose their data. Time
+// is counted in steps. Messages arrive at any later time, or never; a lost message is the same as a message that is still in
+// flight. The zero value of each rule is what hasp does; setting one removes it.
 type Votes struct {
 	TTL   [2]int8 // of the owners' leases
 	Max   int8    // the longest lease that nodes grant; 0: TTL[0]

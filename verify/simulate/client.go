@@ -39,8 +39,7 @@ type client struct {
 	had  *hold                          // of a story: the latest
 }
 
-// process is one run of a client, until it ends or crashes. It has a hasp.Client of its
-// own.
+// process is one run of a client, until it ends or crashes. It has a hasp.Client of its own.
 type process struct {
 	c     *client
 	life  int
@@ -134,8 +133,7 @@ func (c *client) crash(d time.Duration) {
 	c.cur.end()
 }
 
-// pause suspends the client: nothing is sent or received, and its goroutines do
-// not proceed.
+// pause suspends the client: nothing is sent or received, and its goroutines do not proceed.
 func (c *client) pause(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -196,8 +194,7 @@ func (p *process) work() {
 	}
 }
 
-// turn tries to acquire the key once, and uses it. It returns an error if the
-// process has ended.
+// turn tries to acquire the key once, and uses it. It returns an error if the process has ended.
 func (p *process) turn() error {
 	limit := 3*time.Second + p.upTo(5*time.Second)
 	if p.rng.IntN(5) == 0 { // gives up in the middle of its requests

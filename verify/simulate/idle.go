@@ -13,14 +13,12 @@ import (
 )
 
 const (
-	// freeFor bounds how long a key may be free, or available to a waiter, while it
-	// waits: until the waiter inspects the nodes (0.3 s), and for as long as it respects
-	// a holder that only the queue node knows (0.5 s); less than this with the timeouts
-	// of nodes. See docs/results/campaigns.md.
+	// freeFor bounds how long a key may be free, or available to a waiter, while it waits: until the waiter inspects the nodes (0.3
+	// s), and for as long as it respects a holder that only the queue node knows (0.5 s); less than this with the timeouts of
+	// nodes. See docs/results/campaigns.md.
 	freeFor = time.Second
-	// recovers is how much longer it may take after a node did not answer without which
-	// there is no majority: until an unanswered probe is given up (1 s) and sent again
-	// (0.4 s), and a waiter asks again after errors (1 s).
+	// recovers is how much longer it may take after a node did not answer without which there is no majority: until an unanswered
+	// probe is given up (1 s) and sent again (0.4 s), and a waiter asks again after errors (1 s).
 	recovers = 2400 * time.Millisecond
 	// lookStep is how often the nodes are inspected.
 	lookStep = 20 * time.Millisecond
@@ -33,8 +31,7 @@ type waiter struct {
 	shared bool
 }
 
-// idle detects a key that is not used while an owner waits for it. It inspects the
-// nodes directly, and changes nothing there.
+// idle detects a key that is not used while an owner waits for it. It inspects the nodes directly, and changes nothing there.
 type idle struct {
 	w       *world
 	since   map[string]time.Duration // for each owner in the queue: since when it could have the key

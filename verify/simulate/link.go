@@ -102,8 +102,7 @@ type answer[T any] struct {
 	Err error
 }
 
-// exchange sends one request and waits for its answer. The request is delivered
-// even if no client waits for its answer any more.
+// exchange sends one request and waits for its answer. The request is delivered even if no client waits for its answer any more.
 func exchange[T any](ctx context.Context, l *link, op string, r any, do func(s broken.Node) (T, error)) (T, error) {
 	var none T
 	w := l.p.c.w

@@ -77,8 +77,7 @@ func (n *node) newStore() *memdriver.Store {
 	return memdriver.NewNode(o)
 }
 
-// arrive carries out a request, now or when the node is resumed. err says that the
-// node was down.
+// arrive carries out a request, now or when the node is resumed. err says that the node was down.
 func (n *node) arrive(do func(err error)) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

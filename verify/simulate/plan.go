@@ -50,8 +50,7 @@ type Fault struct {
 	Rate   float64       // of Rate: seconds per second, less 1
 }
 
-// Network is what the network does to every message, requests and answers
-// alike, until FaultsEnd.
+// Network is what the network does to every message, requests and answers alike, until FaultsEnd.
 type Network struct {
 	Slow   float64 // share of messages that take up to SlowBy
 	SlowBy time.Duration
@@ -101,13 +100,11 @@ type Plan struct {
 	NodeTimeout time.Duration // as in quorum.Options
 
 	May [promises]string // why each promise may be broken; empty: it must hold
-	// SetBack is how much longer leases last at a majority because its clocks were
-	// stepped back.
+	// SetBack is how much longer leases last at a majority because its clocks were stepped back.
 	SetBack time.Duration
 }
 
-// clockError is how wrong a node's clock may be without harm to fences, as in
-// internal/admission.
+// clockError is how wrong a node's clock may be without harm to fences, as in internal/admission.
 const clockError = 3 * time.Second
 
 // claimTime is how long a waiter that was handed the key has to claim it, as in memdriver.
@@ -246,9 +243,8 @@ func (c *course) early() string {
 	return ""
 }
 
-// turnLimit is how long after the faults a client may have to wait for its turn:
-// nodes are held back, then leases of clients that are gone, or of requests that are
-// still in flight, have to expire; and there may be a queue.
+// turnLimit is how long after the faults a client may have to wait for its turn: nodes are held back, then leases of clients that
+// are gone, or of requests that are still in flight, have to expire; and there may be a queue.
 func (p *Plan) turnLimit() time.Duration {
 	return admission.Wait(p.MaxTTL) + p.SetBack + p.Network.LateBy + 3*p.MaxTTL + 5*time.Second
 }

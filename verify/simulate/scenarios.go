@@ -16,8 +16,7 @@ type scenario struct {
 	write  func(g *generator)
 }
 
-// scenarios are the kinds of schedule. Those from "clock forward" on break an
-// assumption; Plan.judge determines which.
+// scenarios are the kinds of schedule. Those from "clock forward" on break an assumption; Plan.judge determines which.
 var scenarios = []scenario{
 	{"calm", 1, func(*generator) {}},
 	{"messages", 3, func(g *generator) { g.storm() }},
@@ -288,8 +287,7 @@ func (g *generator) allForward() {
 	}
 }
 
-// setBack restarts all nodes empty. Their clocks are ahead before, and right
-// afterwards.
+// setBack restarts all nodes empty. Their clocks are ahead before, and right afterwards.
 func (g *generator) setBack() {
 	g.p.FaultsEnd += 16 * time.Second
 	at := g.between(2*time.Second, g.length-2*time.Second)

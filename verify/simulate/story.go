@@ -180,8 +180,7 @@ func (n *node) holders() (owners []string) {
 	return owners
 }
 
-// Variant breaks a part of the algorithm, to show that the oracles notice. The zero
-// value and nil are hasp as it is.
+// Variant breaks a part of the algorithm, to show that the oracles notice. The zero value and nil are hasp as it is.
 type Variant struct {
 	Name     string
 	Breaks   Promise  // what it breaks in schedules of the scenario
@@ -283,8 +282,7 @@ func (v *Variant) Prepare(seed uint64) *Plan {
 	return p
 }
 
-// fastClocks makes all nodes' clocks as fast as leases allow for, and cuts clients off,
-// so that leases expire.
+// fastClocks makes all nodes' clocks as fast as leases allow for, and cuts clients off, so that leases expire.
 func (p *Plan) fastClocks() {
 	for n := range p.Rates {
 		p.Rates[n] = 0.009
