@@ -40,7 +40,7 @@ verify: ## redisdriver over Redis 8 and Valkey 8, the suite over three etcds, th
 	@cd redisdriver && HASP_TEST_REDISSON_CLUSTER=1 go test -race -count=1 -timeout=15m -run TestClusterSuite ./redisson
 	@cd etcddriver && HASP_TEST_ETCD_CLUSTER=1 go test -race -count=1 -run TestSuiteOver .
 	@cd verify && go test -race -count=1 -v -run TestWakesUpLate . -late=1000
-	@cd verify && go test -count=1 -v -timeout=30m -run 'Processes|Election|Writers' ./modes -for=1m
+	@cd verify && go test -count=1 -v -timeout=30m -run 'Processes|Election|Writers' ./campaign -for=1m
 	@cd verify && HASP_TEST_FAILOVERS=1 go test -race -count=1 -timeout=30m -run 'TestBrokenReplicaVariants|TestFailoverMakes' ./campaign
 	@go run ./verify/cmd campaign -n 200 -into docs/results/campaigns.md
 	@go run ./verify/cmd campaign -lone -n 150 -into docs/results/campaigns.md

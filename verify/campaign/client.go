@@ -49,6 +49,15 @@ type job struct {
 	Strict bool   // go-redis never sends a command twice, and obeys contexts; otherwise its defaults
 }
 
+// of is the whole job of a client.
+func (j job) of(ttl time.Duration, broken string) player.Job {
+	extra, err := json.Marshal(j)
+	if err != nil {
+		panic(err) // it is plain data
+	}
+	return player.Job{TTL: ttl, Broken: broken, Extra: extra}
+}
+
 // open connects hasp, or the variant that a job names.
 func open(with player.Job, observe func(context.Context, *event.Event)) (player.Locks, error) {
 	var j job
@@ -121,8 +130,7 @@ func (l *haspLocks) connect(j *job, ttl time.Duration, v *variant, o *hasp.Optio
 // Attend has the witness report.
 func (l *haspLocks) Attend(report func(player.Event)) { l.seen.report = report }
 
-// Note adds what the witness knows, and the fence as the nodes know it: a client with a wrong
-// clock sees it shifted.
+// Note adds what the witness knows, and the fence as the nodes know it: a client with a wrong clock sees it shifted.
 func (l *haspLocks) Note(e *player.Event) {
 	if e.What == player.Asked {
 		l.seen.takes(e.N)

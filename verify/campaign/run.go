@@ -8,7 +8,6 @@ package campaign
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -31,9 +30,8 @@ import (
 const (
 	// settle is how long the clients run before the faults begin, from the first lock.
 	settle = 300 * time.Millisecond
-	// recoveryLimit is how long it may take until a node votes, or a client is granted
-	// the lock, once no fault is left, see beside. Most of it is for
-	// go-redis, which by default waits four times 3 s for a lost reply.
+	// recoveryLimit is how long it may take until a node votes, or a client is granted the lock, once no fault is left, see beside.
+	// Most of it is for go-redis, which by default waits four times 3 s for a lost reply.
 	recoveryLimit = 20 * time.Second
 	// hangLimit is how long a run waits for an event that may never happen.
 	hangLimit = 40 * time.Second
@@ -69,8 +67,7 @@ type injected struct {
 // room is what limits how many schedules the tests run at once; nil: nothing does.
 var room chan struct{}
 
-// perform runs a schedule, and returns the outcome. The error says why it could not
-// be run.
+// perform runs a schedule, and returns the outcome. The error says why it could not be run.
 func perform(ctx context.Context, broken string, s *Schedule) (*Outcome, error) {
 	if room != nil {
 		select {
@@ -238,10 +235,7 @@ func (r *run) admit() error {
 
 // job is that of the client of a slot.
 func (r *run) job(slot int) player.Job {
-	extra, err := json.Marshal(job{Store: r.s.Store, Addrs: r.servers.addrs(slot), Skew: r.s.Skew[slot], State: r.state,
-		Strict: r.s.Strict})
-	r.t.Must(err)
-	return player.Job{TTL: r.s.MaxTTL, Broken: r.broken, Extra: extra}
+	return job{Store: r.s.Store, Addrs: r.servers.addrs(slot), Skew: r.s.Skew[slot], State: r.state, Strict: r.s.Strict}.of(r.s.MaxTTL, r.broken)
 }
 
 // draw draws the next order of a client: one key, which it uses without checking that its lease is valid, like a process
@@ -272,8 +266,7 @@ func (r *run) draw(draws *rand.Rand) player.Order {
 	return o
 }
 
-// readmitted waits until all nodes vote again, also those that lost data, and
-// returns those that take too long.
+// readmitted waits until all nodes vote again, also those that lost data, and returns those that take too long.
 func (r *run) readmitted() (late []string) {
 	if !r.hasp || !r.s.records() {
 		return nil
@@ -306,8 +299,7 @@ func (r *run) votes(n *node) bool {
 	return err == nil && rec.Voting
 }
 
-// recover waits until every client has been granted a lock after the faults,
-// and returns those that took too long.
+// recover waits until every client has been granted a lock after the faults, and returns those that took too long.
 func (r *run) recover() (late []string) {
 	waiting := map[int]bool{}
 	for slot := range clients {
@@ -329,8 +321,7 @@ func (r *run) recover() (late []string) {
 	return late
 }
 
-// stopClients stops the clients, and returns those that do not end, with their
-// stacks.
+// stopClients stops the clients, and returns those that do not end, with their stacks.
 func (r *run) stopClients() (hung []string) {
 	for _, m := range r.stage.Close(r.patience) {
 		r.stage.Do(func() { m.Killed = true })

@@ -3,72 +3,62 @@
 
 //go:build linux
 
-// Package modes tries semaphores, LockAll, elections and read-write locks with
-// many processes on one store, some of which are killed (kill -9) or stopped
-// (SIGSTOP) while they hold keys or wait for them, and judges what they recorded.
-//
-// Every process reports each step before it goes on, by one clock: a hold is
-// valid from when its client learned of it to when it began to release it, or to
-// its deadline, whichever is first, and that of a killed process to its deadline
-// as last known. internal/history checks what may not overlap; the rest is checked
-// here: that the next holder learns of a holder's death, that every process has a turn in
-// the end, and that all keys and slots are free then.
-package modes
+package campaign
 
 import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"os/exec"
 	"slices"
-	"strings"
 	"time"
 
-	"github.com/hasplock/hasp"
-	"github.com/hasplock/hasp/event"
 	"github.com/hasplock/hasp/internal/history"
 	"github.com/hasplock/hasp/internal/player"
-	"github.com/hasplock/hasp/verify/broken"
 	"github.com/hasplock/hasp/verify/engines"
-	"github.com/redis/go-redis/v9/logging"
 )
 
-// Kind is what the processes do.
-type Kind string
+// use is what the processes of a contest do.
+type use string
 
-// The kinds.
+// The uses.
 const (
-	Semaphore Kind = "semaphore"  // all contend for the slots of one key
-	LockAll   Kind = "lock-all"   // each wants several keys at once, drawn at random; some only to read
-	Election  Kind = "election"   // all campaign, and observe the leader
-	ReadWrite Kind = "read-write" // one in four writes, the others read; writers may downgrade
+	semaphore use = "semaphore"  // all contend for the slots of one key
+	lockAll   use = "lock-all"   // each wants several keys at once, drawn at random; some only to read
+	election  use = "election"   // all campaign, and observe the leader
+	readWrite use = "read-write" // one in four writes, the others read; writers may downgrade
 )
 
-// Options configure a run. Kind, Store and Processes are required.
-type Options struct {
-	Kind       Kind
-	Store      *engines.Store // no other program may use its keys
-	Processes  int
-	Slots      int           // of the semaphore; 0 means 5
-	TTL        time.Duration // 0 means 2 s
-	For        time.Duration // of faults
-	Kill, Stop bool          // the faults
-	Faults     int           // so many of each there are, however long that takes
-	Seed       uint64        // of what is drawn; the outcome also depends on timing
-	// Patience is how long it may take until all keys are acquired after the faults: 0 means
+// contest tries semaphores, LockAll, elections and read-write locks with many processes on one store, some of which are killed
+// (kill -9) or stopped (SIGSTOP) while they hold keys or wait for them, and judges what they recorded.
+//
+// Every process reports each step before it goes on, by one clock: a hold is valid from when its client learned of it to when it
+// began to release it, or to its deadline, whichever is first, and that of a killed process to its deadline as last known.
+// internal/history checks what may not overlap; the rest is checked here: that the next holder learns of a holder's death, that every
+// process has a turn in the end, and that all keys and slots are free then.
+type contest struct {
+	use        use
+	store      *engines.Store // no other program may use its keys
+	processes  int
+	slots      int           // of the semaphore
+	ttl        time.Duration // of the leases
+	lasts      time.Duration // the faults
+	kill, stop bool          // the faults
+	faults     int           // so many of each there are, however long that takes
+	seed       uint64        // of what is drawn; the outcome also depends on timing
+	// patience is how long it may take until all keys are acquired after the faults: 0 means
 	// 2 minutes, more than any machine's delay.
-	Patience time.Duration
-	broken   string // a fault of the store's driver; see faults
+	patience time.Duration
+	broken   string // the name of a variant
 }
 
 // manyKeys is the number of keys of LockAll.
 const manyKeys = 6
 
 // keys returns the names of the keys that a kind uses.
-func (k Kind) keys() (names []string) {
-	if k != LockAll {
+func (k use) keys() (names []string) {
+	if k != lockAll {
 		return []string{string(k)}
 	}
 	for i := range manyKeys {
@@ -77,68 +67,66 @@ func (k Kind) keys() (names []string) {
 	return names
 }
 
-// Outcome is the result of a run.
-type Outcome struct {
+// contested is the result of a contest.
+type contested struct {
 	*player.Outcome
-	Holding   int // processes that were killed while they held something
-	Abandoned int // grants with which a client learned that a previous holder did not release the key
+	holding   int // processes that were killed while they held something
+	abandoned int // grants with which a client learned that a previous holder did not release the key
 }
 
 // String returns the outcome in one line.
-func (o *Outcome) String() string {
+func (o *contested) String() string {
 	return fmt.Sprintf("%d turns in %v (%d waits cancelled, %d failed, %d lost, %d after one abandoned); %d processes killed, %d of them holders; %d stopped",
-		o.Granted, o.Tried.Round(10*time.Millisecond), o.Cancelled, o.Failed, o.Expired, o.Abandoned, o.Killed, o.Holding, o.Stopped)
+		o.Granted, o.Tried.Round(10*time.Millisecond), o.Cancelled, o.Failed, o.Expired, o.abandoned, o.Killed, o.holding, o.Stopped)
 }
 
-// faultRest is the least time from one fault to the next: a process that is
-// killed has to be started again.
+// faultRest is the least time from one fault to the next: a process that is killed has to be started again.
 const faultRest = 100 * time.Millisecond
 
-// Run runs the processes. The error says why it could not. A program
-// that calls it calls WorkerMain first.
-func Run(t interface{ Context() context.Context }, o Options) (*Outcome, error) {
-	o.Slots, o.TTL, o.Patience = cmp.Or(o.Slots, 5), cmp.Or(o.TTL, 2*time.Second), cmp.Or(o.Patience, 2*time.Minute)
-	w := &watcher{o: &o, ctx: t.Context(), seen: map[*player.Member]uint64{}}
+// run runs the processes. The error says why it could not.
+func (o contest) run(ctx context.Context) (*contested, error) {
+	o.patience = cmp.Or(o.patience, 2*time.Minute)
+	w := &watcher{o: &o, ctx: ctx, seen: map[*player.Member]uint64{}}
 	trial := &player.Trial{
-		Clients: o.Processes, Keys: o.Kind.keys(), TTL: o.TTL, Seed: o.Seed,
-		For: o.For, Kill: o.Kill, Stop: o.Stop, Faults: o.Faults, AtGrant: true, Rest: faultRest, Patience: o.Patience,
+		Clients: o.processes, Keys: o.use.keys(), TTL: o.ttl, Seed: o.seed,
+		For: o.lasts, Kill: o.kill, Stop: o.stop, Faults: o.faults, AtGrant: true, Rest: faultRest, Patience: o.patience,
 		Draw: o.draw, Last: true, Hear: w.hear, Hit: w.hit, Judge: w.judge,
-		Client: func(int) (*exec.Cmd, player.Job) { return player.Again(workerEnv), o.job() },
+		Client: func(int) (*exec.Cmd, player.Job) { return player.Again(clientEnv), o.job() },
 	}
 	out, _, err := trial.Run(nil)
 	if err == nil && out.Trouble != "" {
 		err = fmt.Errorf("the store is gone: %s", out.Trouble)
 	}
-	return &Outcome{out, w.holding, w.abandoned}, err
+	return &contested{out, w.holding, w.abandoned}, err
 }
 
 // longHold: one hold in so many is long.
 const longHold = 60
 
 // draw draws what the next turn asks for, and how long it lasts.
-func (o *Options) draw(r *rand.Rand) player.Order {
+func (o *contest) draw(r *rand.Rand) player.Order {
 	next := player.Order{Bare: true, Hold: player.Between(r, 0, 4*time.Millisecond)}
 	switch n := r.IntN(longHold); {
 	case n == 0: // for longer than a renewal takes
-		next.Hold = player.Between(r, o.TTL/3, o.TTL*2/3)
+		next.Hold = player.Between(r, o.ttl/3, o.ttl*2/3)
 	case n < 5:
 		next.Hold = player.Between(r, 20*time.Millisecond, 80*time.Millisecond)
 	}
 	if r.IntN(10) == 0 { // gives up while it waits
 		next.Limit = player.Between(r, time.Millisecond, 50*time.Millisecond)
 	}
-	for _, key := range o.Kind.keys() {
+	for _, key := range o.use.keys() {
 		next.Wants = append(next.Wants, player.Want{Key: key})
 	}
-	switch o.Kind {
-	case Semaphore:
-		next.Slots, next.Wants[0].Shared = o.Slots, true
-	case Election:
+	switch o.use {
+	case semaphore:
+		next.Slots, next.Wants[0].Shared = o.slots, true
+	case election:
 		next.Campaign = true
-	case ReadWrite:
+	case readWrite:
 		next.Wants[0].Shared = r.IntN(4) > 0
 		next.Downgrade = !next.Wants[0].Shared && r.IntN(3) == 0
-	case LockAll: // two or three keys, in any order
+	case lockAll: // two or three keys, in any order
 		r.Shuffle(len(next.Wants), func(i, j int) { next.Wants[i], next.Wants[j] = next.Wants[j], next.Wants[i] })
 		next.Wants = next.Wants[:2+r.IntN(2)]
 		for i := range next.Wants {
@@ -148,59 +136,14 @@ func (o *Options) draw(r *rand.Rand) player.Order {
 	return next
 }
 
-// workerEnv marks a process that is a client.
-const workerEnv = "HASP_MODES_WORKER"
-
-// WorkerMain turns this process into a client when it was started as one, and
-// does not return then.
-func WorkerMain() {
-	player.Main(workerEnv, func(in io.Reader, out io.Writer) error {
-		return player.Work(in, out, func(j player.Job, observe func(context.Context, *event.Event)) (player.Locks, error) {
-			return open(j, observe)
-		})
-	})
-}
-
-// faults are what a client can do without, by name, to show that each oracle notices.
-var faults = map[string]broken.Fault{
-	"":                        nil,
-	"one more than the limit": broken.OneMore,
-	"one slot for all":        broken.OneSlot,
-	"writers share":           broken.EverybodyShares,
-	"fences fall":             broken.FallingFences,
-	"leases too long":         broken.TooLong,
-	"deaths hidden":           broken.DeathsHidden,
-	"deaths made up":          broken.DeathsMadeUp,
-	"nothing released":        broken.All(broken.Outliving, broken.NoRelease),
-	"no hints":                broken.All(broken.NoHints, broken.NoRetry),
-	"the dead hold on":        broken.Outliving,
-}
-
 // job is what a client is told.
-func (o *Options) job() player.Job {
-	return player.Job{Store: string(o.Store.Kind) + "=" + strings.Join(o.Store.Addrs(), ","), TTL: o.TTL, Broken: o.broken}
-}
-
-// open connects a client, with a fault of its driver when the job names one.
-func open(j player.Job, observe func(context.Context, *event.Event)) (*engines.Client, error) {
-	logging.Disable()
-	fault, ok := faults[j.Broken]
-	if !ok {
-		return nil, fmt.Errorf("no fault is called %q", j.Broken)
-	}
-	kind, addrs, _ := strings.Cut(j.Store, "=")
-	conn, err := engines.OpenFor(engines.Kind(kind), strings.Split(addrs, ","), j.TTL)
-	if err != nil {
-		return nil, err
-	}
-	conn.Driver = broken.Around(conn.Driver, fault)
-	return conn.Client(&hasp.Options{Observe: observe})
+func (o *contest) job() player.Job {
+	return job{Store: o.store.Kind, Addrs: o.store.Addrs()}.of(o.ttl, o.broken)
 }
 
 const (
-	// wake is how long a key may be available to a waiter that gets hints by messages:
-	// far longer than a message takes, and shorter than the time to the waiter's next
-	// Try with a TTL of 10 s or more.
+	// wake is how long a key may be available to a waiter that gets hints by messages: far longer than a message takes, and shorter
+	// than the time to the waiter's next Try with a TTL of 10 s or more.
 	wake = 2 * time.Second
 	// polls is the same where all waiters poll one file, and delay each other.
 	polls = 15 * time.Second
@@ -210,12 +153,12 @@ const (
 
 // watcher sees what the book does not have: which processes died, and for how long this one did not get to run.
 type watcher struct {
-	o                  *Options
+	o                  *contest
 	ctx                context.Context
 	seen               map[*player.Member]uint64 // the fence of the last leader that a process saw
 	stalls             history.Stalls            // of this process, whenever another reported something
 	first              time.Time                 // when a hold may first have ended without a release; zero: not yet
-	holding, abandoned int                       // see Outcome
+	holding, abandoned int                       // see contested
 }
 
 // hear notes what a client says; see player.Trial.
@@ -267,7 +210,7 @@ func (w *watcher) trouble(at time.Time) {
 
 // left records that a process has ended. Where it was killed, its leases and its place in the queue last for a TTL at most.
 func (w *watcher) left(b *player.Book, m *player.Member) {
-	at := player.Now().Add(w.o.TTL)
+	at := player.Now().Add(w.o.ttl)
 	until := b.Wall(at)
 	for _, h := range slices.Concat(m.Open, m.Giving) {
 		h.Kept = until
@@ -298,32 +241,33 @@ func (w *watcher) judge(b *player.Book) []string {
 // acquireAll acquires every key and every slot, once the processes have ended: the keys of
 // killed processes must be free after their TTL, all of them.
 func (w *watcher) acquireAll(b *player.Book) {
-	ctx, cancel := context.WithTimeout(w.ctx, w.o.Patience)
+	ctx, cancel := context.WithTimeout(w.ctx, w.o.patience)
 	defer cancel()
-	c, err := open(w.o.job(), nil)
+	locks, err := open(w.o.job(), nil)
 	if err != nil {
 		b.Broken("%v", err)
 		return
 	}
+	c := locks.(*haspLocks)
 	defer func() {
 		if err := c.Close(); err != nil {
 			b.Broken("the end: %v", err)
 		}
 	}()
 	orders := []player.Order{}
-	for _, key := range w.o.Kind.keys() {
+	for _, key := range w.o.use.keys() {
 		orders = append(orders, player.Order{Wants: []player.Want{{Key: key}}})
 	}
-	if w.o.Kind == Semaphore {
-		orders[0].Slots, orders[0].Wants[0].Shared = w.o.Slots, true
-		orders = slices.Repeat(orders, w.o.Slots)
+	if w.o.use == semaphore {
+		orders[0].Slots, orders[0].Wants[0].Shared = w.o.slots, true
+		orders = slices.Repeat(orders, w.o.slots)
 	}
 	me := &player.Member{Process: &player.Process{}} // the others' numbers begin with 1
 	var all []*player.Holding
 	for _, o := range orders {
 		me.Order = o
 		b.Add(me, &player.Event{What: player.Asked, At: player.Now()})
-		h, err := player.Acquire(ctx, c, &o, w.o.TTL)
+		h, err := player.Acquire(ctx, c, &o, w.o.ttl)
 		if err != nil {
 			b.Broken("after all processes have ended: %v", err)
 			return
@@ -340,16 +284,15 @@ func (w *watcher) acquireAll(b *player.Book) {
 		}
 	}
 	b.Add(me, &player.Event{What: player.Released, At: player.Now()})
-	for _, key := range w.o.Kind.keys() {
+	for _, key := range w.o.use.keys() {
 		if err := free(ctx, c, key); err != nil {
 			b.Broken("after everything was released: %v", err)
 		}
 	}
 }
 
-// free waits until a key is free: it may still be offered to a waiter that was
-// killed.
-func free(ctx context.Context, c *engines.Client, key string) error {
+// free waits until a key is free: it may still be offered to a waiter that was killed.
+func free(ctx context.Context, c *haspLocks, key string) error {
 	for {
 		info, err := c.Operator().Inspect(ctx, key)
 		switch {
@@ -386,7 +329,7 @@ func (w *watcher) idle(b *player.Book) error {
 	}
 	var waits []history.Wait
 	for _, a := range b.Attempts {
-		if w.o.Kind != LockAll && !a.Waits() { // what it holds while it waits for its other keys is not in the history
+		if w.o.use != lockAll && !a.Waits() { // what it holds while it waits for its other keys is not in the history
 			to := cmp.Or(a.Granted, a.Failed)
 			waits = append(waits, history.Wait{Key: a.Key, Owner: a.By.String(), Shared: a.Shared, Limit: a.Limit,
 				Asked: b.Wall(a.Asked), From: b.Wall(cmp.Or(a.Queued, to)), To: b.Wall(to), Away: a.Away}) // it had no place, as far as it said
@@ -395,12 +338,12 @@ func (w *watcher) idle(b *player.Book) error {
 	return history.CheckIdle(holds, waits, func(_ string, from, to time.Time) time.Duration {
 		lost := w.stalls.Between(from, to)
 		most := lost + wake
-		if w.o.Store.Kind == engines.SQLite {
+		if w.o.store.Kind == engines.SQLite {
 			most = lost + polls
 		}
 		for _, wait := range waits {
 			if wait.Away && wait.Asked.Before(to) && wait.To.Add(claim).After(from) {
-				most += max(claim, min(w.o.TTL, 10*time.Second)) // SQLite waits for the patience of a place
+				most += max(claim, min(w.o.ttl, 10*time.Second)) // SQLite waits for the patience of a place
 			}
 		}
 		return most
