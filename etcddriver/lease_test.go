@@ -184,10 +184,10 @@ func TestSilentOwnersOfOneLease(t *testing.T) {
 	})
 }
 
-// TestExpiredPool: a lease that etcd does not know any more is not lent again.
+// TestExpiredPool: a lease that etcd does not know any more is not lent again, and a release takes another one.
 func TestExpiredPool(t *testing.T) {
 	each(t, func(t *testing.T, s *testserver.Server) {
-		d := open(t, s.Addr())
+		d, p := tapped(t, s.Addr())
 		grant(t, d, ask(claim("k"), time.Minute))
 		revokeAll(t, d)
 		fence := grant(t, d, ask(claim("k"), time.Minute)).Fence
@@ -196,6 +196,15 @@ func TestExpiredPool(t *testing.T) {
 		if next := grant(t, d, waits); next.Fence <= fence || next.TTL < time.Minute {
 			t.Errorf("after %d: %+v", fence, next)
 		}
+		p.before(1, func() { // the release has borrowed it
+			d.mu.Lock()
+			tomb := d.pool[pool{tombTTL + window, true}].lease.id
+			d.mu.Unlock()
+			if _, err := d.client.Revoke(t.Context(), tomb); err != nil {
+				t.Error(err)
+			}
+		})
+		give(t, d, waits, driver.EndFinished)
 	})
 }
 

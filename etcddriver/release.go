@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/hasplock/hasp/driver"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
@@ -18,10 +19,11 @@ func (d *Driver) Release(ctx context.Context, r driver.ReleaseRequest) error {
 		return err
 	}
 	n := d.names(r.ID())
+	var l *lease
 	var tomb []clientv3.Op
 	if !r.Settled {
-		l, err := d.lendFixed(ctx, tombTTL+window, tombTTL)
-		if err != nil {
+		var err error
+		if l, err = d.lendFixed(ctx, tombTTL+window, tombTTL); err != nil {
 			return err
 		}
 		tomb = []clientv3.Op{clientv3.OpPut(n.name(released), "", clientv3.WithLease(l.id))}
@@ -35,7 +37,11 @@ func (d *Driver) Release(ctx context.Context, r driver.ReleaseRequest) error {
 	if err == nil && !found { // it has something else than is known here
 		found, err = d.releaseAny(ctx, n, classOfMode(r.Claim), r.End, tomb)
 	}
-	if err != nil {
+	switch {
+	case l != nil && errors.Is(err, rpctypes.ErrLeaseNotFound): // this process stood still, and nothing was written
+		d.expired(l)
+		return d.Release(ctx, r)
+	case err != nil:
 		d.doubt(r.ID())
 		return err
 	}
