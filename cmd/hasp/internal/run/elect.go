@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -143,7 +144,7 @@ func (j *job) rest(status *child.Status, err error, took time.Duration) error {
 	switch {
 	case errors.As(err, &end):
 		e.Message, e.Verdict = end.Message, end.Verdict
-		if end.Verdict == "lost" || status == nil {
+		if strings.HasPrefix(end.Verdict, "lost") || status == nil {
 			l = problem
 		}
 	default:

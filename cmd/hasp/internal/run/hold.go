@@ -4,6 +4,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -55,7 +56,7 @@ func (j *job) hold(leases *hasp.Leases) (*child.Status, error) {
 	over := leases.Err()
 	j.silent = over != nil // most often because the store is gone
 	if st.Ordered {
-		j.release(leases)
+		_ = j.release(leases) // the loss is reported
 		return &st, j.ended(st, over)
 	}
 	j.rep.say(detail, entry{Event: "ended", Held: people.Seconds(time.Since(j.acquired)),
@@ -64,15 +65,17 @@ func (j *job) hold(leases *hasp.Leases) (*child.Status, error) {
 	end := verdictOf(j.keys, st)
 	switch {
 	case over != nil && j.o.onLost.Word == lostIgnore:
-		j.release(leases)
+		_ = j.release(leases) // as above
 		end = &base.Exit{Code: st.Exit(), Verdict: "lost-ignored", Message: fmt.Sprintf(
 			"the lock on %s was lost while the command ran (%s); the command %s", base.Quote(j.lost(over)), reason(over), outcome(st))}
 	case over != nil && (errors.Is(over, hasp.ErrNotHeld) || !time.Now().Before(leases.Deadline())):
-		j.release(leases)
+		_ = j.release(leases) // as above
 		end = &base.Exit{Code: base.ExitLost, Verdict: "lost", Message: fmt.Sprintf(
 			"LOST %s: %s. The command %s, but another may have worked at the same time", base.Quote(j.lost(over)), reason(over), outcome(st))}
 	default:
-		j.keep(leases, st)
+		if lost := j.keep(leases, st); lost != nil {
+			end = j.unnoticed(lost, st.Exit(), "the command "+outcome(st))
+		}
 	}
 	if end == nil {
 		return &st, nil
@@ -180,9 +183,15 @@ func (j *job) ended(st child.Status, over error) *base.Exit {
 // lost is the key of the lease that is over.
 func (j *job) lost(why error) string { return base.KeyOf(why, j.keys[0]) }
 
+// unnoticed is the end of work under a lock that had been lost, as only the release found.
+func (j *job) unnoticed(lost error, code int, ended string) *base.Exit {
+	return &base.Exit{Code: code, Verdict: "lost-unnoticed", Message: fmt.Sprintf(
+		"%s, but the lock on %s had been lost: %s", ended, base.Quote(j.lost(lost)), reason(lost))}
+}
+
 // release releases the keys. Its failures are reported, and change no exit code: what
-// counts is the command.
-func (j *job) release(leases *hasp.Leases) {
+// counts is the command. lost: they were not ours any more, which nothing has reported.
+func (j *job) release(leases *hasp.Leases) (lost error) {
 	switch err := j.finish(leases.Release); {
 	case err == nil:
 		j.rep.say(detail, entry{Event: "released", Held: people.Seconds(time.Since(j.acquired)),
@@ -190,22 +199,23 @@ func (j *job) release(leases *hasp.Leases) {
 	case j.silent: // the loss was reported
 	default:
 		for _, err := range each(err) {
-			j.foundLost = j.foundLost || errors.Is(err, hasp.ErrLost)
-			if !errors.Is(err, hasp.ErrLost) { // that was reported, or no work was at risk
-				key := base.KeyOf(err, j.keys[0])
-				j.rep.say(problem, entry{Event: "release-failed", Key: key, Error: err.Error(), Message: fmt.Sprintf(
-					"%s could not be released: %s", base.Quote(key), reason(err))})
+			if errors.Is(err, hasp.ErrLost) {
+				lost = cmp.Or(lost, err)
+				continue
 			}
+			key := base.KeyOf(err, j.keys[0])
+			j.rep.say(problem, entry{Event: "release-failed", Key: key, Error: err.Error(), Message: fmt.Sprintf(
+				"%s could not be released: %s", base.Quote(key), reason(err))})
 		}
 	}
+	return lost
 }
 
-// keep releases the keys, not before the time of --hold-at-least is over.
-func (j *job) keep(leases *hasp.Leases, st child.Status) {
+// keep releases the keys, not before the time of --hold-at-least is over. lost: as of release.
+func (j *job) keep(leases *hasp.Leases, st child.Status) (lost error) {
 	rest := j.o.atLeast.D - time.Since(j.acquired)
 	if rest <= 0 {
-		j.release(leases)
-		return
+		return j.release(leases)
 	}
 	j.rep.say(normal, entry{Event: "keeping", Left: people.Seconds(rest), Message: fmt.Sprintf(
 		"the command %s; keeping %s for another %s (--hold-at-least)", outcome(st), base.QuoteAll(j.keys), people.Short(rest))})
@@ -213,15 +223,15 @@ func (j *job) keep(leases *hasp.Leases, st child.Status) {
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		j.release(leases)
 	case <-leases.Done():
-		why := leases.Err()
-		j.rep.say(problem, entry{Event: "lost", Key: j.lost(why), Error: why.Error(), Message: fmt.Sprintf(
-			"LOST %s: %s. The command had ended before", base.Quote(j.lost(why)), reason(why))})
-		j.release(leases)
+		lost, j.silent = leases.Err(), true
+		_ = j.release(leases) // of no matter now
+		return lost
 	case sig := <-j.signals:
 		j.leaveToStore(leases, sig, j.o.atLeast.D-time.Since(j.acquired))
+		return nil
 	}
+	return j.release(leases)
 }
 
 // leaveToStore has the store keep the keys for the rest of --hold-at-least, so that hasp

@@ -51,7 +51,6 @@ type job struct {
 	acquired  time.Time
 	worked    time.Duration // how long the command ran
 	metrics   *jobMetrics   // nil: without --metrics-file
-	foundLost bool          // a release found that the lease was lost before
 	leave     bool          // go without releasing
 	silent    bool          // the store did not answer: do not wait long for it
 	received  os.Signal     // the latest that came while nothing of the command ran

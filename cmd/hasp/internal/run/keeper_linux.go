@@ -106,7 +106,9 @@ func (k *keeper) once() (err error) {
 	socket, err := k.listen()
 	if err == nil {
 		if err = k.handOver(); err == nil {
-			k.hold(socket)
+			if lost := k.hold(socket); lost != nil {
+				return j.unnoticed(lost, 0, "the shell ended")
+			}
 			return nil
 		}
 		_ = socket.Close()
@@ -135,34 +137,33 @@ func (k *keeper) handOver() error {
 }
 
 // hold holds the keys until the shell has ended, or wants them released. When they
-// are lost it ends the shell.
-func (k *keeper) hold(socket net.Listener) {
+// are lost it ends the shell. lost: as of job.release.
+func (k *keeper) hold(socket net.Listener) (lost error) {
 	j := k.job
 	j.signals = nil // the shell has its own, and perhaps something left to do: only its end counts
-	lost := k.leases.Done()
+	over := k.leases.Done()
 	if j.o.onLost.Word == lostIgnore {
-		lost = nil
+		over = nil
 	}
 	var end sync.WaitGroup
 	ending := false
 	for {
 		select {
-		case <-lost:
-			lost, ending = nil, true
+		case <-over:
+			over, ending = nil, true
 			end.Go(func() { k.shell.End(j.ending(k.leases, k.shell.PID)) })
 		case <-k.ended:
 			_ = socket.Close() // no shell is left to ask
 			end.Wait()         // of what the shell started
 			j.silent = k.leases.Err() != nil
-			j.release(k.leases)
-			return
+			return j.release(k.leases)
 		case q := <-k.asked:
 			a, released := k.answer(q.question, socket, ending)
 			_ = q.conn.SetDeadline(time.Now().Add(time.Second))
 			_ = gob.NewEncoder(q.conn).Encode(a) // the process that asked may be gone
 			_ = q.conn.Close()
 			if released {
-				return
+				return nil
 			}
 		}
 	}

@@ -239,7 +239,7 @@ func (j *job) measureEnd(status *child.Status, end error) {
 		return
 	}
 	exit := endOf(end)
-	lost := j.foundLost || strings.HasPrefix(exit.Verdict, "lost")
+	lost := strings.HasPrefix(exit.Verdict, "lost")
 	f := &m.figures
 	f[lastExit], f[lastLost], f[lastBusy] = float64(exit.Code), flag(lost), flag(exit.Verdict == "busy")
 	if began := j.wait.began; j.acquired.IsZero() && !began.IsZero() {
