@@ -43,7 +43,7 @@ verify: ## redisdriver over Redis 8 and Valkey 8, the suite over three etcds, th
 	@cd verify && go test -count=1 -v -timeout=30m -run 'Processes|Election|Writers' ./campaign -for=1m
 	@cd verify && HASP_TEST_FAILOVERS=1 go test -race -count=1 -timeout=30m -run 'TestBrokenReplicaVariants|TestFailoverMakes' ./campaign
 	@go run ./verify/cmd campaign -n 200 -into docs/results/campaigns.md
-	@go run ./verify/cmd campaign -lone -n 150 -into docs/results/campaigns.md
+	@go run ./verify/cmd campaign -lone -n 75 -into docs/results/campaigns.md
 	@go run ./verify/cmd sweep -into docs/results/campaigns.md
 	@go run ./verify/cmd campaign -engine all -n 100 -parallel 6 -into docs/results/campaigns.md
 	@go run ./verify/cmd campaign -engine replicated -n 60 -parallel 6 -into docs/results/campaigns.md

@@ -32,9 +32,8 @@ import (
 // Options say what to run. The zero value runs nothing.
 type Options struct {
 	Seeds    []uint64
-	Parallel int // schedules side by side; 0 means 4
-	// Of is the store: Redlock, which is also what empty means; Redis, in every other round with a node record; or an engines.Kind.
-	Of Store
+	Parallel int   // schedules side by side; 0 means 4
+	Of       Store // empty: Redlock
 	// Wired makes real network links, between network namespaces, for the schedules with faults that allow it. See CanCutWires.
 	Wired bool
 	// Done is called with each outcome, by one goroutine at a time. nil: nothing is called.
@@ -100,7 +99,7 @@ func (rep *Report) take(seed uint64, out *Outcome, err error) {
 
 // Report is the result of a campaign.
 type Report struct {
-	Of        Store // Redis: with and without a node record
+	Of        Store
 	Outcomes  []*Outcome
 	Skipped   []string // schedules that this machine cannot run
 	Broken    []string // errors of the campaign itself
@@ -137,31 +136,15 @@ func tally(of []*Outcome, oracle string) (must, held, may, broke int) {
 
 // Markdown writes what came of each rule, what the clients did, and how many schedules had each fault.
 func (rep *Report) Markdown(w io.Writer) {
-	groups := [][]*Outcome{rep.Outcomes}
-	head := "| rule | held where it must | broke where it may |\n|---|--:|--:|\n"
-	if rep.Of == Redis {
-		head = "| rule | held where it must: one server | with a node record | broke where it may: one server | with a node record |\n|---|--:|--:|--:|--:|\n"
-		groups = nil
-		for _, s := range []Store{Redis, RedisNode} {
-			groups = append(groups, rep.of(func(o *Outcome) bool { return o.Schedule.Store == s }))
-		}
-	}
-	fmt.Fprint(w, head)
+	fmt.Fprint(w, "| rule | held where it must | broke where it may |\n|---|--:|--:|\n")
 	for _, oracle := range oracles {
-		var musts, mays []string
-		judged := 0
-		for _, of := range groups {
-			must, held, may, broke := tally(of, oracle)
-			judged += must + may
-			mark := ""
-			if held < must {
-				mark = "**"
-			}
-			musts = append(musts, fmt.Sprintf("%s%d of %d%s", mark, held, must, mark))
-			mays = append(mays, fmt.Sprintf("%d of %d", broke, may))
+		must, held, may, broke := tally(rep.Outcomes, oracle)
+		mark := ""
+		if held < must {
+			mark = "**"
 		}
-		if judged > 0 {
-			fmt.Fprintf(w, "| %s | %s |\n", oracle, strings.Join(append(musts, mays...), " | "))
+		if must+may > 0 {
+			fmt.Fprintf(w, "| %s | %s%d of %d%s | %d of %d |\n", oracle, mark, held, must, mark, broke, may)
 		}
 	}
 	var c Counts

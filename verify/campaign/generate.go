@@ -192,14 +192,13 @@ func newGenerator(seed, other uint64, of Store) *generator {
 	return g
 }
 
-// Generate returns the schedule of a store and a seed, always the same. Over successive seeds every kind of fault comes first in turn;
-// for Redis, first without a node record and then with one.
+// Generate returns the schedule of a store and a seed, always the same. Over successive seeds every kind of fault comes first in turn.
 func Generate(of Store, seed uint64) *Schedule {
 	switch of {
 	case Redlock:
 		return generateRedlock(seed)
-	case Redis:
-		return generateRedis(seed)
+	case Redis, RedisNode:
+		return generateRedis(of, seed)
 	}
 	name := fnv.New64a()
 	_, _ = name.Write([]byte(of)) // a hash refuses nothing
@@ -226,16 +225,12 @@ func generateRedlock(seed uint64) *Schedule {
 	return g.s
 }
 
-func generateRedis(seed uint64) *Schedule {
-	store := Redis
-	if seed/uint64(len(loneCatalogue))%2 == 1 {
-		store = RedisNode
-	}
-	g := newGenerator(seed, 0x6861737072656469, store)
+func generateRedis(of Store, seed uint64) *Schedule {
+	g := newGenerator(seed, 0x6861737072656469, of)
 	g.connections()
 	g.holds()
 	g.fill()
-	g.s.Polls = store == Redis && g.IntN(2) == 0
+	g.s.Polls = of == Redis && g.IntN(2) == 0
 	return g.s
 }
 

@@ -32,7 +32,7 @@ func campaigns(flags *flag.FlagSet) func(*testserver.Program) {
 	seed := flags.Int64("seed", -1, "run this seed alone, and print its history")
 	into := intoFlag(flags)
 	flags.IntVar(&o.Parallel, "parallel", 4, "how many side by side")
-	lone := flags.Bool("lone", false, "one server, every other round of the faults with a node record, instead of Redlock over five")
+	lone := flags.Bool("lone", false, "one server, without and with a node record, instead of Redlock over five")
 	known := slices.Concat(engines.Kinds, engines.Replicated)
 	engine := flags.String("engine", "", fmt.Sprintf("the engine instead of Redis: one of %q; all but Redis; or replicated, for Redis with replicas", known))
 	flags.BoolVar(&o.Wired, "wired", false, "links of the kernel's, in network namespaces, where the faults of a schedule allow it; needs root")
@@ -59,7 +59,7 @@ func campaigns(flags *flag.FlagSet) func(*testserver.Program) {
 		case k != "":
 			t.Fatalf("no engine is called %q: there are %q", k, known)
 		case *lone:
-			of, mark = []campaign.Store{campaign.Redis}, "campaign of one server"
+			of, mark = []campaign.Store{campaign.Redis, campaign.RedisNode}, "campaign of one server"
 		}
 		play(t, o, of, *seed >= 0, *into, mark)
 	}
@@ -88,7 +88,7 @@ func play(t *testserver.Program, o campaign.Options, of []campaign.Store, explai
 			t.Errorf("%s: %d schedules violated what must hold, and %d could not be run", store, v, b)
 		}
 		if len(of) > 1 {
-			each = " of each engine"
+			each = " of each"
 			fmt.Fprintf(&text, "**%s**\n\n", store)
 		}
 		if rep.Markdown(&text); err != nil { // interrupted
