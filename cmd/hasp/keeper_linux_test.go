@@ -168,3 +168,49 @@ func TestAcquireRefuses(t *testing.T) {
 	}
 	s.haspWith(func(cmd *exec.Cmd) { cmd.Stdin = nil }, "release").ends(1)
 }
+
+// A sudo around the script, and one within it, end with it, and are not left stopped.
+func TestAcquireLostUnderSudo(t *testing.T) {
+	t.Parallel()
+	testserver.Require(t, "sudo")
+	for name, text := range map[string]string{
+		"around": `sudo -n -E sh -c '%; sleep 1000; :'`,
+		"within": `sh -c '%; sudo -n sleep 1000; :'`,
+		"su":     `su -s /bin/sh -c '%; sleep 1000; :'`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, exe, _ := onFile(t)
+			p := s.haspWith(func(cmd *exec.Cmd) {
+				cmd.Path, cmd.Args = "/bin/sh", []string{"sh", "-c", strings.ReplaceAll(text, "%", exe+" acquire --ttl "+brief+" --grace 1s k || exit; "+exe+" held --print owner k >owner") + "; echo $? >status; :"}
+			})
+			s.exits(0, "break", "k", "--owner", s.read("owner"), "--yes")
+			p.ends(0)
+			if status := number(t, s.read("status")); status < 128 && status != 1 {
+				t.Errorf("it ended with %d", status)
+			}
+			if err := eventually(func() bool { return len(s.processes()) == 0 }); err != nil {
+				t.Errorf("%v is left", s.processes())
+			}
+		})
+	}
+}
+
+// Where the keeper could start too few threads hasp acquire says so in a line, before anything is acquired.
+func TestAcquireWithTooFewProcesses(t *testing.T) {
+	t.Parallel()
+	s, exe, _ := onFile(t)
+	s.store = "redis://" + testserver.Redis(t).Addr()
+	must(t, os.Mkdir(filepath.Join(s.dir, "state"), 0o777))
+	must(t, os.Chmod(filepath.Join(s.dir, "state"), 0o777))
+	for limit, code := range map[string]int{"14": 125, "24": 125, "200": 0} {
+		p := s.as(anotherLonelyUser, "prlimit", "--nproc="+limit, "sh", "-c", exe+" acquire -n k; exit $?")
+		p.ends(code)
+		if said := p.err.String(); code != 0 && (strings.Count(said, "\n") != 1 || !strings.Contains(said, "ulimit -u")) {
+			t.Errorf("at %s processes it said:\n%s", limit, said)
+		}
+		s.exits(0, "run", "k", "--", "true")
+	}
+}
+
+const anotherLonelyUser = 54008

@@ -7,7 +7,6 @@ package main
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -52,10 +51,9 @@ func onRedis(t testing.TB) *sandbox { return newSandbox(t, "redis://"+testserver
 // expire ends a lease in Redis at once, as the end of its TTL would.
 func (s *sandbox) expire(key string) {
 	s.t.Helper()
-	addr, prefix, _ := strings.Cut(strings.TrimPrefix(s.store, "redis://"), "?prefix=")
-	rdb := redis.NewClient(&redis.Options{Addr: addr})
+	rdb := redis.NewClient(&redis.Options{Addr: strings.TrimPrefix(s.store, "redis://")})
 	defer rdb.Close()
-	if held, err := rdb.PExpire(context.Background(), cmp.Or(prefix, "lock:")+key, time.Millisecond).Result(); err != nil || !held {
+	if held, err := rdb.PExpire(context.Background(), "lock:"+key, time.Millisecond).Result(); err != nil || !held {
 		s.t.Fatalf("there is no lease of %q to end: %v", key, err)
 	}
 }

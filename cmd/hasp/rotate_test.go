@@ -65,7 +65,7 @@ func rotates(t *testing.T, k keeper) {
 	s.fifo("reign")
 	holder := start("run", "k", "--", "sh", "-c", "echo >held.tmp; echo x >>held.tmp; mv held.tmp held; read x <gate")
 	s.read("held")
-	waiter := start("run", "k", "--", "touch", "waited")
+	waiter := start("run", "k", "--", "sh", "-c", `echo "abandoned=$HASP_ABANDONED" >waited`)
 	leader := start("elect", "e", "--", "sh", "-c", "echo x >leads; read x <reign")
 	s.read("leads")
 	standby := start("elect", "e", "--", "sh", "-c", "echo x >stands; exec sleep 1000")
@@ -92,8 +92,8 @@ func rotates(t *testing.T, k keeper) {
 	s.open("gate")
 	holder.ends(0)
 	waiter.ends(0)
-	if _, err := os.Stat(filepath.Join(s.dir, "waited")); err != nil {
-		t.Error("the waiter's command did not run")
+	if got := s.read("waited"); got != "abandoned=" { // the holder released it, with the new password
+		t.Errorf("the waiter's command sees %s", got)
 	}
 	_, at, _ := strings.Cut(pages.err.String(), " are at ")
 	at, _, _ = strings.Cut(at, "\n")

@@ -221,7 +221,7 @@ func TestReadOnlyForAWhile(t *testing.T) {
 	t.Parallel()
 	server := testserver.Redis(t)
 	s := newSandbox(t, "redis://"+server.Addr())
-	holder := s.hasp("run", "--ttl", "60", "k", "--", "sh", "-c", "echo held >&2; exec sleep 1000")
+	holder := s.hasp("run", "--ttl", "1h", "k", "--", "sh", "-c", "echo held >&2; exec sleep 1000")
 	holder.says("held")
 	waiter := s.hasp("run", "k", "--", "echo", "mine")
 	waiter.says(`waiting for "k"`)
@@ -236,8 +236,8 @@ func TestReadOnlyForAWhile(t *testing.T) {
 	}
 	admin(t, server, redis.Options{}, []any{"REPLICAOF", "NO", "ONE"})
 	waiter.ends(0)
-	if !strings.Contains(waiter.out.String(), "mine") {
-		t.Errorf("it says %s", waiter.out.String())
+	if said := waiter.err.String(); !strings.Contains(waiter.out.String(), "mine") || strings.Count(said, "READONLY") != 1 {
+		t.Errorf("it says %s, and:\n%s", waiter.out.String(), said)
 	}
 	for _, p := range []*proc{leader, standby} {
 		p.signal(syscall.SIGTERM)
