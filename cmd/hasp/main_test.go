@@ -4,6 +4,7 @@
 package main
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"os/signal"
@@ -27,7 +28,10 @@ func TestMain(m *testing.M) {
 	}
 	if commands[filepath.Base(os.Args[0])] == nil {
 		heed(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT)
-		testserver.SideBySide(16)
+		flag.Parse()
+		if testserver.SideBySide(8); testing.Short() {
+			testserver.SideBySide(16) // without the race detector almost all of them wait
+		}
 	}
 	testscript.Main(m, commands)
 }
