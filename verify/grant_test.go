@@ -20,8 +20,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// slow is a server behind a link, and a client that has used it, so that its scripts
-// are loaded and a connection is open.
+// slow is a server behind a link, and a client that has used it, so that its scripts are loaded and a connection is open.
 type slow struct {
 	link  *faultproxy.Proxy
 	admin *redis.Client
@@ -48,8 +47,7 @@ func newSlow(t *testing.T, dial func(string) *redis.Options) *slow {
 	return l
 }
 
-// Failure case 13. Rule: if the reply to a granted Lock is lost, the same owner asks
-// again, and gets its standing grant.
+// Failure case 13. Rule: if the reply to a granted Lock is lost, the same owner asks again, and gets its standing grant.
 func TestLostReplyToAGrant(t *testing.T) {
 	eachSetting(t, func(t *testing.T, dial func(string) *redis.Options) {
 		l := newSlow(t, dial)
@@ -148,8 +146,7 @@ func TestContextEndedBefore(t *testing.T) {
 	})
 }
 
-// Failure case 11. Rule: a request that is overtaken by the clean-up of its
-// owner is refused when it arrives.
+// Failure case 11. Rule: a request that is overtaken by the clean-up of its owner is refused when it arrives.
 func TestContextEndsWhileTheRequestIsUnderWay(t *testing.T) {
 	eachSetting(t, func(t *testing.T, dial func(string) *redis.Options) {
 		l := newSlow(t, dial)
@@ -179,8 +176,7 @@ func TestContextEndsWhileTheRequestIsUnderWay(t *testing.T) {
 	})
 }
 
-// Failure case 19. Rule: the context of Lock bounds only the wait: the lease lives on,
-// and is renewed, after it has ended.
+// Failure case 19. Rule: the context of Lock bounds only the wait: the lease lives on, and is renewed, after it has ended.
 func TestContextEndsAfterTheGrant(t *testing.T) {
 	eachSetting(t, func(t *testing.T, dial func(string) *redis.Options) {
 		s := testserver.Redis(t)
@@ -200,8 +196,7 @@ func TestContextEndsAfterTheGrant(t *testing.T) {
 	})
 }
 
-// Failure case 18. Rule: the error of a cancelled wait is the context's and names the
-// holder, and no place is left in the queue.
+// Failure case 18. Rule: the error of a cancelled wait is the context's and names the holder, and no place is left in the queue.
 func TestContextEndsDuringTheWait(t *testing.T) {
 	eachSetting(t, func(t *testing.T, dial func(string) *redis.Options) {
 		s := testserver.Redis(t)

@@ -21,8 +21,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Failure case 1. Rule: the context of a holder that is cut off right after a renewal
-// ends before anybody else can have the key.
+// Failure case 1. Rule: the context of a holder that is cut off right after a renewal ends before anybody else can have the key.
 func TestCutOffHolderIsToldFirst(t *testing.T) {
 	t.Parallel()
 	s := testserver.Redis(t)
@@ -83,8 +82,7 @@ func TestCutOffHolderIsToldFirst(t *testing.T) {
 	release(t, next)
 }
 
-// Failure case 22. Rule: a slow link is not a fault: with default options a free key is
-// acquired, and a contended one handed off.
+// Failure case 22. Rule: a slow link is not a fault: with default options a free key is acquired, and a contended one handed off.
 func TestRoundTrips(t *testing.T) {
 	s := testserver.Redis(t)
 	for _, rtt := range []time.Duration{30 * time.Millisecond, 150 * time.Millisecond, 400 * time.Millisecond} {

@@ -31,12 +31,10 @@ func TestMain(m *testing.M) {
 // soon bounds what must happen, far above what it takes.
 const soon = 2 * time.Minute
 
-// little is what a busy machine may add to a promised bound, in addition to the stalls
-// that stall.Watch measures.
+// little is what a busy machine may add to a promised bound, in addition to the stalls that stall.Watch measures.
 const little = time.Second
 
-// settings are two configurations of go-redis: its defaults, and a client that obeys contexts
-// and sends nothing twice.
+// settings are two configurations of go-redis: its defaults, and a client that obeys contexts and sends nothing twice.
 var settings = []struct {
 	name string
 	set  func(*redis.Options)
@@ -113,8 +111,7 @@ func run(t testing.TB, rdb *redis.Client, args ...any) {
 	}
 }
 
-// nothingLeft fails the test if the store still has holders or waiters, or any key that
-// does not expire.
+// nothingLeft fails the test if the store still has holders or waiters, or any key that does not expire.
 func nothingLeft(t testing.TB, rdb *redis.Client) {
 	t.Helper()
 	for _, key := range allExpire(t, rdb) {

@@ -31,38 +31,11 @@ const redlockMaxTTL = 2 * time.Hour
 func TestRedlockSuite(t *testing.T) {
 	t.Parallel()
 	drivertest.Run(t, drivertest.Harness{Parallel: true, New: func(t testing.TB) drivertest.Store {
-		var servers []*testserver.Server
-		for range 5 {
-			servers = append(servers, testserver.Redis(t))
-		}
-		var names []string
-		var each []driver.Driver
-		for _, s := range servers {
-			names = append(names, s.Addr())
-			admin := redis.NewClient(&redis.Options{Addr: s.Addr()})
-			t.Cleanup(func() { _ = admin.Close() })
-			d := redisdriver.NewNode(admin, redlockMaxTTL, nil)
-			t.Cleanup(func() { _ = d.Close() })
-			each = append(each, d)
-		}
-		open := func() *quorum.Driver {
-			var nodes []voting.Node
-			for _, s := range servers {
-				rdb := redis.NewClient(&redis.Options{Addr: s.Addr()})
-				t.Cleanup(func() { _ = rdb.Close() })
-				nodes = append(nodes, redisdriver.NewNode(rdb, redlockMaxTTL, nil))
-			}
-			// On a machine that is busy with other tests, servers are silent for
-			// longer than a lock should wait.
-			return quorum.New(nodes, &quorum.Options{Names: names, NodeTimeout: 5 * time.Second})
-		}
-		first := open()
-		must(t, first.Admit(t.Context()))
-		must(t, first.Close())
+		f := newFive(t)
 		return drivertest.Store{
-			Open: func() driver.Driver { return open() },
+			Open: func() driver.Driver { return f.open(t) },
 			Ended: func(key string) bool {
-				return !slices.ContainsFunc(each, func(n driver.Driver) bool {
+				return !slices.ContainsFunc(f.nodes, func(n voting.Node) bool {
 					info, err := n.Inspect(t.Context(), key)
 					must(t, err)
 					return info.Held
@@ -87,8 +60,20 @@ func newFive(t testing.TB) *five {
 	for _, s := range f.servers {
 		f.nodes = append(f.nodes, f.node(t, s.Addr()))
 	}
-	must(t, quorum.New(f.nodes, nil).Admit(t.Context()))
+	first := f.open(t)
+	must(t, first.Admit(t.Context()))
+	must(t, first.Close())
 	return f
+}
+
+// open opens Redlock. On a machine that is busy with other tests, servers are silent for longer than a lock should wait.
+func (f *five) open(t testing.TB) *quorum.Driver {
+	o := &quorum.Options{NodeTimeout: 5 * time.Second}
+	var nodes []voting.Node
+	for _, s := range f.servers {
+		nodes, o.Names = append(nodes, f.node(t, s.Addr())), append(o.Names, s.Addr())
+	}
+	return quorum.New(nodes, o)
 }
 
 func (f *five) node(t testing.TB, addr string) voting.Node {
@@ -117,8 +102,7 @@ func (f *five) locks(t testing.TB, observe func(context.Context, *event.Event)) 
 	return locks, links
 }
 
-// queueNodes are the nodes on which somebody waits for key: one, or while the queue moves
-// the one before, too.
+// queueNodes are the nodes on which a client waits for key: one, or while the queue moves the one before, too.
 func (f *five) queueNodes(t testing.TB, key string) []int {
 	t.Helper()
 	var nodes []int
@@ -132,13 +116,11 @@ func (f *five) queueNodes(t testing.TB, key string) []int {
 	return nodes
 }
 
-// freeFor is how long a key may be free beside a live waiter, whatever one node
-// does; see docs/results/campaigns.md.
+// freeFor is how long a key may be free beside a live waiter, whatever one node does; see docs/results/campaigns.md.
 const freeFor = time.Second
 
-// A waiter gets its hint also while its subscription moves to another node. One link is
-// slow for a moment, so that the queue moves to another node, and back before the waiter
-// is subscribed there.
+// A waiter gets its hint also while its subscription moves to another node. One link is slow for a moment, so that the queue moves
+// to another node, and back before the waiter is subscribed there.
 func TestHandoffWhileTheSubscriptionMoves(t *testing.T) {
 	t.Parallel()
 	f := newFive(t)
@@ -178,8 +160,7 @@ func TestHandoffWhileTheSubscriptionMoves(t *testing.T) {
 		case took > soon:
 			t.Fatal("the subscription does not move")
 		case took > time.Second:
-			// The timeout of a node that was slow recently, as on a busy machine, is longer, but
-			// never as long as this.
+			// The timeout of a node that was slow recently, as on a busy machine, is longer, but never as long as this.
 			delay = 8 * time.Second
 		}
 	}

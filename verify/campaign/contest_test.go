@@ -67,8 +67,7 @@ func TestElection(t *testing.T) {
 	try(t, contest{use: election, processes: 8, ttl: time.Second, kill: true, stop: true, faults: 2})
 }
 
-// Rule: a writer is alone, whichever process is killed or stopped; later holders learn of a
-// writer's death.
+// Rule: a writer is alone, whichever process is killed or stopped; later holders learn of a writer's death.
 func TestReadersAndWriters(t *testing.T) {
 	try(t, contest{use: readWrite, processes: 16, ttl: time.Second, kill: true, stop: true, faults: 2})
 }

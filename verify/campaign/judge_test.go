@@ -36,8 +36,7 @@ func unknown(h history.Hold) history.Hold { h.Lowered = time.Time{}; return h }
 
 func lost(h history.Hold) history.Hold { h.Released = time.Time{}; return h }
 
-// Every oracle finds what it is for in a history that was made up, and nothing
-// in a sound one.
+// Every oracle finds what it is for in a history that was made up, and nothing in a sound one.
 func TestOracles(t *testing.T) {
 	for name, c := range map[string]struct {
 		holds                                []history.Hold

@@ -30,8 +30,7 @@ func toy(top, bad int) system[pair] {
 	}
 }
 
-// A search visits each state once, up to the names, and says so when it stops
-// early.
+// A search visits each state once, up to the names, and says so when it stops early.
 func TestSearchCounts(t *testing.T) {
 	if r := search(toy(9, -1), 1000); r.States != 55 || r.Depth != 18 || r.Capped || r.Wrong != "" {
 		t.Errorf("%+v, want 55 states to depth 18", r)

@@ -10,8 +10,7 @@ import (
 
 const full = 10_000_000 // states of a search in the long run
 
-// TestCases searches all models; those that are long only with HASP_MODEL=full,
-// and to a higher cap.
+// TestCases searches all models; those that are long only with HASP_MODEL=full, and to a higher cap.
 func TestCases(t *testing.T) {
 	limit, all := short, os.Getenv("HASP_MODEL") == "full"
 	if all {

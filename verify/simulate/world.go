@@ -7,13 +7,13 @@ import (
 	"context"
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/hasplock/hasp/internal/history"
+	"github.com/hasplock/hasp/verify/broken"
 )
 
 // world is the state of one run of a plan.
@@ -44,6 +44,13 @@ type world struct {
 type cutID struct {
 	kind         FaultKind
 	client, node int
+}
+
+// Variant breaks a part of the algorithm, to show that the oracles notice. The zero value and nil are hasp as it is.
+type Variant struct {
+	node, link, whole broken.Fault                      // of the nodes, of what a client reaches of each, and of a client's quorum or lone store
+	both              func() (link, whole broken.Fault) // instead, what the two of a client share
+	lists             func(client int) []int            // the nodes that a client takes for all
 }
 
 // Play runs a plan and judges what the clients saw. It must be called within a
@@ -259,44 +266,4 @@ func (r *Report) String() string {
 	return fmt.Sprintf("%+v\n%d holds, %d of them entered, %d lost, %d messages, %d writes refused; ",
 		p, r.Holds, r.Entered, r.Lost, r.Messages, r.Refused) +
 		fmt.Sprintf("the last turn came %v after the faults; free beside a waiter for %v\n%s", r.Waited, r.Free, strings.Join(r.Violations, "\n"))
-}
-
-// counts says, for a table, whether a promise must hold, may be broken, and was where it may.
-func (r *Report) counts(p Promise) (must, may, broke int) {
-	if r.Plan.May[p] == "" {
-		return 1, 0, 0
-	}
-	return 0, 1, min(len(r.Found[p]), 1)
-}
-
-// Table summarizes many runs in Markdown, with a row for each scenario.
-func Table(all []*Report) string {
-	b := strings.Builder{}
-	b.WriteString("| faults | runs | exclusion must hold | broke where it may | fences must rise | fell where they may " +
-		"| holds | entered | lost | messages | late writes refused | longest wait after the faults | longest free beside a waiter | violations |\n")
-	b.WriteString("|---|---|---|---|---|---|---|---|---|---|---|---|---|---|\n")
-	for _, s := range slices.Concat(scenarios, lones) {
-		var n [13]int
-		var waited, free time.Duration
-		for _, r := range all {
-			if r.Plan.Scenario != s.name {
-				continue
-			}
-			holds, may, overlap := r.counts(Exclusion)
-			rise, mayFall, fell := r.counts(Fences)
-			for i, add := range []int{1, holds, overlap, may, rise, fell, mayFall, r.Holds, r.Entered, r.Lost, r.Messages, r.Refused,
-				min(len(r.Violations), 1)} {
-				n[i] += add
-			}
-			waited = max(waited, r.Waited)
-			if r.Plan.May[Free] == "" {
-				free = max(free, r.Free)
-			}
-		}
-		if n[0] > 0 {
-			fmt.Fprintf(&b, "| %s | %d | %d | %d of %d | %d | %d of %d | %d | %d | %d | %d | %d | %v | %v | %d |\n",
-				s.name, n[0], n[1], n[2], n[3], n[4], n[5], n[6], n[7], n[8], n[9], n[10], n[11], waited.Round(10*time.Millisecond), free, n[12])
-		}
-	}
-	return b.String()
 }
