@@ -117,6 +117,39 @@ func TestExamineSaysThatNoConnectionIsLeft(t *testing.T) {
 	}
 }
 
+// deadlines is a connection, and the shortest time for which it was to wait for a word.
+type deadlines struct {
+	net.Conn
+	shortest *atomic.Int64
+}
+
+func (c deadlines) SetReadDeadline(at time.Time) error { // its calls come one after another
+	c.shortest.Store(min(c.shortest.Load(), int64(time.Until(at))))
+	return c.Conn.SetReadDeadline(at)
+}
+
+// A client that holds a lease of six seconds bears a silence of one: a renewal says so.
+func TestSilenceIsBornByTheShortestLease(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	var shortest atomic.Int64
+	d := w.over(w.dialled(w.server.Addr(), 3*time.Minute, func(ctx context.Context, addr string) (net.Conn, error) {
+		c, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
+		if err != nil {
+			return nil, err
+		}
+		return deadlines{c, &shortest}, nil
+	}))
+	r := ask("k")
+	r.TTL = 6 * time.Second
+	w.eventually("a silence of a second is borne", func() bool { // after slow answers a longer one
+		res, err := contend.Try(w.ctx, d, r)
+		shortest.Store(int64(time.Hour))
+		a := w.renew(d, r)
+		return err == nil && res.Granted && a.Err == nil && time.Duration(shortest.Load()).Round(100*time.Millisecond) == time.Second
+	})
+}
+
 // Leases outlive a connection that is cut off in silence, beside a healthy server.
 func TestSilenceLosesNoLease(t *testing.T) {
 	t.Parallel()

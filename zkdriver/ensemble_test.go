@@ -11,6 +11,7 @@ import (
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/contend"
+	"github.com/hasplock/hasp/internal/stall"
 	"github.com/hasplock/hasp/internal/testserver"
 )
 
@@ -44,11 +45,15 @@ func TestServersGo(t *testing.T) {
 	tells := told(holds)
 	stands := func(a, b contend.Owner) {
 		t.Helper()
+		start, lost := time.Now(), stall.Watch(t)
 		w.eventually("the lease is renewed", func() bool { return w.renew(holds, a).Err == nil })
 		w.eventually("the place stands", func() bool {
 			res, err := contend.Try(w.ctx, waits, queued(b))
 			return err == nil && !res.Granted && res.Ahead == 0 && res.Holder.Owner == a.Owner
 		})
+		if took := time.Since(start); took > 10*time.Second+lost() {
+			t.Errorf("they stand after %v, of which the machine lost %v", took, lost())
+		}
 	}
 	var fence uint64
 	for _, fault := range []string{killsLeader, stopsServer, "a follower is killed"} {

@@ -9,6 +9,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"net"
 	"sync"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/contend"
 	"github.com/hasplock/hasp/internal/faultproxy"
+	"github.com/hasplock/hasp/internal/stall"
 	"github.com/hasplock/hasp/internal/testserver"
 	"github.com/hasplock/hasp/zkdriver/internal/recipe"
 	"github.com/hasplock/hasp/zkdriver/internal/zk"
@@ -60,7 +62,7 @@ func worldOf(t testing.TB, server *testserver.Server) *world {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute) // for a machine under load
 	t.Cleanup(cancel)
 	w := &world{TB: t, ctx: ctx, root: fmt.Sprintf("/test/%d", roots.Add(1)), server: server}
-	w.admin = w.connect(w.server.Addr(), time.Hour)
+	w.admin = w.dialled(w.server.Addr(), time.Hour, patiently)
 	return w
 }
 
@@ -68,9 +70,35 @@ func worldOf(t testing.TB, server *testserver.Server) *world {
 func (w *world) over(c *Conn) *Driver { return New(c, &Options{Root: w.root}) }
 
 func (w *world) connect(addr string, timeout time.Duration) *Conn {
-	c := Connect([]string{addr}, &ConnOptions{SessionTimeout: timeout})
+	return w.dialled(addr, timeout, nil)
+}
+
+func (w *world) dialled(addr string, timeout time.Duration, dial func(context.Context, string) (net.Conn, error)) *Conn {
+	c := Connect([]string{addr}, &ConnOptions{SessionTimeout: timeout, Dial: dial})
 	w.Cleanup(func() { _ = c.Close() })
 	return c
+}
+
+// patiently dials connections on which every silence is borne: a busy machine is silent for longer than a lease allows.
+func patiently(ctx context.Context, addr string) (net.Conn, error) {
+	c, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	return patient{c}, nil
+}
+
+type patient struct{ net.Conn }
+
+func (patient) SetReadDeadline(time.Time) error { return nil }
+
+// stalls measures for how long the machine runs this process or the server too late.
+func (w *world) stalls() func() time.Duration {
+	return stall.Of(w, func() {
+		if s, err := w.admin.session(w.ctx); err == nil {
+			_ = s.Do(w.ctx, zk.Exists("/"))
+		}
+	})
 }
 
 // behind is a driver behind a bad network, and that.
@@ -82,9 +110,7 @@ func (w *world) behind(timeout time.Duration) (*Driver, *faultproxy.Proxy) {
 
 // driver is one with a session of its own.
 func (w *world) driver() *Driver {
-	c := w.connect(w.server.Addr(), time.Hour)
-	c.zk.BearAll(time.Hour) // a busy machine is silent for longer than a lease allows
-	return w.over(c)
+	return w.over(w.dialled(w.server.Addr(), time.Hour, patiently))
 }
 
 func ask(key string) contend.Owner {
@@ -135,11 +161,17 @@ func (w *world) renew(d *Driver, r contend.Owner) driver.Renewal {
 	return got
 }
 
-// passes lets the time be over for which an owner's lease or place, or what may become of its last request, stays.
+// passes lets the time be over for which an owner's lease or place, or what may become of its last request, stays: its TTL, for
+// which a timer runs.
 func (w *world) passes(d *Driver, r contend.Owner) {
+	w.Helper()
 	d.c.mu.Lock()
 	e := d.c.entries[d.place(r.Claim())]
+	timed, left := e.timer != nil, time.Until(e.Until)
 	d.c.mu.Unlock()
+	if !timed || left <= 0 || left > r.TTL {
+		w.Fatalf("what is asked for %v stays for %v; a timer runs: %v", r.TTL, left, timed)
+	}
 	d.c.note(e, func(of *recipe.Record) { of.Until = time.Now() })
 }
 

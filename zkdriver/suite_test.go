@@ -27,8 +27,7 @@ func harness(o Options, servers ...string) drivertest.Harness {
 		o := o
 		o.Root = fmt.Sprintf("/suite/%d", roots.Add(1))
 		connect := func() *Conn {
-			c := Connect(servers, &ConnOptions{SessionTimeout: 2 * time.Hour})
-			c.zk.BearAll(time.Hour) // a busy machine is silent for longer than a lease allows
+			c := Connect(servers, &ConnOptions{SessionTimeout: 2 * time.Hour, Dial: patiently})
 			t.Cleanup(func() { _ = c.Close() })
 			return c
 		}

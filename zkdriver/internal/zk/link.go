@@ -391,7 +391,6 @@ func (l *link) fail() {
 // and after an answer twice what that took, for a few answers.
 type patience struct {
 	mu   sync.Mutex
-	all  time.Duration // whatever the leases are, for tests; else 0
 	bear time.Duration // by the shortest lease
 	slow time.Duration // by the latest answers
 }
@@ -413,13 +412,6 @@ func (c *Client) Bear(shortest time.Duration) {
 	}
 }
 
-// BearAll says how long a silence is borne, whatever the leases are: for tests.
-func (c *Client) BearAll(silence time.Duration) {
-	c.bears.mu.Lock()
-	defer c.bears.mu.Unlock()
-	c.bears.all = silence
-}
-
 func (p *patience) limit(most time.Duration) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -427,7 +419,7 @@ func (p *patience) limit(most time.Duration) time.Duration {
 }
 
 func (p *patience) now(most time.Duration) time.Duration {
-	return min(max(cmp.Or(p.all, p.bear, bearMost), p.slow), most)
+	return min(max(cmp.Or(p.bear, bearMost), p.slow), most)
 }
 
 // silent notes that nothing came for as long as that.
