@@ -169,9 +169,6 @@ func nodesOf(conns []*redis.Client, maxTTL time.Duration) (all []member) {
 	return all
 }
 
-// member is a server that can be a node of a quorum.
-type member = broken.Node
-
 // variant is hasp with a safeguard removed, around a server or around the whole; or another library in its place. The zero value is
 // hasp as it is.
 type variant struct {

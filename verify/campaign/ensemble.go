@@ -218,8 +218,6 @@ const (
 	lagKey = "k0"
 	// quietKey is what clients ask for while all other keys are to be free.
 	quietKey = "quiet"
-	// shortHold is the longest of most holds.
-	shortHold = 40 * time.Millisecond
 	// overtaken is How of KillLagging: the replicas know all keys as free before they lag, and the holder of the last grant stands
 	// still until another client has the key.
 	overtaken = "until its holder is overtaken"

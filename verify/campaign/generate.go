@@ -166,6 +166,16 @@ func catalogueOf(s Store) []incident {
 	return engineCatalogue(s)
 }
 
+// Kinds returns the kinds of fault that occur, in the order of the catalogue.
+func (s *Schedule) Kinds() (kinds []Kind) {
+	for _, c := range catalogueOf(s.Store) {
+		if slices.ContainsFunc(s.Actions, func(a Action) bool { return a.Kind == c.kind }) {
+			kinds = append(kinds, c.kind)
+		}
+	}
+	return kinds
+}
+
 // generator makes a schedule.
 type generator struct {
 	*rand.Rand

@@ -7,7 +7,6 @@ package campaign
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
@@ -163,9 +162,6 @@ func (o *Outcome) count(r *run) {
 
 // mostFindings bounds what a verdict lists, because one broken rule shows in many places.
 const mostFindings = 5
-
-// drift is by how much a lease is shorter than its TTL, because clocks differ.
-func drift(ttl time.Duration) time.Duration { return ttl/100 + 2*time.Millisecond }
 
 // overdue finds leases that their holder could rely on for too long: the deadline is later than the witness allows; Done was closed
 // later than the deadline, by more than the drift and the stalls of the holder's process; or Err was nil after the deadline.
@@ -324,9 +320,6 @@ func (s lockState) leave(op lockOp) (bool, lockState) {
 	}
 	return s.readers >= 0, s
 }
-
-// never is the return time of an operation that may take effect at any time.
-const never Mono = math.MaxInt64
 
 // linearLimit bounds one check.
 const linearLimit = 10 * time.Second

@@ -78,9 +78,6 @@ func (n *node) start() *testserver.Server {
 	return testserver.RedisUnder(n.t, by, env, args...)
 }
 
-// commandLimit bounds a command of the campaign itself.
-const commandLimit = 10 * time.Second
-
 // direct connects to the server's unix socket, which has no faults.
 func direct(s *testserver.Server) *redis.Client {
 	return redis.NewClient(&redis.Options{Network: "unix", Addr: s.Socket()})
@@ -154,36 +151,6 @@ func (n *node) redirect(first, every int) {
 		n.links[c].Retarget(n.server.Addr())
 		n.links[c].Reset()
 	}
-}
-
-// play carries out one action.
-func (r *run) play(a Action) {
-	switch {
-	case a.Kind == ClientStop || a.Kind == ClientKill:
-		r.injectClient(a)
-	case a.Kind == CutAll:
-		for c := range clients {
-			a.Client = c
-			for n := range r.s.on() {
-				r.servers.link(a, n)
-			}
-		}
-	case a.Client >= 0 && r.wires != nil:
-		r.wires.play(a)
-	case a.Client >= 0:
-		for _, n := range a.Nodes {
-			r.servers.link(a, n)
-		}
-	default:
-		r.servers.play(a)
-	}
-}
-
-// servers are the servers of a run: where a client finds them, and what is done to them and to the client's links.
-type servers interface {
-	addrs(client int) []string
-	link(a Action, node int)
-	play(a Action)
 }
 
 // redises are the servers of Redis, and of Redlock.
@@ -340,30 +307,6 @@ func later(addr string, request []byte, after time.Duration) {
 			_, _ = io.Copy(io.Discard, c) // until the server has read it all
 		}
 	})
-}
-
-func (r *run) injectClient(a Action) {
-	m := r.of(a.Client, never)
-	var err error
-	switch {
-	case a.Kind == ClientStop && a.Part == Begin:
-		err = m.Pause()
-	case a.Kind == ClientStop:
-		err = m.Resume()
-	case a.Part == Begin:
-		r.stage.Do(func() { m.Killed = true })
-		m.Kill()
-	default:
-		r.stage.Start(a.Client)
-		err = r.stage.Err()
-	}
-	if errors.Is(err, os.ErrProcessDone) {
-		<-m.Ended
-		err = fmt.Errorf("client %d ended by itself:\n%s", m.ID, m.Errors())
-	}
-	if err != nil {
-		r.t.Must(errors.Join(fmt.Errorf("%v", a), err))
-	}
 }
 
 // refusing has, for each refusal, the command that begins it, and the command that ends it.

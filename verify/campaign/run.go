@@ -33,8 +33,6 @@ const (
 	// recoveryLimit is how long it may take until a node votes, or a client is granted the lock, once no fault is left, see beside.
 	// Most of it is for go-redis, which by default waits four times 3 s for a lost reply.
 	recoveryLimit = 20 * time.Second
-	// hangLimit is how long a run waits for an event that may never happen.
-	hangLimit = 40 * time.Second
 )
 
 // run is one run of a schedule.
@@ -183,6 +181,60 @@ func (r *run) await(enough func(record) bool) bool {
 	})
 	r.t.Must(context.Cause(r.t.Context()))
 	return met
+}
+
+// play carries out one action.
+func (r *run) play(a Action) {
+	switch {
+	case a.Kind == ClientStop || a.Kind == ClientKill:
+		r.injectClient(a)
+	case a.Kind == CutAll:
+		for c := range clients {
+			a.Client = c
+			for n := range r.s.on() {
+				r.servers.link(a, n)
+			}
+		}
+	case a.Client >= 0 && r.wires != nil:
+		r.wires.play(a)
+	case a.Client >= 0:
+		for _, n := range a.Nodes {
+			r.servers.link(a, n)
+		}
+	default:
+		r.servers.play(a)
+	}
+}
+
+// servers are the servers of a run: where a client finds them, and what is done to them and to the client's links.
+type servers interface {
+	addrs(client int) []string
+	link(a Action, node int)
+	play(a Action)
+}
+
+func (r *run) injectClient(a Action) {
+	m := r.of(a.Client, never)
+	var err error
+	switch {
+	case a.Kind == ClientStop && a.Part == Begin:
+		err = m.Pause()
+	case a.Kind == ClientStop:
+		err = m.Resume()
+	case a.Part == Begin:
+		r.stage.Do(func() { m.Killed = true })
+		m.Kill()
+	default:
+		r.stage.Start(a.Client)
+		err = r.stage.Err()
+	}
+	if errors.Is(err, os.ErrProcessDone) {
+		<-m.Ended
+		err = fmt.Errorf("client %d ended by itself:\n%s", m.ID, m.Errors())
+	}
+	if err != nil {
+		r.t.Must(errors.Join(fmt.Errorf("%v", a), err))
+	}
 }
 
 // injectAll carries out actions, each at its time from now on.
@@ -336,11 +388,6 @@ func (r *run) stopClients() (hung []string) {
 	r.stage.End()
 	return append(hung, r.left...)
 }
-
-// Mono is an instant of the clock that all processes share.
-type Mono = player.Mono
-
-func now() Mono { return player.Now() }
 
 // record is an event of a client.
 type record struct {

@@ -18,6 +18,13 @@ const (
 	nodes   = 5
 	keys    = 2
 	clients = 4
+
+	// commandLimit bounds a command of the campaign itself.
+	commandLimit = 10 * time.Second
+	// hangLimit is how long a run waits for an event that may never happen.
+	hangLimit = 40 * time.Second
+	// shortHold is the longest of most holds.
+	shortHold = 40 * time.Millisecond
 )
 
 // Store is the kind of store that keeps the locks: an engine, or Redis on nodes that keep something, or have a clock, of their own.
@@ -145,16 +152,6 @@ func (s *Schedule) beside() time.Duration { return clients*s.Longest + s.Store.L
 
 // records reports whether the nodes keep a record, and do not vote after they may have lost data.
 func (s *Schedule) records() bool { return s.Store == Redlock || s.Store == RedisNode }
-
-// Kinds returns the kinds of fault that occur, in the order of the catalogue.
-func (s *Schedule) Kinds() (kinds []Kind) {
-	for _, c := range catalogueOf(s.Store) {
-		if slices.ContainsFunc(s.Actions, func(a Action) bool { return a.Kind == c.kind }) {
-			kinds = append(kinds, c.kind)
-		}
-	}
-	return kinds
-}
 
 // FakesClocks reports whether the run needs libfaketime.
 func (s *Schedule) FakesClocks() bool {

@@ -9,6 +9,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,7 +18,22 @@ import (
 	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/internal/fault"
 	"github.com/hasplock/hasp/internal/player"
+	"github.com/hasplock/hasp/verify/broken"
 )
+
+// Mono is an instant of the clock that all processes share.
+type Mono = player.Mono
+
+func now() Mono { return player.Now() }
+
+// never is the return time of an operation that may take effect at any time.
+const never Mono = math.MaxInt64
+
+// drift is by how much a lease is shorter than its TTL, because clocks differ.
+func drift(ttl time.Duration) time.Duration { return ttl/100 + 2*time.Millisecond }
+
+// member is a server that can be a node of a quorum.
+type member = broken.Node
 
 // witness wraps hasp's engine, and computes how late the deadline of each lease may be: the TTL that the engine reported, less the
 // drift, counted from before the request. A lease that was handed over counts as if the Try that was refused before had granted it

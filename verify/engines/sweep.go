@@ -40,7 +40,6 @@ type Sweeping struct {
 
 // Swept is what a sweep did and found.
 type Swept struct {
-	Kind  Kind
 	Steps map[string]map[Cut]int // by operation: at how many steps it was cut
 	Found []string
 }
@@ -74,7 +73,7 @@ func Sweep(t testing.TB, s *Store, o Sweeping) *Swept {
 		t.Fatal(err)
 	}
 	defer near.Close()
-	w := &sweep{t: t, store: s, o: o, near: near, name: rand.Text()[:5], keys: map[string]uint64{}, result: Swept{Kind: s.Kind, Steps: map[string]map[Cut]int{}}}
+	w := &sweep{t: t, store: s, o: o, near: near, name: rand.Text()[:5], keys: map[string]uint64{}, result: Swept{Steps: map[string]map[Cut]int{}}}
 	w.all()
 	w.nothingLeft()
 	slices.Sort(w.result.Found)
