@@ -230,11 +230,20 @@ func TestReadOnlyForAWhile(t *testing.T) {
 	standby := s.hasp("elect", "--ttl", "3", "e", "--", "sh", "-c", "echo leads >&2; exec sleep 1000")
 	standby.says(`waiting for "e"|leads`) // a machine that stood still for the TTL lets it lead
 	admin(t, server, redis.Options{}, []any{"REPLICAOF", "127.0.0.1", 1})
+	told := time.Now()
 	holder.signal(syscall.SIGTERM) // its command ends, and it releases
 	for _, p := range []*proc{waiter, leader, standby} {
 		p.says(`waiting for the store .*READONLY`)
 	}
 	admin(t, server, redis.Options{}, []any{"REPLICAOF", "NO", "ONE"})
+	took := time.Since(told)
+	holder.ends(143)
+	if strings.Contains(holder.err.String(), "could not be released") { // after 5 s
+		if took < 4*time.Second {
+			t.Errorf("it gave up before the %v were over:\n%s", took, holder.err.String())
+		}
+		s.expire("k")
+	}
 	waiter.ends(0)
 	if said := waiter.err.String(); !strings.Contains(waiter.out.String(), "mine") || strings.Count(said, "READONLY") != 1 {
 		t.Errorf("it says %s, and:\n%s", waiter.out.String(), said)
