@@ -4,6 +4,7 @@
 package redisdriver
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"fmt"
@@ -92,7 +93,7 @@ func newDriver(rdb redis.UniversalClient, o *Options) *Driver {
 	}
 	d := &Driver{
 		rdb: rdb, keyspace: keyspace{prefix: o.Prefix}, scripts: &plain,
-		id: rand.Text(), delay: roundTrip{most: maxClaim}, bad: unusable(rdb, o), giving: make(chan struct{}, 16), leases: leases{all: map[driver.ID]lease{}, askers: map[string][]asker{}},
+		id: rand.Text(), bad: unusable(rdb, o), giving: make(chan struct{}, 16), leases: leases{all: map[driver.ID]lease{}, askers: map[string][]asker{}},
 	}
 	if d.prefix == "" && !o.NoPrefix {
 		d.prefix = DefaultPrefix
@@ -254,7 +255,7 @@ func (d *Driver) valid(key string, err error) error {
 // roundTrip is how long calls take: the longest of late, forgotten slowly.
 type roundTrip struct {
 	ns   atomic.Int64
-	most time.Duration // for a claim: maxClaim, but for tests
+	most time.Duration // for a claim; 0: maxClaim
 }
 
 func (t *roundTrip) sample(took time.Duration) {
@@ -274,5 +275,7 @@ const (
 )
 
 func (t *roundTrip) claim(ttl time.Duration) time.Duration {
-	return min(max(3*time.Duration(t.ns.Load()), min(claimTime, ttl)), t.most)
+	return min(max(3*time.Duration(t.ns.Load()), min(claimTime, ttl)), t.longest())
 }
+
+func (t *roundTrip) longest() time.Duration { return cmp.Or(t.most, maxClaim) }

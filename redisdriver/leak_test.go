@@ -11,6 +11,7 @@ import (
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/contend"
 	"github.com/hasplock/hasp/internal/faultproxy"
+	"github.com/hasplock/hasp/internal/stall"
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 )
@@ -19,7 +20,7 @@ import (
 // while it is open, beside the one that reads its subscription.
 func TestNoGoroutineIsLeft(t *testing.T) {
 	w := newWorld(t)
-	link := faultproxy.New(t, w.server.Addr())
+	link, lost := faultproxy.New(t, w.server.Addr()), stall.Watch(t)
 	for _, how := range []string{"sound", "hung", "gone"} {
 		link.Clear()
 		ignore := goleak.IgnoreCurrent()
@@ -58,8 +59,10 @@ func TestNoGoroutineIsLeft(t *testing.T) {
 			t.Error(err)
 		}
 		link.Refuse()
-		link.Reset()                                           // what hangs ends, as by the client's time-outs
-		for goleak.Find(ignore) != nil && w.ctx.Err() == nil { // tries for a while
+		link.Reset() // what hangs ends, as by the client's time-outs
+		const most = 3 * time.Second
+		for begun, before := time.Now(), lost(); goleak.Find(ignore) != nil && time.Since(begun) < most+lost()-before; {
+			time.Sleep(time.Millisecond)
 		}
 		goleak.VerifyNone(t, ignore)
 	}

@@ -204,10 +204,7 @@ func TestReplicasConfirmInACluster(t *testing.T) {
 	renewed("it catches up")
 
 	slot := wire.HashSlot("lock:k")
-	from, to := servers.Master(slot), servers.Masters[0]
-	for from == nil { // it did not answer at once
-		from = servers.Master(slot)
-	}
+	from, to := g.master(servers, slot), servers.Masters[0]
 	if to == from {
 		to = servers.Masters[1]
 	}
@@ -235,10 +232,6 @@ func TestMasterOfAClusterDies(t *testing.T) {
 		}
 	}
 	granted()
-	var master *testserver.Server
-	for master == nil { // it did not answer at once
-		master = servers.Master(wire.HashSlot("lock:k"))
-	}
-	master.Kill()
+	g.master(servers, wire.HashSlot("lock:k")).Kill()
 	granted()
 }

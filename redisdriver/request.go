@@ -171,7 +171,7 @@ func (d *Driver) place(r voting.VoteRequest) (text string, hinted bool) {
 	claim := d.delay.claim(r.TTL)
 	mode, inbox := d.boxes.mode(r.Claim)
 	if mode == modePoll {
-		claim = min(claim+pollMax, d.delay.most)
+		claim = min(claim+pollMax, d.delay.longest())
 		inbox = wire.Sidecars + "inbox:" + d.id
 	}
 	takes := ""

@@ -34,6 +34,18 @@ func newGroup(t testing.TB, open func() redis.UniversalClient) *group {
 	return &group{TB: t, ctx: ctx, open: open}
 }
 
+// master is the running master of a slot. It may not answer at once.
+func (g *group) master(servers *testserver.RedisCluster, slot int) *testserver.Server {
+	g.Helper()
+	for {
+		if s := servers.Master(slot); s != nil {
+			return s
+		}
+		stopIf(g, g.ctx.Err() != nil, "no master of slot %d answers", slot)
+		g.pause()
+	}
+}
+
 // client opens a client of hasp with connections of its own.
 func (g *group) client() *hasp.Client {
 	g.Helper()
@@ -84,10 +96,7 @@ func TestResharding(t *testing.T) {
 		}
 	}
 	slot := wire.HashSlot("lock:" + key(0))
-	from, to := servers.Master(slot), servers.Masters[0]
-	for from == nil { // it did not answer at once
-		from = servers.Master(slot)
-	}
+	from, to := g.master(servers, slot), servers.Masters[0]
 	if to == from {
 		to = servers.Masters[1]
 	}

@@ -28,8 +28,8 @@ func TestFailover(t *testing.T) {
 	}
 }
 
-// byItself is before a lease of five minutes that is renewed after a third of that can end by itself. What the machine did not run the test is allowed for.
-const byItself = 3 * time.Minute
+// handedOver is how long the last waiter may wait after the switch. What the machine did not run the test is allowed for.
+const handedOver = 18 * time.Second
 
 func failover(t *testing.T, p pair) {
 	const many = 20
@@ -107,8 +107,8 @@ func failover(t *testing.T, p pair) {
 	for range many {
 		worst = max(worst, (<-granted).Sub(switched))
 	}
-	if worst > byItself+lost()-time.Duration(stood.Load()) {
-		t.Errorf("the last of %d was granted after %v: its lease ended by itself", many, worst)
+	if worst > handedOver+lost()-time.Duration(stood.Load()) {
+		t.Errorf("the last of %d was granted %v after the switch", many, worst)
 	}
 	released.Wait()
 	for _, l := range held {
