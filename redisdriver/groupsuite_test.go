@@ -30,6 +30,7 @@ var quietly = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 // TestClusterSuite runs the suite over a cluster of three masters with a replica each. Each case has a prefix of its own.
 func TestClusterSuite(t *testing.T) {
 	t.Parallel()
+	testserver.Variant(t, "Cluster")
 	c := testserver.NewRedisCluster(t, 3, testserver.RedisGroup{Timeout: calm})
 	open := func() redis.UniversalClient {
 		return redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs(), MaintNotificationsConfig: quietly})
@@ -44,6 +45,7 @@ func TestClusterSuite(t *testing.T) {
 // TestSentinelSuite runs the suite over a master with two replicas that Sentinels watch.
 func TestSentinelSuite(t *testing.T) {
 	t.Parallel()
+	testserver.Variant(t, "Sentinel")
 	c := testserver.NewRedisSentinel(t, testserver.RedisGroup{Timeout: calm})
 	open := func() redis.UniversalClient {
 		return redis.NewFailoverClient(&redis.FailoverOptions{MasterName: testserver.MasterName, SentinelAddrs: c.Addrs()})

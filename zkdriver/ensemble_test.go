@@ -17,6 +17,7 @@ import (
 
 // TestSuiteOnAnEnsemble has each client at one of three servers.
 func TestSuiteOnAnEnsemble(t *testing.T) {
+	testserver.Variant(t, "three servers")
 	_, addrs := ensemble(t) // before the other tests, which are parallel, keep the machine busy
 	t.Parallel()
 	suite(t, Options{}, addrs...)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/drivertest"
+	"github.com/hasplock/hasp/internal/testserver"
 	"github.com/hasplock/hasp/zkdriver/internal/recipe"
 	"github.com/hasplock/hasp/zkdriver/internal/zk"
 )
@@ -47,6 +48,9 @@ func TestSuite(t *testing.T) {
 	for layout, name := range []string{ReadWrite: "ReadWrite", Mutex: "Mutex", Semaphore: "Semaphore"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			if layout != int(ReadWrite) {
+				testserver.Variant(t, "another layout")
+			}
 			suite(t, Options{Layout: Layout(layout)}, server)
 		})
 	}

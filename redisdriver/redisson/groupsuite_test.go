@@ -34,6 +34,7 @@ func clusterClient(addrs []string) *redis.ClusterClient {
 // store, and for all of them in make verify.
 func TestClusterSuite(t *testing.T) {
 	t.Parallel()
+	testserver.Variant(t, "Cluster")
 	c := testserver.NewRedisCluster(t, 3, testserver.RedisGroup{Timeout: calm})
 	open := func() redis.UniversalClient { return clusterClient(c.Addrs()) }
 	each := func(f func(context.Context, *redis.Client) error) error {
@@ -56,6 +57,7 @@ func TestClusterSuite(t *testing.T) {
 // TestSentinelSuite runs the suite over a master with two replicas that Sentinels watch, for the kind with the most to store.
 func TestSentinelSuite(t *testing.T) {
 	t.Parallel()
+	testserver.Variant(t, "Sentinel")
 	c := testserver.NewRedisSentinel(t, testserver.RedisGroup{Timeout: calm})
 	open := func() redis.UniversalClient {
 		return redis.NewFailoverClient(&redis.FailoverOptions{MasterName: testserver.MasterName, SentinelAddrs: c.Addrs()})

@@ -86,8 +86,12 @@ func TestSynchronizersOverAFullServer(t *testing.T) {
 	must[bool](t)(l.TrySetCount(w.ctx, 2))
 	waits := begin(func() error { return l.Wait(w.ctx) })
 	w.do("CONFIG", "SET", "maxmemory", 1)
-	_, err = x.Acquire(w.ctx, 0)
-	for name, err := range map[string]error{"Acquire": m.Acquire(w.ctx, 1), "the other": err, "AddPermits": m.AddPermits(w.ctx, 1)} {
+	for name, said := range map[string]<-chan error{ // each bears it for as long as a silence
+		"Acquire":    begin(func() error { return m.Acquire(w.ctx, 1) }),
+		"the other":  begin(func() error { _, err := x.Acquire(w.ctx, 0); return err }),
+		"AddPermits": begin(func() error { return m.AddPermits(w.ctx, 1) }),
+	} {
+		err := <-said
 		failIf(t, s.classify(err) != driver.ClassFull, "%s says %v", name, err)
 	}
 	w.succeeds(m.Release(w.ctx, 1))
