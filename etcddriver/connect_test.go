@@ -150,26 +150,6 @@ func insist(t testing.TB, d *Driver, r driver.TryRequest) {
 	}
 }
 
-// TestManyClientsLogIn: a hundred programs that start together are granted their keys, and each logs in once.
-func TestManyClientsLogIn(t *testing.T) {
-	each(t, func(t *testing.T, s *testserver.Server) {
-		withUsers(t, s, "hasp/")
-		before := logins(t, s)
-		var running sync.WaitGroup
-		const n = 100
-		for i := range n {
-			d := linked(t, s.Addr())
-			running.Go(func() {
-				insist(t, d, ask(claim(strconv.Itoa(i)), time.Minute))
-			})
-		}
-		running.Wait()
-		if got := logins(t, s) - before; got != n {
-			t.Errorf("%d clients logged in %d times", n, got)
-		}
-	})
-}
-
 // TestSlowLogin: a server that is so busy that it answers nothing, no question of gRPC's either, is not sent a second login.
 func TestSlowLogin(t *testing.T) {
 	each(t, func(t *testing.T, s *testserver.Server) {

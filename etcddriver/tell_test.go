@@ -41,8 +41,6 @@ func TestTell(t *testing.T) {
 			return r, loss{r.ID(), fence}
 		}
 		// What is not a loss comes first, so that it would be told first.
-		released, _ := hold("released")
-		give(t, d, released, driver.EndFinished)
 		lowered, lost := hold("converted here")
 		lowered.Mode, lowered.Convert = driver.Shared, true
 		grant(t, d, lowered)
@@ -57,11 +55,6 @@ func TestTell(t *testing.T) {
 		}
 		p.set(nil)
 
-		broken, want := hold("broken")
-		give(t, other, broken, driver.EndUnfinished)
-		if got := comes(t, losses, "the loss of a broken lease"); got != want {
-			t.Errorf("told %+v, want %+v", got, want)
-		}
 		give(t, other, lowered, driver.EndUnfinished) // before it is renewed again
 		if got := comes(t, losses, "the loss of a converted lease"); got != lost {
 			t.Errorf("told %+v, want %+v", got, lost)

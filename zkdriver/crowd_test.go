@@ -150,41 +150,35 @@ func TestSilenceIsBornByTheShortestLease(t *testing.T) {
 	})
 }
 
-// Leases outlive a connection that is cut off in silence, beside a healthy server.
+// A lease outlives a connection that is cut off in silence, beside a healthy server.
 func TestSilenceLosesNoLease(t *testing.T) {
 	t.Parallel()
-	server := server(t)
-	for _, ttl := range []time.Duration{30 * time.Second, time.Minute} {
-		t.Run(ttl.String(), func(t *testing.T) {
-			t.Parallel()
-			w := worldOf(t, server)
-			p := faultproxy.New(t, server.Addr())
-			var latest, upTo atomic.Int64
-			p.Hook(func(c faultproxy.Chunk) bool {
-				latest.Store(max(latest.Load(), int64(c.Conn)))
-				return int64(c.Conn) <= upTo.Load()
-			})
-			conn := w.connect(p.Addr(), 3*time.Minute)
-			renewed := make(chan struct{}, 100)
-			client, err := hasp.New(w.over(conn), &hasp.Options{Observe: func(_ context.Context, e *event.Event) {
-				if e.Kind == event.Renewed {
-					renewed <- struct{}{}
-				}
-			}})
-			must(t, err)
-			defer client.Close()
-			l, err := client.Mutex("k", &hasp.LockOptions{TTL: ttl}).Lock(w.ctx)
-			must(t, err)
-			defer l.Release()
-			ctx := l.Context(w.ctx)
-			for range 2 { // silent once, and again
-				upTo.Store(latest.Load())
-				select {
-				case <-renewed:
-				case <-ctx.Done():
-					t.Fatal(context.Cause(ctx))
-				}
-			}
-		})
+	w := newWorld(t)
+	p := faultproxy.New(t, w.server.Addr())
+	var latest, upTo atomic.Int64
+	p.Hook(func(c faultproxy.Chunk) bool {
+		latest.Store(max(latest.Load(), int64(c.Conn)))
+		return int64(c.Conn) <= upTo.Load()
+	})
+	conn := w.connect(p.Addr(), 3*time.Minute)
+	renewed := make(chan struct{}, 100)
+	client, err := hasp.New(w.over(conn), &hasp.Options{Observe: func(_ context.Context, e *event.Event) {
+		if e.Kind == event.Renewed {
+			renewed <- struct{}{}
+		}
+	}})
+	must(t, err)
+	defer client.Close()
+	l, err := client.Mutex("k", &hasp.LockOptions{TTL: 30 * time.Second}).Lock(w.ctx)
+	must(t, err)
+	defer l.Release()
+	ctx := l.Context(w.ctx)
+	for range 2 { // silent once, and again
+		upTo.Store(latest.Load())
+		select {
+		case <-renewed:
+		case <-ctx.Done():
+			t.Fatal(context.Cause(ctx))
+		}
 	}
 }
