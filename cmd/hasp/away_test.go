@@ -128,17 +128,16 @@ func TestServersHeldBack(t *testing.T) {
 	for scheme, n := range map[string]int{"redis://": 1, "redlock://": 3} {
 		t.Run(scheme, func(t *testing.T) {
 			t.Parallel()
-			addrs := make([]string, n)
-			for i := range addrs {
-				addrs[i] = testserver.Redis(t).Addr()
+			url := func(max string) string {
+				addrs := make([]string, n)
+				for i := range addrs {
+					addrs[i] = testserver.Redis(t).Addr()
+				}
+				return scheme + strings.Join(addrs, ",") + "?max-ttl=" + max
 			}
-			s := newSandbox(t, scheme+strings.Join(addrs, ",")+"?max-ttl=1m")
+			s, p := newSandbox(t, url("1m")), newSandbox(t, url("1s")).hasp("run", "k", "--", "true")
 			matches(t, s.exits(69, "run", "-n", "k", "--", "true"), `^hasp: the store .* grants nothing now: .*held back after a restart or a flush.*Look: hasp doctor$`)
 			matches(t, s.exits(69, "run", "-w", "12", "k", "--", "true"), `^hasp: gave up after (1[2-9]|[2-9]\d)s: the store .* grants nothing now: .*held back`)
-			for i := range addrs {
-				addrs[i] = testserver.Redis(t).Addr()
-			}
-			p := newSandbox(t, scheme+strings.Join(addrs, ",")+"?max-ttl=1s").hasp("run", "k", "--", "true")
 			p.says(`^hasp: waiting for the store .*held back after a restart or a flush, \d+(\.\d)?s left`)
 			p.ends(0)
 		})
