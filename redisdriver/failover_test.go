@@ -4,10 +4,12 @@
 package redisdriver
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/internal/admission"
 	"github.com/hasplock/hasp/internal/testserver"
 	"github.com/redis/go-redis/v9"
 )
@@ -74,7 +76,7 @@ func TestFailoverKeepsALease(t *testing.T) {
 }
 
 // A lease that no replica has yet is lost when its master dies: another is granted the key while the first may still believe that it
-// holds it. The fence of the other one is larger, so that a guard refuses the first.
+// holds it. The fence of the other one is larger, as their clocks agree, so that a guard refuses the first.
 func TestFailoverLosesALease(t *testing.T) {
 	t.Parallel()
 	servers, g := newSentinels(t)
@@ -112,6 +114,40 @@ func TestFailoverLosesALease(t *testing.T) {
 		g.pause()
 	}
 	failIf(t, lease.Err() == nil, "the first holder is not told at its next renewal")
+}
+
+// At a promoted replica whose clock is behind that of the master, the fence falls. A node record holds the replica back until its clock
+// has passed all that the master granted.
+func TestFailoverBetweenSkewedClocks(t *testing.T) {
+	t.Parallel()
+	const behind = 1000 * time.Second // longer than any stall of the machine
+	for _, record := range []bool{false, true} {
+		open := func(w *world) *Driver { return w.driver(nil) }
+		if record {
+			open = (*world).node
+		}
+		w := newWorld(t, "--repl-diskless-sync-delay", "0")
+		r, step := clocked(t)
+		clock := func(by time.Duration) { step(fmt.Sprintf("%+d", by/time.Second)) }
+		clock(-behind)
+		master, promoted := open(w), open(r)
+		if record {
+			w.admit(master)
+		}
+		first, lost, second := ask("k"), ask("k"), ask("k")
+		w.on(master).grant(first).release(first)
+		r.server.Follow(w.server)
+		r.do("REPLICAOF", "NO", "ONE")
+		fence := w.grant(master, lost).Fence
+		if record {
+			r.heldBack(promoted, second)
+			clock(admission.Wait(nodeMaxTTL) - behind) // the wait, which a client times
+			r.admit(promoted)
+		}
+		if got := r.grant(promoted, second).Fence; (got > fence) != record {
+			t.Errorf("with a record %v: fence %d after %d", record, got, fence)
+		}
+	}
 }
 
 // wait has a client ask for a key, also while its store is gone. The channel gets the lease, or is closed when there is none.

@@ -225,6 +225,7 @@ func (r *redisServers) open(how *opening) (*Store, error) {
 			node.TLSConfig = config
 		}
 		node.Dialer = r.seen.redisDialer(node.TLSConfig)
+		s.Dial = node.Dialer
 		rdb := redis.NewClient(node)
 		drv := r.driver(rdb)
 		if n, ok := drv.(voting.Node); ok {

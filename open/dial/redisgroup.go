@@ -146,7 +146,7 @@ func (g *redisGroup) open(how *opening) (*Store, error) {
 	})
 	engine := g.driver(rdb)
 	disconnect := []func() error{rdb.Close}
-	s := &Store{Servers: []Server{{g.master, engine, rdb}}}
+	s := &Store{Servers: []Server{{g.master, engine, rdb}}, Dial: o.Dialer}
 	for _, addr := range g.addrs {
 		one := redis.NewSentinelClient(&redis.Options{
 			Addr: addr, OnConnect: o.OnConnect, Dialer: o.Dialer, MaxRetries: -1, DisableIdentity: true, ContextTimeoutEnabled: true,
@@ -188,5 +188,5 @@ func (g *redisGroup) openCluster(o *redis.Options) *Store {
 		DialTimeout: o.DialTimeout, ReadTimeout: o.ReadTimeout, WriteTimeout: o.WriteTimeout, PoolSize: o.PoolSize,
 		MaintNotificationsConfig: o.MaintNotificationsConfig,
 	})
-	return &Store{Driver: owning(g.driver(rdb), rdb.Close), Cluster: rdb}
+	return &Store{Driver: owning(g.driver(rdb), rdb.Close), Cluster: rdb, Dial: o.Dialer}
 }

@@ -4,8 +4,10 @@
 package dial
 
 import (
+	"context"
 	"database/sql"
 	"errors"
+	"net"
 	"sync"
 	"time"
 
@@ -43,6 +45,8 @@ type Store struct {
 	Cluster   *redis.ClusterClient
 	Sentinels []SentinelServer
 	DB        *sql.DB
+	// Dial connects to another server of the same Redis, which one of these names: over TLS, where the store's URL has it.
+	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 }
 
 // Server is one server of Redis, named by its address, as in errors.

@@ -67,6 +67,7 @@ func Judge(name string, f Facts, v Vote, a Asked) []Finding {
 	j.vote(v, missing)
 	j.server()
 	j.lag()
+	j.skew()
 	j.cluster()
 	j.memory()
 	j.left()

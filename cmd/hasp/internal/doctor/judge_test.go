@@ -18,10 +18,17 @@ import (
 // well are the facts of a server about which there is nothing to say.
 func well() Facts {
 	return Facts{
-		Trip: 200 * time.Microsecond,
+		clock: clock{Trip: 200 * time.Microsecond},
 		Info: map[string]string{"redis_version": "7.0.15", "role": "master", "maxmemory": "0", "maxmemory_policy": "noeviction",
 			"aof_enabled": "1", "connected_slaves": "0", "cluster_enabled": "0", "config_file": ""},
 		Config: map[string]string{"maxmemory-policy": "noeviction", "appendonly": "yes", "appendfsync": "always", "save": ""},
+	}
+}
+
+// skewed has one replica, whose clock is so far ahead of the master's.
+func skewed(ahead time.Duration) func(*Facts) {
+	return func(f *Facts) {
+		f.Clocks = []replicaClock{{clock: clock{time.Millisecond, f.Ahead + ahead}, addr: "h:2"}}
 	}
 }
 
@@ -146,6 +153,12 @@ func TestJudge(t *testing.T) {
 		"far behind":     {change: func(f *Facts) { f.Ahead = -month }, vote: votes, record: true, check: "clock", level: Fail, text: "720h0m0s behind"},
 		"far, no record": {change: func(f *Facts) { f.Ahead = month }, check: "clock", level: Warn, text: "720h0m0s ahead"},
 		"far, but slow":  {change: func(f *Facts) { f.Ahead = 4 * time.Second; f.Trip = 3 * time.Second }, vote: votes, record: true, check: "clock", level: Warn, text: "4s ahead"},
+		"skew, little":   {change: skewed(-500 * time.Millisecond), check: "skew", level: OK, text: "clock of its replica h:2 is its own, give or take 500ms"},
+		"skew, behind":   {change: skewed(-600 * time.Millisecond), check: "skew", level: Warn, text: "h:2 is 600ms behind its own: fences may fall"},
+		"skew, record":   {change: skewed(-time.Minute), record: true, vote: votes, check: "skew", level: OK, text: "give or take 1m0s"},
+		"skew, more":     {change: skewed(-2 * time.Minute), record: true, vote: votes, check: "skew", level: Warn, text: "h:2 is 2m0s behind its own: fences may fall"},
+		"skew, ahead":    {change: skewed(2 * time.Second), check: "skew", level: Warn, text: "h:2 is 2s ahead of its own: leases end early"},
+		"skew unknown":   {change: func(f *Facts) { f.Clocks = []replicaClock{{addr: "h:2\x1b", err: errors.New("no\x1b")}} }, check: "skew", level: Warn, text: `h:2\x1b is not known (no\x1b)`},
 		"no SUBSCRIBE":   {change: func(f *Facts) { f.Denied = map[string]error{"SUBSCRIBE": errors.New("NOPERM")} }, check: "rights", level: Warn, text: "SUBSCRIBE: waiters poll"},
 	} {
 		f, a := well(), Asked{Enough: c.enough, Replicas: c.waits, Redisson: c.java, Command: func(s string) string { return "by hand " + s }, Says: Said}
@@ -174,19 +187,20 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// Which findings have fences repeat: in hasp's own layout none, where they go on above the server's clock.
+// Which findings have fences repeat: in hasp's own layout that a replica's clock is behind, as they go on above the server's clock.
 func TestFencesRepeat(t *testing.T) {
 	for _, java := range []bool{false, true} {
 		f := well()
 		f.Info["connected_slaves"], f.Info["maxmemory_policy"], f.Info["aof_last_write_status"] = "1", "allkeys-lru", "err"
 		f.Config["appendfsync"] = "everysec"
+		skewed(-time.Second)(&f)
 		var repeat []string
 		for _, got := range Judge("h:1", f, Vote{Voting: true}, Asked{Redisson: java, Command: func(s string) string { return s }}) {
 			if got.FencesRepeat {
 				repeat = append(repeat, got.Check)
 			}
 		}
-		want := []string(nil)
+		want := []string{"skew"}
 		if java {
 			want = []string{"role", "maxmemory-policy", "persistence", "persistence"}
 		}
@@ -235,7 +249,8 @@ func TestPromise(t *testing.T) {
 		{driver.Traits{Engine: "redlock", Survives: driver.StoreRestart | driver.StoreLoss}, Kind{Nodes: 7}, "at most 3 of 7 nodes"},
 		{driver.Traits{Engine: "redisson"}, Kind{Nodes: 1, Notes: []string{"a note"}}, "Not for correctness: these locks have no fences"},
 		{driver.Traits{Engine: "redisson"}, Kind{Nodes: 1, Notes: []string{"a note"}}, "\na note"},
-		{driver.Traits{Engine: "redlock", Fencing: true}, Kind{Nodes: 3, Clock: true}, "fences rise from holder to holder even then"},
+		{driver.Traits{Engine: "redlock", Fencing: true}, Kind{Nodes: 3, Clock: true}, "even then, unless a clock is set back, too"},
+		{driver.Traits{Engine: "redis", Fencing: true}, Kind{Nodes: 1, Clock: true}, "set back, too, or a replica takes over whose clock is behind"},
 	} {
 		if got := strings.Join(Promise(c.traits, c.kind), "\n"); !strings.Contains(got, c.want) {
 			t.Errorf("%+v: %s; want %q", c.traits, got, c.want)

@@ -73,6 +73,8 @@ func Promise(t driver.Traits, k Kind) []string {
 		lines = append(lines, fmt.Sprintf("keeps what a process that dies held until its session expires, after up to %v, even if its TTL is shorter", k.Session))
 	}
 	switch {
+	case t.Fencing && k.Clock && !k.Local && k.Nodes <= 1 && t.MaxTTL == 0: // Redis without a node record
+		lines = append(lines, "fences rise from holder to holder even then, unless a clock is set back, too, or a replica takes over whose clock is behind")
 	case t.Fencing && k.Clock:
 		lines = append(lines, "fences rise from holder to holder even then, unless a clock is set back, too")
 	case t.Fencing:

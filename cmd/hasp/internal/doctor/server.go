@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"context"
 	"strings"
-	"time"
 
 	"github.com/hasplock/hasp/driver/operator"
 	"github.com/hasplock/hasp/redisdriver"
@@ -16,12 +15,12 @@ import (
 
 // Facts are what a Redis server reports about itself.
 type Facts struct {
-	Err  error         // it does not answer
-	Trip time.Duration // of the quickest of a few round trips
+	Err error // it does not answer
+	clock
 
 	Large *operator.Finding // it answers small requests, and not a large one
 
-	Ahead time.Duration // its clock before ours, give or take half of Trip
+	Clocks []replicaClock // of a master's replicas
 
 	Info    map[string]string // INFO
 	InfoErr error
@@ -41,27 +40,15 @@ type Facts struct {
 // settings are those that matter here. CONFIG GET * would bring the password.
 var settings = []string{"maxmemory-policy", "appendonly", "appendfsync", "no-appendfsync-on-rewrite", "save", "min-replicas-to-write", "min-replicas-max-lag"}
 
-// trips is how often the round trip is measured, after the connection stands.
-const trips = 3
-
-// Look collects the facts about a server, and which of the rights that are needed its user lacks. It changes nothing.
-func Look(ctx context.Context, rdb *redis.Client, needed Rights) Facts {
+// Look collects the facts about a server, and which of the rights that are needed its user lacks. It changes nothing. dial connects to
+// its replicas.
+func Look(ctx context.Context, rdb *redis.Client, needed Rights, dial Dialer) Facts {
 	f := Facts{Denied: map[string]error{}, Closed: map[string][]string{}, Config: map[string]string{}, User: cmp.Or(rdb.Options().Username, "default")}
 	if err := rdb.Ping(ctx).Err(); err != nil && !strings.Contains(err.Error(), "run the 'ping'") {
 		f.Err = redisdriver.Explained(err)
 		return f
 	}
-	for range trips {
-		begun := time.Now()
-		at, err := rdb.Time(ctx).Result()
-		took := time.Since(begun)
-		if err != nil {
-			break
-		}
-		if f.Trip == 0 || took < f.Trip {
-			f.Trip, f.Ahead = took, at.Sub(begun.Add(took/2))
-		}
-	}
+	f.clock, _ = clockOf(ctx, rdb) // zero without the right
 	if f.Large = large(ctx, rdb); f.Large != nil {
 		return f // what else there is to ask is large, too
 	}
@@ -81,6 +68,7 @@ func Look(ctx context.Context, rdb *redis.Client, needed Rights) Facts {
 		f.File = readFile(f.Info["config_file"])
 	}
 	f.rights(ctx, rdb, needed)
+	f.Clocks = f.clocks(ctx, rdb.Options(), dial)
 	return f
 }
 

@@ -94,7 +94,7 @@ func namesEach(t *testing.T, all []string, needed Rights, a Asked) {
 	a.Command = func(s string) string { return s }
 	look := func(without string) []Finding {
 		allow(t, admin, slices.DeleteFunc(slices.Clone(all), func(r string) bool { return r == without }))
-		f := Look(t.Context(), client(t, redis.Options{Addr: server.Addr(), Username: "bob", Password: "secret"}), needed)
+		f := Look(t.Context(), client(t, redis.Options{Addr: server.Addr(), Username: "bob", Password: "secret"}), needed, nil)
 		return slices.DeleteFunc(Judge("h:1", f, Vote{Voting: true, Record: a.MaxTTL > 0, MaxTTL: a.MaxTTL}, a), func(f Finding) bool { return f.Check != "rights" })
 	}
 	if found := look(""); len(found) != 0 {
@@ -241,7 +241,7 @@ func TestNoRightToSelect(t *testing.T) {
 	if err := admin.Do(t.Context(), "ACL", "SETUSER", "bob", "on", ">secret", "~*", "&*", "+@all", "-select").Err(); err != nil {
 		t.Fatal(err)
 	}
-	f := Look(t.Context(), client(t, redis.Options{Addr: server.Addr(), Username: "bob", Password: "secret", DB: 1}), Canonical())
+	f := Look(t.Context(), client(t, redis.Options{Addr: server.Addr(), Username: "bob", Password: "secret", DB: 1}), Canonical(), nil)
 	found := Judge("h:1", f, Vote{Voting: true}, Asked{})
 	if len(found) != 1 || found[0].Level != Fail || found[0].Check != "rights" || !strings.Contains(found[0].Text, "'select'") {
 		t.Errorf("found %+v", found)
@@ -270,7 +270,7 @@ func TestConfigurationOutlastsARestart(t *testing.T) {
 	rdb := client(t, redis.Options{Addr: server.Addr()})
 	expect := func(level operator.Level, part string) {
 		t.Helper()
-		found := Judge("h:1", Look(t.Context(), rdb, Canonical()), Vote{Voting: true}, Asked{Command: func(s string) string { return s }})
+		found := Judge("h:1", Look(t.Context(), rdb, Canonical(), nil), Vote{Voting: true}, Asked{Command: func(s string) string { return s }})
 		i := slices.IndexFunc(found, func(f Finding) bool { return f.Check == "persistence" })
 		if i < 0 || found[i].Level != level || !strings.Contains(found[i].Text, part) {
 			t.Fatalf("found %+v, want %s: %s", found, level, part)

@@ -174,7 +174,7 @@ func (s *Store) redis(u *URL, p dial.Parts) {
 	}
 	for _, one := range s.opened.Servers {
 		s.Servers = append(s.Servers, Server{Name: one.Name, Driver: one.Driver,
-			Look: func(ctx context.Context) doctor.Facts { return doctor.Look(ctx, one.Client, needed) }})
+			Look: func(ctx context.Context) doctor.Facts { return doctor.Look(ctx, one.Client, needed, s.opened.Dial) }})
 	}
 	if p.Kind == dial.Sentinel {
 		s.Examine = func(ctx context.Context) []operator.Finding { return s.sentinels(ctx, u) }
@@ -207,7 +207,7 @@ func (s *Store) masters(ctx context.Context, p dial.Parts, needed doctor.Rights)
 		defer mu.Unlock()
 		all = append(all, Server{
 			Name: one.Options().Addr, Driver: s.Driver,
-			Look:   func(ctx context.Context) doctor.Facts { return doctor.Look(ctx, one, needed) },
+			Look:   func(ctx context.Context) doctor.Facts { return doctor.Look(ctx, one, needed, s.opened.Dial) },
 			ByHand: func(statement string) string { return redisCLI(redisAt(p, one.Options().Addr), statement) },
 		})
 		return nil
