@@ -224,11 +224,11 @@ func (p *player) leased(s step, name string, lease *hasp.Lease, err error) {
 var lockVerbs = map[string]func(p *player, s step, name string, r contend.Owner){
 	"lock": func(p *player, s step, name string, _ contend.Owner) {
 		lock, _ := p.locker(s, name)
-		start := time.Now()
-		ctx, cancel := context.WithCancel(p.ctx) // which a lease outlives
+		start, slowest := time.Now(), p.stalled()-p.lost() // of earlier requests
+		ctx, cancel := context.WithCancel(p.ctx)           // which a lease outlives
 		lease, err := lock(ctx)
 		cancel()
-		took, most := time.Since(start), p.ttl/2+p.stalled()
+		took, most := time.Since(start), p.ttl/2+p.lost()+slowest
 		if of, after := p.terms[s.says["after"]]; after && time.Since(of.from) > of.ttl+p.slack+most {
 			p.Fatalf("%s was granted %v after a lease of %v", name, time.Since(of.from), of.ttl)
 		}
