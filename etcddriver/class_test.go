@@ -46,7 +46,7 @@ func failsWithin(ctx context.Context, t *testing.T, d *Driver, r driver.TryReque
 func TestUnreachable(t *testing.T) {
 	t.Parallel()
 	if c := unanswered(t, open(t, faultproxy.Nobody(t))); c != driver.ClassUnreachable {
-		t.Errorf("nobody is there: class %d", c)
+		t.Errorf("no server is there: class %d", c)
 	}
 }
 
@@ -118,7 +118,7 @@ func TestDenied(t *testing.T) {
 	})
 }
 
-// withUsers makes a server ask for passwords. Its users are root, and user, whose password is word and who may read and
+// withUsers makes a server ask for passwords. Its users are root, and user, which has the password word and may read and
 // write below a prefix.
 func withUsers(t testing.TB, s *testserver.Server, prefix string) (root *clientv3.Client) {
 	t.Helper()
@@ -159,7 +159,7 @@ func TestMisconfigured(t *testing.T) {
 	}
 }
 
-// TestMinTTL: the shortest TTL that the traits promise is the one that etcd grants.
+// TestMinTTL: the shortest TTL that the traits promise is what etcd grants.
 func TestMinTTL(t *testing.T) {
 	t.Parallel()
 	for name, start := range versions {

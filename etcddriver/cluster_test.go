@@ -149,7 +149,7 @@ func TestCutOffHolder(t *testing.T) {
 		next, err := user(t, rest...).Mutex("k", &hasp.LockOptions{TTL: time.Hour}).Lock(t.Context())
 		granted := time.Now()
 		must(t, err)
-		if at := comes(t, ended, "the end of the lease of the one that is cut off"); !lease.Deadline().Before(granted) || !at.Before(granted.Add(lost())) {
+		if at := comes(t, ended, "the end of the lease of the holder that is cut off"); !lease.Deadline().Before(granted) || !at.Before(granted.Add(lost())) {
 			t.Errorf("it learned of it %v after another had the key, its deadline was %v after that", at.Sub(granted), lease.Deadline().Sub(granted))
 		} else {
 			t.Logf("it learned of it %v before another had the key", granted.Sub(at))

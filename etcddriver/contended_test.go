@@ -104,7 +104,7 @@ func contended(b *testing.B, t *tally, all []contender) (waits []time.Duration) 
 				if err != nil && ctx.Err() == nil {
 					b.Error(err)
 				}
-				if err != nil { // one that waited to the end
+				if err != nil { // it waited to the end
 					mu.Lock()
 					waits = append(waits, time.Since(start))
 					mu.Unlock()
@@ -156,13 +156,13 @@ type tally struct {
 }
 
 // report is what each of n grants took.
-func (t *tally) report(b *testing.B, who string, n int) {
+func (t *tally) report(b *testing.B, kind string, n int) {
 	for what, count := range map[string]*atomic.Int64{
 		"leases": &t.leases, "keep-alives": &t.keeps, "writes": &t.writes, "reads": &t.reads, "watch-messages": &t.watches,
 		"bytes-out": &t.sent, "bytes-in": &t.received,
 	} {
 		if count.Load() > 0 {
-			b.ReportMetric(float64(count.Load())/float64(n), who+"-"+what+"/grant")
+			b.ReportMetric(float64(count.Load())/float64(n), kind+"-"+what+"/grant")
 		}
 	}
 }

@@ -61,8 +61,8 @@ func TestCosts(t *testing.T) {
 	})
 }
 
-// TestLeaseIsUsedAgain: a lease that newcomers shared is kept alive for the next ones once nobody is
-// on it, and nobody may be.
+// TestLeaseIsUsedAgain: a lease that newcomers shared is kept alive for the next ones once no owner is
+// on it, and none may be.
 func TestLeaseIsUsedAgain(t *testing.T) {
 	each(t, func(t *testing.T, s *testserver.Server) {
 		d, p := tapped(t, s.Addr())
@@ -82,7 +82,7 @@ func TestLeaseIsUsedAgain(t *testing.T) {
 		keeps := p.keeps.Load()
 		stays, after := lock()
 		if after != before || p.keeps.Load() != keeps+1 {
-			t.Errorf("a lease that nobody was on: another one (%v), and %d keep-alives", after != before, p.keeps.Load()-keeps)
+			t.Errorf("a lease without owners: another one (%v), and %d keep-alives", after != before, p.keeps.Load()-keeps)
 		}
 		age(d, 2*time.Second)
 		r, after = lock()
@@ -114,7 +114,7 @@ func TestLeaseIsUsedAgain(t *testing.T) {
 			t.Error("an owner whose time is over is remembered")
 		}
 		if _, after = lock(); after == before {
-			t.Error("a lease that an owner who was forgotten is on was kept alive by newcomers")
+			t.Error("a lease that a forgotten owner is on was kept alive by newcomers")
 		}
 	})
 }

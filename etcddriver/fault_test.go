@@ -15,7 +15,7 @@ import (
 )
 
 // TestEachReplyLost loses the reply to one transaction after another in the life of two
-// owners, who then ask again: nobody loses or gains anything by it.
+// owners, which then ask again: none loses or gains anything by it.
 func TestEachReplyLost(t *testing.T) {
 	each(t, func(t *testing.T, s *testserver.Server) {
 		done := false
@@ -36,7 +36,7 @@ func TestEachReplyLost(t *testing.T) {
 	})
 }
 
-// life is that of a holder and a waiter behind it, each of whom asks again after an error.
+// life is that of a holder and a waiter behind it, which both ask again after an error.
 func life(t *testing.T, d *Driver, n int) {
 	t.Helper()
 	again := func(r driver.TryRequest) driver.Result {
@@ -200,7 +200,7 @@ func TestOvertakenGrant(t *testing.T) {
 		p.before(3, func() { grant(t, other, w) }) // the attempt, the look, the grant
 		refuse(t, d, r)
 
-		// One that waits for a slot, and whose place is gone then.
+		// A waiter for a slot, whose place is gone then.
 		a, b, c := ask(claim("limited"), time.Minute), ask(claim("limited"), time.Minute), ask(claim("limited"), time.Minute)
 		for _, r := range []*driver.TryRequest{&a, &b} {
 			r.Mode, r.Limit = driver.Shared, 1

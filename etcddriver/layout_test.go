@@ -53,7 +53,7 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// TestForeignData: what hasp did not write below a lock is never deleted, and nobody has the lock.
+// TestForeignData: what hasp did not write below a lock is never deleted, and no owner has the lock.
 func TestForeignData(t *testing.T) {
 	each(t, func(t *testing.T, s *testserver.Server) {
 		d := open(t, s.Addr())

@@ -149,7 +149,7 @@ func age(d *Driver, by time.Duration) {
 	}
 }
 
-// TestSilentOwnersOfOneLease: who shares a lease keeps its own time, also one that was granted the
+// TestSilentOwnersOfOneLease: an owner that shares a lease keeps its own time, also when it was granted the
 // key without knowing it.
 func TestSilentOwnersOfOneLease(t *testing.T) {
 	each(t, func(t *testing.T, s *testserver.Server) {
@@ -176,7 +176,7 @@ func TestSilentOwnersOfOneLease(t *testing.T) {
 					break
 				}
 				if time.Since(start) > limit {
-					t.Fatalf("an owner that nobody renews is kept alive by another one (its reply was lost: %v)", lost)
+					t.Fatalf("an owner without renewals is kept alive by another one (its reply was lost: %v)", lost)
 				}
 			}
 			give(t, d, lives, driver.EndFinished)
@@ -281,7 +281,7 @@ func TestAdoptedOwner(t *testing.T) {
 			t.Error("another's lease was prolonged")
 		}
 		if got := renewed(t, d, a); got.TTL < 100*time.Minute {
-			t.Errorf("the one that it was adopted from shortened it to %v", got.TTL)
+			t.Errorf("the driver that it was adopted from shortened it to %v", got.TTL)
 		}
 		left, err := d.client.TimeToLive(t.Context(), clientv3.LeaseID(shared))
 		if err != nil || left.TTL > 3601 {
@@ -301,7 +301,7 @@ func TestRevokedMarkLease(t *testing.T) {
 		d.mu.Lock()
 		rec.mark.sent = rec.mark.sent.Add(-2 * time.Hour) // a's mark needs another lease
 		d.mu.Unlock()
-		grant(t, d, b) // on the one that a's mark is to be put on
+		grant(t, d, b) // on the lease for a's mark
 		lease, _ := own(t, d, b, unfinished)
 		if _, err := d.client.Revoke(t.Context(), clientv3.LeaseID(lease)); err != nil {
 			t.Fatal(err)

@@ -24,7 +24,7 @@ const mostBeats = 16
 
 var (
 	errSilent = fmt.Errorf("etcd: no answer to a keep-alive for %v", silence)
-	errIdle   = errors.New("etcd: nobody keeps a lease alive")
+	errIdle   = fmt.Errorf("etcd: no lease was kept alive for %v", idlePulse)
 )
 
 // pulse is the stream on which all leases of a driver are kept alive: each stream may cost a login. The server

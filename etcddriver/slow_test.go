@@ -134,7 +134,7 @@ func TestLateSign(t *testing.T) {
 	})
 }
 
-// TestSignOfAHolder: a sign of life of a place does not touch the lease of one that has the key.
+// TestSignOfAHolder: a sign of life of a place does not touch the lease of a holder.
 func TestSignOfAHolder(t *testing.T) {
 	each(t, func(t *testing.T, s *testserver.Server) {
 		d := open(t, s.Addr())

@@ -275,7 +275,7 @@ func TestForeignLeftovers(t *testing.T) {
 	})
 }
 
-// TestLeftoverOfAWriter: while the lease stands that its key was on nobody removes it, and then the key is abandoned, whether
+// TestLeftoverOfAWriter: while the lease stands that its key was on it is not removed, and then the key is abandoned, whether
 // its mark stands or not.
 func TestLeftoverOfAWriter(t *testing.T) {
 	each(t, func(t *testing.T, s *testserver.Server) {
@@ -312,7 +312,7 @@ func TestLeftoverOfAWriter(t *testing.T) {
 			}
 			l = only(t, d)
 			if l.Live {
-				t.Fatalf("%s: nobody renews it: %+v", mark, l)
+				t.Fatalf("%s: it is not renewed: %+v", mark, l)
 			}
 			removes(t, d, l, 0)
 			leavesIt(t, d, l)
@@ -328,7 +328,7 @@ func TestLeftoverOfAWriter(t *testing.T) {
 	})
 }
 
-// TestLeftoverFromACopy: what was written without a lease from the start is a copy of hasp's, and nobody's.
+// TestLeftoverFromACopy: what was written without a lease from the start is a copy of hasp's, of no owner.
 func TestLeftoverFromACopy(t *testing.T) {
 	each(t, func(t *testing.T, s *testserver.Server) {
 		d := open(t, s.Addr())
@@ -349,7 +349,7 @@ func TestLeftoverFromACopy(t *testing.T) {
 	})
 }
 
-// TestLeftoverWithoutHistory: what nobody can know to be gone expires, later than any holder needs to renew it.
+// TestLeftoverWithoutHistory: what cannot be known to be gone expires, later than any holder needs to renew it.
 func TestLeftoverWithoutHistory(t *testing.T) {
 	each(t, func(t *testing.T, s *testserver.Server) {
 		d := open(t, s.Addr())

@@ -159,7 +159,7 @@ func TestLateWatch(t *testing.T) {
 		hints, err := d.Watch(t.Context(), b.Claim) // it joined before
 		must(t, err)
 		give(t, other, a, driver.EndFinished)
-		comes(t, hints, "the hint for one that joined before it watched")
+		comes(t, hints, "the hint for a waiter that joined before it watched")
 		grant(t, d, b)
 	})
 }
