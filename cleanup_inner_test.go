@@ -112,7 +112,7 @@ func TestOwedIsBounded(t *testing.T) {
 		c := innerClient(t, memdriver.New(), nil)
 		d := &cleanups{c: c.core, running: true} // so that nothing is sent
 		for i := range maxCleanups + 3 {
-			d.add(driver.ReleaseRequest{Claim: driver.Claim{Key: "k", Limit: i}}, false)
+			d.add(driver.ReleaseRequest{Claim: driver.Claim{Key: "k", Limit: i}}, false, time.Now())
 			if want := min(i+1, maxCleanups); len(d.pending) != want {
 				t.Fatalf("after %d releases %d are pending", i+1, len(d.pending))
 			}
@@ -132,7 +132,7 @@ func TestCleanupsBeginAgain(t *testing.T) {
 			if !c.core.calls.Enter() {
 				t.Fatal("closed")
 			}
-			c.core.cleanups.add(driver.ReleaseRequest{TTL: DefaultTTL}, false)
+			c.core.cleanups.add(driver.ReleaseRequest{TTL: DefaultTTL}, false, time.Now())
 			c.core.calls.Leave()
 			time.Sleep(time.Minute)
 			if pending := PendingReleases(c); pending > 0 || d.n != n {

@@ -75,7 +75,8 @@ func (c *Client) made() *core {
 func (c *Client) Traits() driver.Traits { return c.made().drv.Traits() }
 
 // Close ends every wait (ErrClosed), stops renewal, ends the contexts of all
-// leases (cause ErrClosed) and releases them, within about 5 seconds in all; a
+// leases (cause ErrClosed) and releases them, within about 5 seconds in all, also of what a Release, or
+// a Do whose lease was lost, has tried before: in an outage Close does not wait for that again. A
 // key that Do holds is released only after its function returned. The error names
 // what could not be released: the store keeps that until its TTL is over. Closing
 // twice is harmless. What the caller gave to the driver stays open.
@@ -87,6 +88,7 @@ func (c *core) close() error {
 	}
 	limit, cancel := context.WithTimeout(c.calls.Base, releaseLimit)
 	defer cancel()
+	c.cleanups.close()
 	// First every context, and only then the store: the renewer no longer
 	// watches deadlines.
 	var ended, running []*hold

@@ -67,10 +67,12 @@ func (h *hold) release(ctx context.Context, why error, end driver.End) error {
 	req := driver.ReleaseRequest{Claim: h.req.Claim, TTL: h.life.Longest(), End: h.life.Outcome(end), Settled: h.life.Settled}
 	vacant := h.life.Vacant()
 	h.mu.Unlock()
-	sent := h.c.now().Mono
-	err := h.c.release(ctx, req)
-	if errors.Is(err, errNotReleased) && h.c.calls.Open.Err() == nil {
-		h.c.cleanups.add(req, true) // this caller waits no longer; waiters of the key do
+	sent, began := h.c.now().Mono, time.Now()
+	var err error
+	if errors.Is(why, ErrLost) { // the caller must stop now, and the store ends the lease by itself
+		h.c.cleanUp(req, true, false)
+	} else if err = h.c.release(ctx, req); errors.Is(err, errNotReleased) && h.c.calls.Open.Err() == nil {
+		h.c.cleanups.add(req, true, began) // this caller waits no longer; waiters of the key do
 	}
 	switch {
 	case why != nil:
@@ -137,8 +139,9 @@ func (c *core) releaseAll(ctx context.Context, holds []*hold) error {
 // settled, or takes longer than a moment; that goes on in the
 // background. mayHold is as for settled; silent: the store is known to be away.
 func (c *core) cleanUp(req driver.ReleaseRequest, mayHold, silent bool) {
-	if silent || c.cleanups.silent() || !c.cleanups.send(moment, &cleanup{req: req, mayHold: mayHold}) {
-		c.cleanups.add(req, mayHold)
+	began := time.Now()
+	if silent || c.cleanups.silent() || !c.cleanups.send(moment, &cleanup{req: req, mayHold: mayHold, patient: began.Add(releaseLimit)}) {
+		c.cleanups.add(req, mayHold, began)
 	}
 }
 
@@ -148,7 +151,7 @@ var errNotReleased = errors.New("the store did not confirm the release")
 // depend on a caller's context: Base ends only when Close is over.
 func (c *core) release(ctx context.Context, req driver.ReleaseRequest) error {
 	began := time.Now()
-	err := c.releaseOnce(ctx, releaseLimit, req)
+	err := c.releaseOnce(ctx, nil, releaseLimit, req)
 	if c.settled(err, true) {
 		return err
 	}
@@ -159,7 +162,7 @@ func (c *core) release(ctx context.Context, req driver.ReleaseRequest) error {
 		if !pause.Wait(ctx.Done()) {
 			return fmt.Errorf("%w, and keeps the key for its TTL of %v: %w", errNotReleased, req.TTL, err)
 		}
-		switch err = c.releaseOnce(ctx, releaseLimit, req); {
+		switch err = c.releaseOnce(ctx, nil, releaseLimit, req); {
 		case errors.Is(err, ErrNotHeld):
 			return nil // perhaps an earlier request released it, and its reply was lost
 		case c.settled(err, true):
@@ -178,12 +181,15 @@ type cleanups struct {
 	pending []*cleanup // the oldest first
 	running bool       // run is at work
 	unheard bool       // the latest that was sent had no answer, not even a refusal
+	closing bool       // Close has begun
 }
 
 type cleanup struct {
 	req     driver.ReleaseRequest
 	mayHold bool      // as for settled
+	patient time.Time // until then Close waits for it, as a Release does
 	until   time.Time // the store has nothing of the owner then, and no Try of it can come
+	failed  bool      // a request that was sent while Close waits did not settle it
 	done    bool
 }
 
@@ -192,9 +198,9 @@ const (
 	releaseLanes = 32     // how many releases are under way at once
 )
 
-// releaseOnce sends a release, and waits for the answer for limit at most.
-func (c *core) releaseOnce(ctx context.Context, limit time.Duration, req driver.ReleaseRequest) error {
-	r := newRequest(ctx, nil, min(limit, releaseLimit/3))
+// releaseOnce sends a release, and waits for the answer for limit at most, or until open ends, if it is not nil.
+func (c *core) releaseOnce(ctx, open context.Context, limit time.Duration, req driver.ReleaseRequest) error {
+	r := newRequest(ctx, open, min(limit, releaseLimit/3))
 	defer r.done()
 	return c.drv.Release(r, req)
 }
@@ -206,16 +212,16 @@ func (cs *cleanups) silent() bool {
 	return cs.unheard && len(cs.pending) > 0
 }
 
-// add notes a release. It must be called within a call that the gate let in: Close
-// waits for all releases.
-func (cs *cleanups) add(req driver.ReleaseRequest, mayHold bool) {
+// add notes a release that has been tried, or its call has been under way, since began. It must be called within a call
+// that the gate let in: Close waits for all releases.
+func (cs *cleanups) add(req driver.ReleaseRequest, mayHold bool, began time.Time) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	if len(cs.pending) >= maxCleanups {
 		cs.pending = slices.Delete(cs.pending, 0, len(cs.pending)-maxCleanups+1)
 	}
 	until := time.Now().Add(max(min(req.TTL, cleanUpLimit)+tryLimit, driver.MaxTransit))
-	cs.pending = append(cs.pending, &cleanup{req: req, mayHold: mayHold, until: until})
+	cs.pending = append(cs.pending, &cleanup{req: req, mayHold: mayHold, patient: began.Add(releaseLimit), until: until})
 	if !cs.running {
 		cs.running = true
 		cs.c.calls.EnterLate()
@@ -235,18 +241,31 @@ func (cs *cleanups) run() {
 		if !cs.silent() && cs.sendAll(work[1:]) && settled {
 			continue
 		}
-		pause.Wait(cs.c.calls.Base.Done())
+		over := cs.c.calls.Open
+		if over.Err() != nil {
+			over = cs.c.calls.Base
+		}
+		pause.Wait(over.Done())
 	}
 }
 
-// look drops what is done or expired, and returns the rest, in another order each
+// close has what was tried for releaseLimit sent once more, to a store that may be back.
+func (cs *cleanups) close() {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	cs.closing, cs.unheard = true, false
+}
+
+// look drops what is done or expired, or what Close waits for no longer, and returns the rest, in another order each
 // time: a release that fails, on an unreachable shard, must not delay the others.
 // When there are none, or at the end of Close, run ends.
 func (cs *cleanups) look() []*cleanup {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	now := time.Now()
-	cs.pending = slices.DeleteFunc(cs.pending, func(w *cleanup) bool { return w.done || w.until.Before(now) })
+	cs.pending = slices.DeleteFunc(cs.pending, func(w *cleanup) bool {
+		return w.done || w.until.Before(now) || cs.closing && w.patient.Before(now) && (w.failed || cs.unheard)
+	})
 	cs.running = len(cs.pending) > 0 && cs.c.calls.Base.Err() == nil
 	if !cs.running {
 		return nil
@@ -281,10 +300,19 @@ func (cs *cleanups) sendAll(work []*cleanup) bool {
 
 // send sends one release, and reports whether that settles it.
 func (cs *cleanups) send(limit time.Duration, w *cleanup) bool {
-	err := cs.c.releaseOnce(cs.c.calls.Base, limit, w.req)
+	var closes context.Context
+	if w.patient.Before(time.Now()) {
+		if closes = cs.c.calls.Open; closes.Err() != nil {
+			closes, limit = nil, min(limit, moment)
+		}
+	}
+	err := cs.c.releaseOnce(cs.c.calls.Base, closes, limit, w.req)
 	settled := cs.c.settled(err, w.mayHold)
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
-	w.done, cs.unheard = settled, !settled && !cs.c.answered(err)
+	if !settled && closes != nil && closes.Err() != nil {
+		return false // Close ended the request: that says nothing of the store
+	}
+	w.done, w.failed, cs.unheard = settled, !settled && cs.closing, !settled && !cs.c.answered(err)
 	return settled
 }

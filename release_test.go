@@ -66,6 +66,45 @@ func TestReleaseOfAHungStore(t *testing.T) {
 	})
 }
 
+// In an outage a Do whose lease is lost returns at once, and Close does not wait again for what was tried for 5 s. A store that is back
+// is told all the same: in the background, or by Close.
+func TestOutageDelaysNoExit(t *testing.T) {
+	for name, c := range map[string]struct{ back, pause, closes time.Duration }{
+		"Close after the loss":              {time.Hour, 0, 5*time.Second + hasp.Moment},
+		"Close when it was tried for 5 s":   {time.Hour, 5 * time.Second, hasp.Moment},
+		"the store is back before Close":    {3 * time.Second, 7 * time.Second, 0},
+		"the store is back with Close only": {6*time.Second - 1, 6 * time.Second, hasp.Moment},
+	} {
+		bubbled(t, name, func(t *testing.T) {
+			var back atomic.Bool
+			var told atomic.Int64
+			d := &hooked{Driver: newStore(), renew: hangRenew}
+			d.release = func(ctx context.Context, r driver.ReleaseRequest, next releaseFunc) error {
+				if !back.Load() { // a request of the outage is never answered
+					<-ctx.Done()
+					return ctx.Err()
+				}
+				told.Add(1)
+				return next(ctx, r)
+			}
+			client := newClient(t, d, nil)
+			var lost time.Time
+			wantIs(t, client.Mutex("k", &hasp.LockOptions{TTL: 3 * time.Second}).Do(t.Context(), func(ctx context.Context, _ *hasp.Lease) error {
+				<-ctx.Done()
+				lost = time.Now()
+				return nil
+			}), hasp.ErrLost)
+			failIf(t, time.Since(lost) > hasp.Moment, "Do returned %v after the loss", time.Since(lost))
+			time.AfterFunc(c.back, func() { back.Store(true) })
+			time.Sleep(c.pause)
+			start := time.Now()
+			check(t, client.Close())
+			failIf(t, time.Since(start) > c.closes, "Close took %v", time.Since(start))
+			failIf(t, (told.Load() == 1) != back.Load(), "the store was told %d times", told.Load())
+		})
+	}
+}
+
 // A lost Release request is not sent again.
 func TestLostReleaseRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
