@@ -229,19 +229,20 @@ func (j *job) keep(leases *hasp.Leases, st child.Status) (lost error) {
 		return lost
 	case sig := <-j.signals:
 		j.leaveToStore(leases, sig, j.o.atLeast.D-time.Since(j.acquired))
-		return nil
+		return leases.Err()
 	}
 	return j.release(leases)
 }
 
 // leaveToStore has the store keep the keys for the rest of --hold-at-least, so that hasp
-// can end at once. The store counts from now.
+// can end at once. The store counts from now. The command has ended, so that nothing is
+// abandoned: each lease becomes a reader's, which expires without a mark.
 func (j *job) leaveToStore(leases *hasp.Leases, sig os.Signal, rest time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), base.AskLimit)
 	defer cancel()
 	// What is left of a lease has to be more than its lead, and its drift of a
-	// hundredth.
-	ttl := rest + rest/50 + j.o.grace.D + j.o.grace.D/50 + 100*time.Millisecond
+	// hundredth. No store shortens it.
+	ttl := max(rest+rest/50+j.o.grace.D+j.o.grace.D/50+100*time.Millisecond, j.o.ttl.D)
 	for_ := people.Short(ttl)
 	if most := j.locks.Traits().MaxTTL; most > 0 && ttl > most {
 		ttl, for_ = most, people.Short(most)+" only, the longest that it allows"
@@ -254,7 +255,18 @@ func (j *job) leaveToStore(leases *hasp.Leases, sig os.Signal, rest time.Duratio
 			e := entry{Event: "leaving", Key: key, Left: people.Seconds(ttl),
 				Message: fmt.Sprintf("leaving (%v); the store keeps %s for another %s", sig, base.Quote(key), for_)}
 			err := insist(ctx, func(ctx context.Context) error { return lease.Extend(ctx, ttl) })
-			if err != nil {
+			marked := j.o.slots.N > 0
+			if err == nil {
+				reads := lease.Downgrade(ctx)
+				marked = marked || reads != nil
+				if errors.Is(reads, hasp.ErrLost) {
+					err = reads
+				}
+			}
+			switch {
+			case err == nil && marked && j.locks.Traits().MarksAbandoned:
+				e.Message += "; its next holder may be told that it was abandoned"
+			case err != nil:
 				e.Error = err.Error()
 				e.Message = fmt.Sprintf("leaving (%v), but the store does not keep %s: %s", sig, base.Quote(key), reason(err))
 			}
