@@ -97,12 +97,18 @@ func explain(err error) error {
 	case redis.HasErrorPrefix(err, "TRYAGAIN"), err != nil && strings.Contains(err.Error(), nonLocal):
 		return fmt.Errorf("%w (the key's hash slot moves to another master; once it has moved, this works again)", err)
 	case unauthenticated(err):
-		return fmt.Errorf("the server wants a password: %w", err)
+		return passwordError{err}
 	case errors.Is(err, redis.ErrClosed):
 		return fmt.Errorf("%w (the program closed its Redis client: close hasp's client first)", err)
 	}
 	return err
 }
+
+// passwordError is in place of the server's words, which speak of its protocol.
+type passwordError struct{ error }
+
+func (passwordError) Error() string   { return "the server wants a password" }
+func (e passwordError) Unwrap() error { return e.error }
 
 func unauthenticated(err error) bool {
 	return err != nil && redis.HasErrorPrefix(err, "Protocol error: unauthenticated")

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"strings"
 
 	"github.com/hasplock/hasp/cmd/hasp/internal/base"
 	"github.com/hasplock/hasp/cmd/hasp/internal/child"
@@ -77,6 +78,9 @@ users and of other machines are not excluded.`,
 	root.SetOut(base.Stdout)
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		if strings.HasSuffix(err.Error(), ": --help-all") {
+			return base.Usage("%v; a command has it: hasp run --help-all", err)
+		}
 		if cmd == root {
 			return base.Usage("%v; flags go after the command: hasp run --store URL KEY -- COMMAND", err)
 		}

@@ -78,6 +78,9 @@ func run(cmd *cobra.Command, o *options, keys, argv []string) error {
 	j, stop := newJob(o, keys, argv)
 	defer stop()
 	if o.metrics != "" {
+		if filepath.Ext(o.metrics) != ".prom" {
+			j.rep.say(problem, entry{Event: "metrics-failed", Message: fmt.Sprintf("warning: node_exporter reads no --metrics-file but *.prom, and this is %s", base.Quote(o.metrics))})
+		}
 		j.metrics = &jobMetrics{path: o.metrics, label: jobLabel(keys, o.metrics), figures: noFigures()}
 	}
 	status, err := j.all(cmd, j.once)
@@ -129,6 +132,7 @@ func (j *job) opened(cmd *cobra.Command, work func() (*child.Status, error)) (st
 	}
 	j.audit, j.locks = log, locks
 	j.wait.store, j.wait.most = j.locks.URL.String(), j.o.wait.D
+	j.wait.never = j.o.now || j.o.wait.Given && j.o.wait.D == 0
 	defer func() {
 		if !j.leave {
 			j.closeLocks()
@@ -274,7 +278,7 @@ func (j *job) asking() (*hasp.Leases, error) {
 
 // ask asks for the keys as the flags say.
 func (j *job) ask(ctx context.Context) (*hasp.Leases, error) {
-	if j.o.now || j.o.wait.Given && j.o.wait.D == 0 {
+	if j.wait.never {
 		return j.lockers.TryLock(ctx)
 	}
 	if j.o.wait.Given {

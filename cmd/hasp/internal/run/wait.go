@@ -29,6 +29,7 @@ const (
 type watcher struct {
 	rep   *report
 	store string // for people
+	never bool   // -n: it does not wait
 	began time.Time
 	most  time.Duration // how long it may last; 0: for ever
 
@@ -50,7 +51,7 @@ func newWatcher(rep *report) *watcher {
 func (w *watcher) begin() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.began, w.over, w.said, w.last, w.next, w.timer = time.Now(), false, false, "", nil, nil
+	w.began, w.over, w.said, w.last, w.next, w.timer = time.Now(), w.never, false, "", nil, nil
 	w.first = time.AfterFunc(answerDelay, w.unanswered)
 }
 
