@@ -37,7 +37,7 @@ type StoreFlag struct {
 func (f *StoreFlag) Add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.Text, "store", "",
 		"`URL` of the store, as hasp help store says; such as redis://HOST:6379 or sqlite:PATH; without it what HASP_STORE says, "+
-			"or the file that HASP_STORE_FILE names, else a SQLite file of yours")
+			"or the file that HASP_STORE_FILE names, or the file /etc/hasp/store, else a SQLite file of yours")
 }
 
 // Locks are the client of a store, open.

@@ -55,9 +55,9 @@ func newRoot(args []string) *cobra.Command {
 share it. Waiters are served in order, a timeout frees the key when its holder
 crashes, and each holder has a number that storage can check (a fence).
 
-The store of the locks is named by --store or HASP_STORE. Without it each user of
-each machine has their own, a SQLite file in the state directory: jobs of other
-users and of other machines are not excluded.`,
+The store of the locks is named by --store or HASP_STORE, or for a whole machine by
+the file /etc/hasp/store. Without it each user of each machine has their own, a SQLite
+file in the state directory: jobs of other users and machines are not excluded.`,
 		Example: `  hasp run nightly -- ./report.sh --full       wait for the key, hold it while the command runs
   hasp run -nq -E 0 nightly -- ./report.sh     from cron: skip it when somebody else holds the key
   hasp acquire nightly || exit                 in a script: hold the key until the script ends

@@ -45,6 +45,7 @@ func newDoctor() *cobra.Command {
 // diagnosis is all that was found, for programs. More fields may come.
 type diagnosis struct {
 	Store     string           `json:"store"`
+	Source    string           `json:"source"` // where it was found, in words
 	Kind      string           `json:"kind"`
 	Promise   []string         `json:"promise"`
 	Findings  []doctor.Finding `json:"findings"`
@@ -71,7 +72,7 @@ func examine(cmd *cobra.Command, store *base.StoreFlag, admit bool, required doc
 		}
 	}
 	end := x.all()
-	d := diagnosis{Store: l.URL.String(), Kind: l.Traits().Engine, Promise: l.Store.Promise(), Findings: x.found, Required: required, Verdict: "ok"}
+	d := diagnosis{Store: l.URL.String(), Source: l.URL.Source, Kind: l.Traits().Engine, Promise: l.Store.Promise(), Findings: x.found, Required: required, Verdict: "ok"}
 	d.UsableFor, d.Uses = l.Store.Fit(x.found, end == nil)
 	if early := interruption(ctx); early != nil {
 		end = early
@@ -107,6 +108,7 @@ func interruption(ctx context.Context) *base.Exit {
 // print writes a diagnosis for people.
 func (d *diagnosis) print(w io.Writer) {
 	fmt.Fprintf(w, "store     %s\n", plain.Line(d.Store))
+	fmt.Fprintf(w, "%-8s  %s\n", "named", plain.Line(d.Source))
 	for i, line := range d.Promise {
 		fmt.Fprintf(w, "%-8s  %s\n", once(i, "promise"), line)
 	}

@@ -139,7 +139,7 @@ func (j *job) opened(cmd *cobra.Command, work func() (*child.Status, error)) (st
 		}
 		j.recorded()
 	}()
-	j.rep.say(detail, entry{Event: "store", Message: fmt.Sprintf("the store is %s", j.locks.URL)})
+	j.rep.say(detail, entry{Event: "store", Message: fmt.Sprintf("the store is %s (%s)", j.locks.URL, j.locks.URL.Source)})
 	lo, err := j.o.lockOptions(j.locks)
 	if err != nil {
 		return nil, err

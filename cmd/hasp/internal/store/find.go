@@ -10,6 +10,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/user"
 	"path/filepath"
@@ -23,7 +24,9 @@ import (
 // Help describes how a store is named.
 const Help = `The store of the locks is named by --store URL, or by the environment variable
 HASP_STORE, or by a file that HASP_STORE_FILE names (for URLs with a password).
-Without any of them it is a SQLite file in your state directory.
+Without any of them it is the store that the file /etc/hasp/store names, for all
+users of this machine; without that file a SQLite file in your state directory.
+cron and sudo drop the variables (sudo --preserve-env=HASP_STORE keeps one).
 
 ` + dial.Forms
 
@@ -32,10 +35,11 @@ type URL struct {
 	*dial.URL
 	// Warning is what a person should know about where the URL was found.
 	Warning string
+	Source  string // where it was found, for people
 
 	text  string // as it was found; empty for the default
 	given bool   // by a flag
-	file  string // that HASP_STORE_FILE names, when it was there
+	file  string // that held it, if one did
 }
 
 // The environment variables that name the store.
@@ -44,12 +48,15 @@ const (
 	EnvFile = "HASP_STORE_FILE"
 )
 
-// maxFile bounds the file that HASP_STORE_FILE names.
+// machineFile names the store for all users of this machine that name none.
+var machineFile = "/etc/hasp/store"
+
+// maxFile bounds a file that holds a URL.
 const maxFile = 64 << 10
 
 // Find returns the store that a flag names (given: the flag was used), or the
-// environment, or the default: a SQLite file in the user's state directory,
-// which it makes. Its errors say where the URL came from.
+// environment, or the file of this machine; or the default: a SQLite file in the
+// user's state directory, which it makes. Its errors say where the URL came from.
 func Find(flag string, given bool) (*URL, error) {
 	text, set := os.LookupEnv(EnvURL)
 	file, setFile := os.LookupEnv(EnvFile)
@@ -63,12 +70,19 @@ func Find(flag string, given bool) (*URL, error) {
 			u.Warning = fmt.Sprintf("the password in --store can be read by every user of this machine (ps): put the URL into a file, and its name into %s", EnvFile)
 		}
 		return u, err
-	case set && setFile:
+	case text != "" && file != "":
 		return nil, fmt.Errorf("both %s and %s are set: unset one", EnvURL, EnvFile)
-	case set:
+	case set && file == "":
 		return parseFrom(EnvURL, text)
 	case setFile:
-		return fromFile(file)
+		return fromFile(EnvFile, file)
+	}
+	if _, err := os.Lstat(machineFile); runtime.GOOS != "windows" && !errors.Is(err, fs.ErrNotExist) {
+		u, err := fromFile("the store of this machine", machineFile)
+		if err != nil { // the user's own would let two jobs run
+			err = fmt.Errorf("%w; mend the file (with a password: root:GROUP, chmod 640), or name another store with --store or %s", err, EnvURL)
+		}
+		return u, err
 	}
 	path, err := defaultFile()
 	if err != nil {
@@ -87,6 +101,7 @@ func parseFrom(where, text string) (*URL, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w; see: hasp help store", where, err)
 	}
+	u.Source = "as " + where + " says"
 	return u, nil
 }
 
@@ -103,7 +118,7 @@ func Parse(text string) (*URL, error) {
 func sqliteURL(path string) (*URL, error) {
 	u, err := Parse("sqlite:" + quotePath.Replace(path))
 	if err == nil {
-		u.text = ""
+		u.text, u.Source = "", "the default, of this user alone"
 	}
 	return u, err
 }
@@ -111,26 +126,32 @@ func sqliteURL(path string) (*URL, error) {
 // quotePath writes a path for a URL.
 var quotePath = strings.NewReplacer("%", "%25", "?", "%3F")
 
-func fromFile(name string) (*URL, error) {
+// fromFile returns the URL that a file holds, which by names.
+func fromFile(by, name string) (*URL, error) {
 	if name == "" {
-		return nil, fmt.Errorf("%s is empty: name a file that holds the store's URL, or unset it", EnvFile)
+		return nil, fmt.Errorf("%s is empty: name a file that holds the store's URL, or unset it", by)
 	}
 	info, err := os.Stat(name)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", EnvFile, err)
+		return nil, fmt.Errorf("%s: %w", by, err)
 	}
 	text, err := files.Read(name, maxFile)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", EnvFile, err)
+		return nil, fmt.Errorf("%s: %w", by, err)
 	}
-	u, err := parseFrom(fmt.Sprintf("%s (the file %s, which must hold the URL alone)", EnvFile, name), strings.TrimSpace(string(text)))
-	if err == nil {
-		u.file = name
+	u, err := parseFrom(fmt.Sprintf("%s (the file %s, which must hold the URL alone)", by, name), strings.TrimSpace(string(text)))
+	if err != nil {
+		return nil, err
 	}
-	if err == nil && u.Password() && runtime.GOOS != "windows" && info.Mode().Perm()&0o044 != 0 {
-		u.Warning = fmt.Sprintf("the file %q that %s names holds a password, and others can read it: chmod 600", name, EnvFile)
+	u.file, u.Source = name, "as the file "+name+" says"
+	others, mode := os.FileMode(0o044), 600
+	if name == machineFile { // its group are the users of the store
+		others, mode = 0o004, 640
 	}
-	return u, err
+	if u.Password() && runtime.GOOS != "windows" && info.Mode().Perm()&others != 0 {
+		u.Warning = fmt.Sprintf("%s: the file %q holds a password, and others can read it: chmod %d", by, name, mode)
+	}
+	return u, nil
 }
 
 // defaultFile returns the path of the default store, and makes its directory,
@@ -214,7 +235,7 @@ func (r *rotation) now() *dial.URL {
 		return r.latest.Value
 	}
 	return r.latest.Again(func() (*dial.URL, error) {
-		u, err := fromFile(r.file)
+		u, err := fromFile(EnvFile, r.file)
 		if err == nil && u.String() != r.store {
 			err = errors.New("it names another store")
 		}

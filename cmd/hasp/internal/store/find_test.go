@@ -4,6 +4,7 @@
 package store
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -39,6 +40,56 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
+// Without a name it is the store of the machine, never in silence another. What is empty counts as unset beside the other variable.
+func TestStoreOfThisMachine(t *testing.T) {
+	dir := t.TempDir()
+	file, other := filepath.Join(dir, "store"), filepath.Join(dir, "other")
+	defer func(was string) { machineFile = was }(machineFile)
+	machineFile = file
+	must(t, os.WriteFile(other, []byte("redis://other"), 0o600))
+	nothing := func() error { return nil }
+	for _, c := range []struct {
+		name            string
+		prepare         func() error
+		env             []string
+		url, warns, say string // want; the source, or what the error says
+	}{
+		{"no file", nothing, nil, "sqlite:" + dir, "", "the default, of this user alone"},
+		{"a dangling link", func() error { return os.Symlink(filepath.Join(dir, "no"), file) }, nil, "", "", "the store of this machine: stat " + file},
+		{"a folder", func() error { return errors.Join(os.Remove(file), os.Mkdir(file, 0o755)) }, nil, "", "", "chmod 640), or name another store with --store"},
+		{"empty", func() error { return errors.Join(os.Remove(file), os.WriteFile(file, nil, 0o600)) }, nil, "", "", "the file " + file},
+		{"a URL", func() error { return os.WriteFile(file, []byte("redis://:pw@h\n"), 0o600) }, nil, "redis://h", "", "as the file " + file + " says"},
+		{"its group reads", func() error { return os.Chmod(file, 0o640) }, nil, "redis://h", "", "as the file"},
+		{"all read", func() error { return os.Chmod(file, 0o644) }, nil, "redis://h", "chmod 640", "as the file"},
+		{"a nested hasp", nothing, []string{EnvFile, file}, "redis://h", "chmod 640", "as the file"},
+		{"a URL wins", nothing, []string{EnvURL, "redis://env", EnvFile, ""}, "redis://env", "", "as HASP_STORE says"},
+		{"a file wins", nothing, []string{EnvURL, "", EnvFile, other}, "redis://other", "", "as the file " + other + " says"},
+		{"both", nothing, []string{EnvURL, "redis://env", EnvFile, other}, "", "", "unset one"},
+		{"empty alone", nothing, []string{EnvURL, ""}, "", "", "HASP_STORE is empty"},
+	} {
+		must(t, c.prepare())
+		t.Run(c.name, func(t *testing.T) {
+			for _, name := range []string{EnvURL, EnvFile} {
+				t.Setenv(name, "")
+				must(t, os.Unsetenv(name))
+			}
+			t.Setenv("XDG_STATE_HOME", dir)
+			for i := 0; i < len(c.env); i += 2 {
+				t.Setenv(c.env[i], c.env[i+1])
+			}
+			u, err := Find("", false)
+			switch {
+			case err != nil:
+				if c.url != "" || !strings.Contains(err.Error(), c.say) || strings.Contains(err.Error(), "pw") {
+					t.Error(err)
+				}
+			case c.url == "" || !strings.HasPrefix(u.String(), c.url) || !strings.Contains(u.Source, c.say) || (u.Warning == "") != (c.warns == "") || !strings.Contains(u.Warning, c.warns):
+				t.Errorf("%v, %q, warning %q", u, u.Source, u.Warning)
+			}
+		})
+	}
+}
+
 // A URL's file is read again at each login; what it says of anything but the login changes nothing.
 func TestRotation(t *testing.T) {
 	t.Parallel()
@@ -48,7 +99,7 @@ func TestRotation(t *testing.T) {
 		must(t, os.WriteFile(file, []byte(text+"\n"), 0o600))
 	}
 	write("redis://one:secret@h:6379/2")
-	u, err := fromFile(file)
+	u, err := fromFile(EnvFile, file)
 	must(t, err)
 	r := newRotation(u)
 	for _, c := range []struct{ text, user string }{
