@@ -187,7 +187,7 @@ func TestKeepersAlternate(t *testing.T) {
 		var last, longest int
 		var had [2]int
 		var all sync.WaitGroup
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 		defer cancel()
 		run := 0
 		for i := range 2 {

@@ -439,10 +439,13 @@ func closed(t *testing.T, seed uint64, good bool) {
 // Where it loses one, and grants the key again before that lease was over, exclusion is broken, and the turns that still go on have smaller
 // fences: of a lease that the store confirmed before the other's grant, and no other. A guard refuses each of these.
 func TestReservedFencesFallWithExclusionOnly(t *testing.T) {
-	const seeds = 20
+	seeds := uint64(20)
+	if testing.Short() {
+		seeds = 5
+	}
 	for _, loses := range []bool{false, true} {
 		falls := 0
-		for seed := range uint64(seeds) {
+		for seed := range seeds {
 			synctest.Test(t, func(t *testing.T) { falls += reservedTurns(t, seed, loses) })
 		}
 		t.Logf("the store loses leases: %v; %d fences fell", loses, falls)

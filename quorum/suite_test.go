@@ -12,6 +12,7 @@ import (
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/drivertest"
+	"github.com/hasplock/hasp/internal/testserver"
 	"github.com/hasplock/hasp/memdriver"
 	"github.com/hasplock/hasp/quorum"
 )
@@ -47,6 +48,9 @@ func over(stores []*memdriver.Store) *quorum.Driver {
 func TestSuite(t *testing.T) {
 	for _, n := range []int{3, 5, 7} {
 		t.Run(fmt.Sprintf("%d nodes", n), func(t *testing.T) {
+			if n > 3 {
+				testserver.Variant(t, "more nodes")
+			}
 			drivertest.Run(t, drivertest.Harness{Fake: true, New: func(t testing.TB) drivertest.Store {
 				all := voters(t, n)
 				return drivertest.Store{
