@@ -6,6 +6,7 @@ package hasp_test
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"runtime"
 	"sync"
 	"testing"
@@ -289,20 +290,22 @@ func TestKeepWithCohort(t *testing.T) {
 // Many goroutines of two clients, without a fake clock: one at a time, and fences rise.
 func TestKeepRace(t *testing.T) {
 	store := newStore()
-	o := &hasp.LockOptions{TTL: 300 * time.Millisecond, Keep: 20 * time.Millisecond}
+	keeps := []time.Duration{time.Millisecond, time.Second} // the one gives keys back all the time
 	var all sync.WaitGroup
 	var mu sync.Mutex
+	var held int64      // how often
 	var fence uint64    // the key's
 	var until time.Time // the deadline of the lease of which a goroutine is inside
 	links := []*hooked{{Driver: store}, {Driver: store}}
 	clients := []*hasp.Client{must(hasp.New(links[0], nil)), must(hasp.New(links[1], nil))}
 	messages(links[0], clients[1]) // the other is told by its renewals
-	for _, c := range clients {
+	for n, c := range clients {
 		defer c.Close()
 		for g := range 4 {
 			all.Go(func() {
-				m := c.Mutex("k", o)
+				m := c.Mutex("k", &hasp.LockOptions{TTL: 300 * time.Millisecond, Keep: keeps[n]})
 				for i := range 200 {
+					time.Sleep(rand.N(2 * time.Millisecond)) // a key for which others wait all the time is never kept
 					ctx, cancel := context.WithCancel(context.Background())
 					if (i+g)%7 == 0 {
 						time.AfterFunc(time.Duration(i)*10*time.Microsecond, cancel)
@@ -315,6 +318,7 @@ func TestKeepRace(t *testing.T) {
 					mu.Lock()
 					deadline := lease.Deadline()
 					failIf(t, time.Now().Before(until), "two holders")
+					held++
 					if time.Now().Before(deadline) {
 						failIf(t, lease.Fence() <= fence, "fence %d after %d", lease.Fence(), fence)
 						fence, until = lease.Fence(), deadline
@@ -336,4 +340,5 @@ func TestKeepRace(t *testing.T) {
 		}
 	}
 	all.Wait()
+	failIf(t, links[0].releases.Load()+links[1].releases.Load() >= held, "no lease was kept: this run shows nothing")
 }
