@@ -128,12 +128,12 @@ func TestServersHeldBack(t *testing.T) {
 	for scheme, n := range map[string]int{"redis://": 1, "redlock://": 3} {
 		t.Run(scheme, func(t *testing.T) {
 			t.Parallel()
-			url := func(max string) string {
+			url := func(maxTTL string) string {
 				addrs := make([]string, n)
 				for i := range addrs {
 					addrs[i] = testserver.Redis(t).Addr()
 				}
-				return scheme + strings.Join(addrs, ",") + "?max-ttl=" + max
+				return scheme + strings.Join(addrs, ",") + "?max-ttl=" + maxTTL
 			}
 			s, p := newSandbox(t, url("1m")), newSandbox(t, url("1s")).hasp("run", "k", "--", "true")
 			matches(t, s.exits(69, "run", "-n", "k", "--", "true"), `^hasp: the store .* grants nothing now: .*held back after a restart or a flush.*Look: hasp doctor$`)

@@ -33,6 +33,7 @@ func TestMain(m *testing.M) {
 			testserver.SideBySide(16) // without the race detector almost all of them wait
 		}
 	}
+	store.MachineFile = "/there is none" // whatever this machine has
 	testscript.Main(m, commands)
 }
 

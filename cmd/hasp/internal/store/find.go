@@ -48,8 +48,8 @@ const (
 	EnvFile = "HASP_STORE_FILE"
 )
 
-// machineFile names the store for all users of this machine that name none.
-var machineFile = "/etc/hasp/store"
+// MachineFile names the store for all users of this machine that name none; a variable for tests.
+var MachineFile = "/etc/hasp/store"
 
 // maxFile bounds a file that holds a URL.
 const maxFile = 64 << 10
@@ -77,8 +77,8 @@ func Find(flag string, given bool) (*URL, error) {
 	case setFile:
 		return fromFile(EnvFile, file)
 	}
-	if _, err := os.Lstat(machineFile); runtime.GOOS != "windows" && !errors.Is(err, fs.ErrNotExist) {
-		u, err := fromFile("the store of this machine", machineFile)
+	if _, err := os.Lstat(MachineFile); runtime.GOOS != "windows" && !errors.Is(err, fs.ErrNotExist) {
+		u, err := fromFile("the store of this machine", MachineFile)
 		if err != nil { // the user's own would let two jobs run
 			err = fmt.Errorf("%w; mend the file (with a password: root:GROUP, chmod 640), or name another store with --store or %s", err, EnvURL)
 		}
@@ -145,7 +145,7 @@ func fromFile(by, name string) (*URL, error) {
 	}
 	u.file, u.Source = name, "as the file "+name+" says"
 	others, mode := os.FileMode(0o044), 600
-	if name == machineFile { // its group are the users of the store
+	if name == MachineFile { // its group are the users of the store
 		others, mode = 0o004, 640
 	}
 	if u.Password() && runtime.GOOS != "windows" && info.Mode().Perm()&others != 0 {

@@ -44,8 +44,8 @@ func TestWarnings(t *testing.T) {
 func TestStoreOfThisMachine(t *testing.T) {
 	dir := t.TempDir()
 	file, other := filepath.Join(dir, "store"), filepath.Join(dir, "other")
-	defer func(was string) { machineFile = was }(machineFile)
-	machineFile = file
+	defer func(was string) { MachineFile = was }(MachineFile)
+	MachineFile = file
 	must(t, os.WriteFile(other, []byte("redis://other"), 0o600))
 	nothing := func() error { return nil }
 	for _, c := range []struct {
