@@ -48,17 +48,6 @@ while hasp held k; do sleep 0.1; done; hasp held k; test $? = 124 || exit 1; has
 	s.empty()
 }
 
-// --max-hold ends the script as a loss does.
-func TestAcquireMaxHold(t *testing.T) {
-	t.Parallel()
-	s := onSQLite(t)
-	p := s.script("sh", "hasp acquire --ttl 1h --max-hold 12s k || exit; sleep 1000; echo >went-on")
-	p.ends(-1) // by TERM
-	p.says(`LOST "k"`)
-	s.exits(0, "run", "k", "--", "true")
-	s.empty()
-}
-
 // A keeper that is killed with -9 cannot end anybody: the script can ask, and
 // the TTL ends the lock. The next keeper clears away what it left.
 func TestKilledKeeper(t *testing.T) {

@@ -158,18 +158,6 @@ func TestShortOutage(t *testing.T) {
 	}
 }
 
-func TestIgnoredLoss(t *testing.T) {
-	t.Parallel()
-	s := onSQLite(t)
-	s.fifo("gate")
-	p := s.hasp("run", "--ttl", brief, "--on-lost", "ignore", "k", "--", "sh", "-c", "echo $HASP_OWNER >owner; read x <gate; exit 3")
-	s.exits(0, "break", "k", "--owner", s.read("owner"), "--yes")
-	p.says(`LOST "k": .*The command goes on without the lock`)
-	s.open("gate")
-	p.ends(3)
-	matches(t, p.err.String(), `^hasp: the lock on "k" was lost while the command ran .*; the command exited with status 3\n\z`)
-}
-
 // Nobody renews the lease of a killed process, and hasp show on the
 // same host says so at once, not only after the TTL.
 func TestHolderThatHasEnded(t *testing.T) {
