@@ -70,8 +70,8 @@ func (i incident) add(g *generator, at ms) bool {
 	return true
 }
 
-func special(k Kind, make func(*generator, Kind, ms) bool) incident {
-	return incident{kind: k, make: make}
+func special(k Kind, draw func(*generator, Kind, ms) bool) incident {
+	return incident{kind: k, make: draw}
 }
 
 // The faults of many stores. A fault of a server strikes the one that is chosen when it begins. There is one at a time, so that
