@@ -39,11 +39,9 @@ type Kind struct {
 func Promise(t driver.Traits, k Kind) []string {
 	var lines []string
 	if k.Lasting(t) {
-		lines = append(lines, "enough for correctness: two never hold a key at once while the store works as described below. "+
-			"What is written elsewhere should compare the fence")
+		lines = append(lines, "enough for correctness, while the store works as described below: "+Correctness)
 	} else if t.Fencing {
-		lines = append(lines, "enough for efficiency: work is hardly ever done twice. For correctness, what the command writes to must "+
-			"compare the fence (HASP_FENCE) and refuse a smaller one")
+		lines = append(lines, "enough for efficiency with fences, unless a line below says that fences may repeat or go back: work is hardly ever done twice, and "+comparing)
 	} else {
 		lines = append(lines, "enough for efficiency: work is hardly ever done twice. Not for correctness: these locks have no fences")
 	}

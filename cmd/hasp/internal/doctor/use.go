@@ -22,6 +22,12 @@ const (
 	ForCorrectness Use = "correctness" // two never hold a key at once
 )
 
+// Correctness is what a store is for that is enough for it: README, docs/guarantees.md and the help say the same.
+const Correctness = "two never hold a key at once; but only a guard stops a write under way, or of a process that was stopped: guard money here, too"
+
+// comparing is what fences are for.
+const comparing = "what you write to is correct, too, if it compares the fence (HASP_FENCE) and refuses a smaller one"
+
 // Uses are those that can be asked for, in order.
 var Uses = []Use{ForEfficiency, ForFences, ForCorrectness}
 
@@ -49,8 +55,8 @@ func Fit(t driver.Traits, k Kind, found []Finding, granted bool) (Use, []Fitness
 	}
 	for i, why := range []string{
 		"locks are granted, handed on, and free again when they expire: work is hardly ever done twice",
-		"what you write to is correct, too, if it compares the fence (HASP_FENCE) and refuses a smaller one",
-		"two never hold a key at once, as long as the file stays where it is. A write that is still on its way when a lease ends is refused by the fence alone",
+		comparing,
+		Correctness + ". The file has to stay where it is",
 	} {
 		if all[i].Met {
 			all[i].Why = why

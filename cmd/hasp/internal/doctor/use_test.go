@@ -4,11 +4,23 @@
 package doctor
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/hasplock/hasp/driver"
 )
+
+// What correctness means is said once, in the same words, wherever somebody decides by it.
+func TestCorrectnessIsOneSentence(t *testing.T) {
+	for _, name := range []string{"README.md", "docs/guarantees.md", "cmd/hasp/internal/operate/help/doctor.txt"} {
+		text, err := os.ReadFile(filepath.Join("..", "..", "..", "..", filepath.FromSlash(name)))
+		if err != nil || !strings.Contains(strings.Join(strings.Fields(string(text)), " "), Correctness) {
+			t.Errorf("%s does not have %q: %v", name, Correctness, err)
+		}
+	}
+}
 
 func TestFit(t *testing.T) {
 	file := driver.Traits{Fencing: true, Survives: driver.StoreRestart | driver.ClockStep}
