@@ -29,7 +29,7 @@ func TestTryLockSaysWhoHoldsTheKey(t *testing.T) {
 		}
 		l := held.Holder.Describe()
 		stopIf(t, l.Reason != "nightly" || l.PID == 0, "the holder is %+v", l)
-		if s := err.Error(); !strings.HasPrefix(s, `hasp: try lock "orders/42": held by `) || !strings.Contains(s, "30s left") {
+		if s := err.Error(); !strings.HasPrefix(s, `hasp: try lock "orders/42": held by `) || !strings.HasSuffix(s, "; unless it is renewed, its lease ends in 30s") {
 			t.Fatalf("the text is %s", s)
 		}
 		need(t, lease.Release())

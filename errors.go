@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/hasplock/hasp/driver"
@@ -43,7 +44,11 @@ func (e *Error) Error() string {
 	case e.Key == "":
 		return fmt.Sprintf("hasp: %s (%s): %v", e.Op, e.Engine, e.Err)
 	}
-	return fmt.Sprintf("hasp: %s %s: %v", e.Op, quoteKey(e.Key), e.Err)
+	text := fmt.Sprint(e.Err)
+	if e.Class != driver.ClassUnknown && !strings.Contains(text, e.Engine) { // whose trouble: "i/o timeout" does not say
+		text = e.Engine + ": " + text
+	}
+	return fmt.Sprintf("hasp: %s %s: %s", e.Op, quoteKey(e.Key), text)
 }
 
 // Unwrap returns the error inside.
@@ -72,11 +77,14 @@ type HeldError struct {
 
 func (e *HeldError) Error() string {
 	s := "held by " + e.Holder.String()
+	if reason := e.Holder.Describe().Reason; reason != "" {
+		s += fmt.Sprintf(", reason %q", reason)
+	}
 	if e.Left > 0 {
-		s += ", " + short(e.Left) + " left"
+		s += "; unless it is renewed, its lease ends in " + short(e.Left)
 	}
 	if e.Ahead > 0 {
-		s += fmt.Sprintf(", %d waiting ahead of us", e.Ahead)
+		s += fmt.Sprintf("; %d waiting ahead of us", e.Ahead)
 	}
 	return s
 }

@@ -33,9 +33,9 @@ func TestLockAll(t *testing.T) {
 		all := s.All()
 		var got []string
 		for _, l := range all {
-			got = append(got, fmt.Sprint(l.Key(), l.Mode()))
+			got = append(got, fmt.Sprint(l.Key(), " ", l.Mode()))
 		}
-		if want := []string{"m0", "b1", "s1", "a0", "m0", "a0"}; fmt.Sprint(got) != fmt.Sprint(want) || all[0] != all[4] || all[3] == all[5] {
+		if want := []string{"m exclusive", "b shared", "s shared", "a exclusive", "m exclusive", "a exclusive"}; fmt.Sprint(got) != fmt.Sprint(want) || all[0] != all[4] || all[3] == all[5] {
 			t.Errorf("the leases are %v", got)
 		}
 		left := time.Until(s.Deadline())

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"reflect"
 	"slices"
@@ -468,6 +469,27 @@ func TestLogToCostsNothingWhenDisabled(t *testing.T) {
 	e := event.Event{Kind: event.Renewed, Key: "k", Owner: "o", Fence: 7}
 	n := testing.AllocsPerRun(100, func() { observe(t.Context(), &e) })
 	failIf(t, n != 0 || h.asked == 0, "%v allocations, the handler was asked %d times", n, h.asked)
+}
+
+// Of waiters that all ask a store in vain a log has a warning in ten seconds, which says how many it stands for.
+func TestLogToInAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		observe := event.LogTo(slog.New(slog.NewTextHandler(&out, nil)))
+		for i := range 50 { // for 25 s
+			for range 4 {
+				observe(t.Context(), &event.Event{Kind: event.Trouble, Engine: "redis", Err: io.EOF})
+			}
+			if i == 20 { // another engine, and all else, is no less told
+				observe(t.Context(), &event.Event{Kind: event.HeldBack, Engine: "sqlite", Err: io.EOF})
+				observe(t.Context(), &event.Event{Kind: event.Lost, Engine: "redis", Err: io.EOF})
+			}
+			time.Sleep(500 * time.Millisecond)
+		}
+		if n := strings.Count(out.String(), "\n"); n != 5 || strings.Count(out.String(), "similar=79") != 2 {
+			t.Errorf("%d lines:\n%s", n, out.String())
+		}
+	})
 }
 
 // Every kind has its own text and level, and no field of Event is left out, but what no reader of a log asks for.

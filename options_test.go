@@ -5,6 +5,7 @@ package hasp
 
 import (
 	"errors"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -67,8 +68,11 @@ func TestErrorTexts(t *testing.T) {
 		{&Error{Op: "lock", Key: strings.Repeat("k", 128), Err: trouble}, `hasp: lock "` + strings.Repeat("k", 128) + `": trouble`},
 		{&Error{Op: "lock", Key: strings.Repeat("k", 129), Err: trouble}, `hasp: lock "` + strings.Repeat("k", 128) + `"... (129 bytes): trouble`},
 		{&HeldError{}, "held by " + Holder{}.String()},
-		{&HeldError{Left: 1, Ahead: 1}, "held by " + Holder{}.String() + ", 0s left, 1 waiting ahead of us"},
-		{&HeldError{Left: -1, Ahead: 2}, "held by " + Holder{}.String() + ", 2 waiting ahead of us"},
+		{&HeldError{Holder: Holder{Label: `{"host":"web","pid":7,"reason":"nightly\u001b"}`}, Left: time.Minute, Ahead: 1},
+			`held by web (pid 7), reason "nightly\x1b"; unless it is renewed, its lease ends in 1m0s; 1 waiting ahead of us`},
+		{&Error{Op: "lock", Key: "k", Engine: "redis", Class: driver.ClassUnreachable, Err: io.ErrUnexpectedEOF}, `hasp: lock "k": redis: unexpected EOF`},
+		{&Error{Op: "lock", Key: "k", Engine: "redis", Class: driver.ClassFull, Err: errors.New("redis: full")}, `hasp: lock "k": redis: full`},
+		{&HeldError{Left: -1, Ahead: 2}, "held by " + Holder{}.String() + "; 2 waiting ahead of us"},
 		{notThatOwner(Info{Held: true, Holder: Holder{Owner: "O"}, Leases: 1}), "not held by that owner, but by " + Holder{Owner: "O"}.String() + ", owner O"},
 		{notThatOwner(Info{Held: true, Holder: Holder{Owner: "O"}, Leases: 3}), "not held by that owner, but by " + Holder{Owner: "O"}.String() + ", owner O, and 2 more"},
 		{notThatOwner(Info{Held: true, Holder: Holder{Owner: "O", Foreign: true}}), "not held by that owner, but by " + Holder{Owner: "O", Foreign: true}.String()},

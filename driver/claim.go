@@ -6,6 +6,7 @@ package driver
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 )
 
@@ -27,6 +28,17 @@ const (
 	Shared                // any number of holders, or Claim.Limit
 )
 
+// String names the mode: exclusive, shared; mode 7 for one of a later version.
+func (m Mode) String() string {
+	switch m {
+	case Exclusive:
+		return "exclusive"
+	case Shared:
+		return "shared"
+	}
+	return "mode " + strconv.Itoa(int(m))
+}
+
 // MaxTransit is how long a request may be under way at most.
 const MaxTransit = 10 * time.Second
 
@@ -41,7 +53,7 @@ func (c Claim) ID() ID { return ID{c.Key, c.Owner, c.Label} }
 func (c Claim) Check() error {
 	switch {
 	case c.Mode > Shared:
-		return fmt.Errorf("mode %d: %w", c.Mode, ErrUnsupported)
+		return fmt.Errorf("%v: %w", c.Mode, ErrUnsupported)
 	case c.Limit < 0:
 		return fmt.Errorf("the limit is %d: it must be positive, or 0 for none", c.Limit)
 	case !ValidOwner(c.Owner):

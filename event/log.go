@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/hasplock/hasp/driver"
@@ -19,6 +20,9 @@ import (
 // that failed, trouble with the store while waiting or instead of a lease, a lease
 // that was dropped. All else happens in normal use, and is for debugging.
 //
+// Of an outage each waiter tells at each attempt. One warning in 10 seconds says so for each engine, with
+// the number of similar ones since the last (similar); the others are for debugging.
+//
 // The attributes are event (Event.Kind as a word), engine, key and owner, and those
 // of fence, mode, slot, holder, ahead, left, waited, held, age, handoff, callers and err
 // that the event has. The handler is given the observer's context. Keys are escaped as in a Go string, so that no handler prints
@@ -27,11 +31,56 @@ func LogTo(logger *slog.Logger) func(context.Context, *Event) {
 	if logger == nil {
 		logger = slog.Default()
 	}
+	var l limiter
 	return func(ctx context.Context, e *Event) {
-		if level := e.level(); logger.Enabled(ctx, level) {
-			logger.LogAttrs(ctx, level, e.Kind.words().text, e.attrs()...)
+		level, similar := e.level(), 0
+		if e.Kind == Trouble || e.Kind == HeldBack {
+			if similar = l.similar(e.Engine, time.Now()); similar < 0 {
+				level = slog.LevelDebug
+			}
 		}
+		if !logger.Enabled(ctx, level) {
+			return
+		}
+		attrs := e.attrs()
+		if similar > 0 {
+			attrs = append(attrs, slog.Int("similar", similar))
+		}
+		logger.LogAttrs(ctx, level, e.Kind.words().text, attrs...)
 	}
+}
+
+// everyTrouble is how often a warning says that waiters are asking a store in vain.
+const everyTrouble = 10 * time.Second
+
+// limiter counts what was no warning, by engine.
+type limiter struct {
+	mu     sync.Mutex
+	engine map[string]*warned
+}
+
+type warned struct {
+	at    time.Time
+	since int // how many came after it
+}
+
+// similar returns how many came since the last warning, or -1 where another is too early.
+func (l *limiter) similar(engine string, now time.Time) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	w := l.engine[engine]
+	if w != nil && now.Sub(w.at) < everyTrouble {
+		w.since++
+		return -1
+	}
+	if l.engine == nil {
+		l.engine = map[string]*warned{}
+	}
+	l.engine[engine] = &warned{at: now}
+	if w == nil {
+		return 0
+	}
+	return w.since
 }
 
 // level returns how much an event matters.

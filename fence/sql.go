@@ -121,5 +121,8 @@ func (g *SQL) value(resource any) any {
 }
 
 func failed(resource any, err error) error {
+	if errors.Is(err, sql.ErrNoRows) {
+		return fmt.Errorf("fence: no row has the key %q, whose fence was to be compared: insert it first: %w", fmt.Sprint(resource), err)
+	}
 	return fmt.Errorf("fence: compare the fence of %q: %w", fmt.Sprint(resource), err)
 }
