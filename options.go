@@ -47,8 +47,8 @@ type Options struct {
 	RecordCallers bool
 	// MaxSilence ends a Lock that has had no good answer for so long because the store
 	// is unreachable, fails, has too few nodes that vote, or is held back after a
-	// restart (for its largest TTL and about ten seconds). 0: no bound: the Lock waits
-	// until its context ends. Negative is an error.
+	// restart (for its largest TTL and about ten seconds): up to a pause between two attempts
+	// earlier, if no other attempt fits in. 0: no bound: the Lock waits until its context ends. Negative is an error.
 	MaxSilence time.Duration
 	// MaxFaulty ends a Lock that the store has refused for so long without a good answer, the time
 	// not counted for which it was away meanwhile: see Mutex.Lock for which errors. 0 means 30 s: a rotated password,

@@ -22,6 +22,8 @@
 // needed, and the context of what needs it bounds the dialling: so a store that is away fails the first lock, or has it wait, as
 // when it goes away later. The context of Driver and Client bounds the reading of the files that a URL names.
 //
+// go-redis writes failed connections to standard error, until a program calls its redis.SetLogger.
+//
 // A password in a URL is in no error. A program with a changing password opens its own connection, and gives that to the engine.
 //
 // # Tables

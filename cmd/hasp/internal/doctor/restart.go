@@ -181,7 +181,7 @@ func (j *judge) lasts(settings string) {
 }
 
 func (j *judge) remedy() string {
-	text := "Set max-ttl=30s in the store's URL, for every client; or run: "
+	text := "Set max-ttl=30s in the store's URL, for every client (its first use and each restart pause 40 s; hasp doctor --admit ends the first); or run: "
 	if j.a.Cluster || j.a.Replicas > 0 || j.a.Redisson { // max-ttl is not for them
 		text = "Run: "
 	}
