@@ -90,7 +90,7 @@ const faultRest = 100 * time.Millisecond
 // run runs the processes. The error says why it could not.
 func (o contest) run(ctx context.Context) (*contested, error) {
 	o.patience = cmp.Or(o.patience, 2*time.Minute)
-	w := &watcher{o: &o, ctx: ctx, seen: map[*player.Member]uint64{}}
+	w := &watcher{o: &o, ctx: ctx, seen: map[*player.Member]uint64{}, stalls: stallsOf(nil)}
 	trial := &player.Trial{
 		Clients: o.processes, Keys: o.use.keys(), TTL: o.ttl, Seed: o.seed,
 		For: o.lasts, Kill: o.kill, Stop: o.stop, Faults: o.faults, AtGrant: true, Rest: faultRest, Patience: o.patience,
@@ -160,9 +160,9 @@ type watcher struct {
 	o                  *contest
 	ctx                context.Context
 	seen               map[*player.Member]uint64 // the fence of the last leader that a process saw
-	stalls             history.Stalls            // of this process, whenever another reported something
-	first              time.Time                 // when a hold may first have ended without a release; zero: not yet
-	holding, abandoned int                       // see contested
+	stalls             *stalls
+	first              time.Time // when a hold may first have ended without a release; zero: not yet
+	holding, abandoned int       // see contested
 }
 
 // hear notes what a client says; see player.Trial.
@@ -171,7 +171,7 @@ func (w *watcher) hear(b *player.Book, m *player.Member, e *player.Event) {
 		w.left(b, m)
 		return
 	}
-	w.stalls = append(w.stalls, history.Stall{At: b.Wall(player.Now()), Lost: e.Stalled})
+	w.stalls.hear(m.ID, b.Wall(e.At), e)
 	switch at := b.Wall(e.At); e.What {
 	case player.Failed:
 		w.trouble(at) // its leases may expire
@@ -340,7 +340,7 @@ func (w *watcher) idle(b *player.Book) error {
 		}
 	}
 	return history.CheckIdle(holds, waits, func(_ string, from, to time.Time) time.Duration {
-		lost := w.stalls.Between(from, to)
+		lost := w.stalls.longest(from, to)
 		most := lost + wake
 		if w.o.store.Kind == engines.SQLite {
 			most = lost + polls

@@ -215,11 +215,24 @@ type stalls struct {
 func stallsOf(records []record) *stalls {
 	s := &stalls{stood: map[int]history.Stalls{}, slow: map[int]history.Stalls{}}
 	for _, e := range records {
-		s.own = append(s.own, history.Stall{At: e.At.Time(), Lost: e.Stalled})
-		s.stood[e.Client] = append(s.stood[e.Client], history.Stall{At: e.At.Time(), Lost: e.Stood})
-		s.slow[e.Client] = append(s.slow[e.Client], history.Stall{At: e.At.Time(), Lost: e.Slow})
+		s.hear(e.Client, e.At.Time(), &e.Event)
 	}
 	return s
+}
+
+// hear notes what a client said of itself.
+func (s *stalls) hear(client int, at time.Time, e *player.Event) {
+	s.own = append(s.own, history.Stall{At: at, Lost: e.Stalled})
+	s.stood[client] = append(s.stood[client], history.Stall{At: at, Lost: e.Stood})
+	s.slow[client] = append(s.slow[client], history.Stall{At: at, Lost: e.Slow})
+}
+
+// longest returns for how long this process and the client that was held up most did not get to run, between two instants.
+func (s *stalls) longest(from, to time.Time) (most time.Duration) {
+	for id := range s.stood {
+		most = max(most, s.stood[id].Between(from, to)+s.slow[id].Between(from, to))
+	}
+	return s.own.Between(from, to) + most
 }
 
 // took returns for how long the machine, or a server that syncs its file, kept the
