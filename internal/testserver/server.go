@@ -228,12 +228,19 @@ func (s *Server) logTail() string {
 	return string(b[max(0, len(b)-4096):])
 }
 
+// givenPorts are the ports that this process has given to a server.
+var givenPorts sync.Map
+
 // freePort returns a port that is free now. It lies below those that systems
 // give out by themselves (Linux from 32768 on, others from 49152): a connection
 // of another test would take one of those while a server restarts.
 func freePort() (port int, err error) {
+	err = errPortTaken
 	for range 100 {
 		port = 20_000 + rand.N(12_000)
+		if _, given := givenPorts.LoadOrStore(port, true); given {
+			continue // of a server that may be down, and come back
+		}
 		var l net.Listener
 		if l, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
 			return port, l.Close()
