@@ -15,14 +15,11 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/hasplock/hasp/internal/player"
 	"github.com/hasplock/hasp/internal/testserver"
@@ -41,20 +38,7 @@ type options struct {
 func main() {
 	player.Main(childEnv, runChild)
 	logging.Disable()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	err := run(ctx, os.Args[1:])
-	interrupted := ctx.Err() != nil
-	stop()
-	switch {
-	case interrupted:
-		fmt.Fprintln(os.Stderr, "bench: interrupted")
-		os.Exit(130)
-	case errors.Is(err, flag.ErrHelp):
-		os.Exit(64)
-	case err != nil:
-		fmt.Fprintln(os.Stderr, "bench:", err)
-		os.Exit(1)
-	}
+	testserver.Main("bench", run)
 }
 
 func run(ctx context.Context, args []string) error {

@@ -126,7 +126,7 @@ func TestHandoverIsNotedFirst(t *testing.T) {
 	}
 }
 
-// After the end of a handover nobody knows whether its owner entered, unless it says so: with a Try, or a Release as EndUnused.
+// After the end of a handover the store does not know whether the waiter entered, unless the waiter says so: with a Try, or a Release as EndUnused.
 func TestAfterTheEndOfAHandover(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

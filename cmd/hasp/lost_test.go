@@ -33,7 +33,7 @@ func onlyLinux(t *testing.T) {
 }
 
 // ttl is of leases that a test waits out, and of no others: a hasp that gets no time to run for
-// half of it loses its lease. brief is of those that a test breaks: their holders hear of it when they renew, after a third of it.
+// half of it loses its lease. brief is of leases that a test breaks: their holders hear of that at the next renewal, after a third of it.
 const ttl, brief = "15s", "20s"
 
 // works is a command that reports that it runs, prints its fence, traps TERM, and

@@ -68,7 +68,7 @@ func TestStoppedForAMoment(t *testing.T) {
 		}
 		time.Sleep(pause) // the fault, and not a wait for something
 		if err := eventually(func() bool {
-			p.signal(syscall.SIGCONT) // one that comes right before hasp stops itself is gone
+			p.signal(syscall.SIGCONT) // a SIGCONT right before hasp stops itself is lost
 			return state(command) != "T"
 		}); err != nil {
 			t.Fatal("the command does not go on")

@@ -6,11 +6,14 @@ package testserver
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
+	"os/signal"
 	"runtime"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 )
 
@@ -24,6 +27,25 @@ type Program struct {
 	mu       sync.Mutex
 	cleanups []func()
 	errs     []error
+}
+
+// Main is a program's main function: run with the arguments, until a signal interrupts it, and the exit code of what came of it.
+// run returns flag.ErrHelp once it has said how the program is used.
+func Main(name string, run func(ctx context.Context, args []string) error) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	err := run(ctx, os.Args[1:])
+	interrupted := ctx.Err() != nil
+	stop()
+	switch {
+	case interrupted:
+		fmt.Fprintf(os.Stderr, "%s: interrupted\n", name)
+		os.Exit(130)
+	case errors.Is(err, flag.ErrHelp):
+		os.Exit(64)
+	case err != nil:
+		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
+		os.Exit(1)
+	}
 }
 
 // Perform runs f, and ends what it started, also when ctx ends: then f is left

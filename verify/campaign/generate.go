@@ -74,7 +74,7 @@ func special(k Kind, draw func(*generator, Kind, ms) bool) incident {
 	return incident{kind: k, make: draw}
 }
 
-// The faults of many stores. A fault of a server strikes the one that is chosen when it begins. There is one at a time, so that
+// The faults of many stores. A fault of a server strikes a server that is chosen when the fault begins. There is one such fault at a time, so that
 // a majority is left.
 var (
 	processFaults = []incident{
@@ -378,7 +378,7 @@ func process(g *generator, from, to ms) ([]int, int, bool) {
 	return nil, c, reserve(g.taken[:], from, to, c)
 }
 
-// itsLinks are those of a client to all nodes that it reaches, anyLinks to any nodes, and someLinks to some of those that it reaches.
+// itsLinks are a client's links to all nodes that it reaches, anyLinks links to any nodes, and someLinks to some of the nodes that it reaches.
 func itsLinks(g *generator, from, to ms) ([]int, int, bool) {
 	c := g.IntN(clients)
 	return slices.Clone(g.reach[c]), c, reserve(g.bad[:], from, to, c)

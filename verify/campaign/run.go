@@ -318,7 +318,7 @@ func (r *run) draw(draws *rand.Rand) player.Order {
 	return o
 }
 
-// readmitted waits until all nodes vote again, also those that lost data, and returns those that take too long.
+// readmitted waits until all nodes vote again, also nodes that lost data, and returns the nodes that take too long.
 func (r *run) readmitted() (late []string) {
 	if !r.hasp || !r.s.records() {
 		return nil
@@ -351,7 +351,7 @@ func (r *run) votes(n *node) bool {
 	return err == nil && rec.Voting
 }
 
-// recover waits until every client has been granted a lock after the faults, and returns those that took too long.
+// recover waits until every client has been granted a lock after the faults, and returns the clients that waited for too long.
 func (r *run) recover() (late []string) {
 	waiting := map[int]bool{}
 	for slot := range clients {
@@ -373,7 +373,7 @@ func (r *run) recover() (late []string) {
 	return late
 }
 
-// stopClients stops the clients, and returns those that do not end, with their stacks.
+// stopClients stops the clients, and returns the clients that do not end, with their stacks.
 func (r *run) stopClients() (hung []string) {
 	for _, m := range r.stage.Close(r.patience) {
 		r.stage.Do(func() { m.Killed = true })

@@ -18,13 +18,10 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/hasplock/hasp/internal/testserver"
@@ -47,20 +44,7 @@ var shows = []show{
 
 func main() {
 	logging.Disable() // what matters comes back as an error
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	err := run(ctx, os.Args[1:])
-	interrupted := ctx.Err() != nil
-	stop()
-	switch {
-	case interrupted:
-		fmt.Fprintln(os.Stderr, "verify: interrupted")
-		os.Exit(130)
-	case errors.Is(err, flag.ErrHelp):
-		os.Exit(64)
-	case err != nil:
-		fmt.Fprintln(os.Stderr, "verify:", err)
-		os.Exit(1)
-	}
+	testserver.Main("verify", run)
 }
 
 // run runs the show that the command line names. A bar that was missed is an error.

@@ -40,6 +40,7 @@ type URL struct {
 	text  string // as it was found; empty for the default
 	given bool   // by a flag
 	file  string // that held it, if one did
+	by    string // what named the file
 }
 
 // The environment variables that name the store.
@@ -143,7 +144,7 @@ func fromFile(by, name string) (*URL, error) {
 	if err != nil {
 		return nil, err
 	}
-	u.file, u.Source = name, "as the file "+name+" says"
+	u.file, u.by, u.Source = name, by, "as the file "+name+" says"
 	others, mode := os.FileMode(0o044), 600
 	if name == MachineFile { // its group are the users of the store
 		others, mode = 0o004, 640
@@ -222,12 +223,12 @@ func stateHome() (string, error) {
 // rotation is the file that a URL was found in. It is read at each login, since a password may have been changed by then.
 // A file that cannot be read at the moment, or names another store, changes nothing.
 type rotation struct {
-	file, store string // "": no file
-	latest      files.Latest[*dial.URL]
+	file, by, store string // file "": none
+	latest          files.Latest[*dial.URL]
 }
 
 func newRotation(u *URL) *rotation {
-	return &rotation{file: u.file, store: u.String(), latest: files.Latest[*dial.URL]{Value: u.URL}}
+	return &rotation{file: u.file, by: u.by, store: u.String(), latest: files.Latest[*dial.URL]{Value: u.URL}}
 }
 
 func (r *rotation) now() *dial.URL {
@@ -235,7 +236,7 @@ func (r *rotation) now() *dial.URL {
 		return r.latest.Value
 	}
 	return r.latest.Again(func() (*dial.URL, error) {
-		u, err := fromFile(EnvFile, r.file)
+		u, err := fromFile(r.by, r.file)
 		if err == nil && u.String() != r.store {
 			err = errors.New("it names another store")
 		}
