@@ -444,9 +444,16 @@ func busyPool(t *testing.T, d database) {
 	granted(t, s, r)
 	slow, err := db.Conn(t.Context())
 	must(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-	defer cancel()
+	ctx, cancel := context.WithCancel(t.Context())
+	waits := db.Stats().WaitCount
+	go func() { // until Try waits
+		for ctx.Err() == nil && db.Stats().WaitCount == waits {
+			time.Sleep(time.Millisecond)
+		}
+		cancel()
+	}()
 	_, err = contend.Try(ctx, s, r)
+	cancel()
 	if err == nil || !driver.IsNotSent(err) || s.Classify(err) != driver.ClassUnreachable ||
 		!strings.Contains(err.Error(), "connection of the pool, 1 of 1 in use") || strings.Contains(err.Error(), "the server does not answer") {
 		t.Errorf("%v (%v)", err, s.Classify(err))

@@ -29,9 +29,7 @@ func TestMain(m *testing.M) {
 	if commands[filepath.Base(os.Args[0])] == nil {
 		heed(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT)
 		flag.Parse()
-		if testserver.SideBySide(8); testing.Short() {
-			testserver.SideBySide(16) // without the race detector almost all of them wait
-		}
+		testserver.SideBySide(8)
 	}
 	store.MachineFile = "/there is none" // whatever this machine has
 	testscript.Main(m, commands)

@@ -67,7 +67,7 @@ func TestScriptsZooKeeper(t *testing.T) {
 
 func TestScriptsPostgres(t *testing.T) {
 	t.Parallel()
-	base := "postgres://postgres@" + testserver.Postgres(t).Addr() + "/postgres?sslmode=disable"
+	base := "postgres://postgres@" + testserver.Postgres(t).Addr() + "/postgres?sslmode=disable&connect_timeout=60" // it may take its time
 	runScripts(t, []string{"testdata/script", "testdata/postgres"}, database(t, "pgx", base, "CREATE SCHEMA ", func(name string) string {
 		return base + "&options=-csearch_path%3D" + name
 	}))
