@@ -39,24 +39,32 @@ func newPost(t testing.TB, channels ...any) *post {
 	}
 	rdb := redis.NewClient(o)
 	t.Cleanup(func() { _ = rdb.Close() })
-	p.Inbox = NewInbox(t.Context(), InboxOptions{
-		Client: rdb, Own: "hasp.own", News: func() {},
-		Receive: func(channel, payload string) {
-			if channel != "hasp.own" {
+	p.open(rdb, func(o *InboxOptions) {
+		o.Stands = func(channel string) { p.stands <- channel }
+		o.Receive = func(channel, payload string) {
+			if channel != o.Own {
 				p.mail <- channel + " " + payload
 			}
-		},
-		Stands:   func(channel string) { p.stands <- channel },
-		Classify: func(err error) driver.Class { return Classify(err) },
-		Idle:     func() bool { return false },
+		}
 	})
+	return p
+}
+
+// open opens the Inbox, and waits until it stands.
+func (p *post) open(rdb redis.UniversalClient, options func(*InboxOptions)) {
+	p.Helper()
+	o := InboxOptions{
+		Client: rdb, Own: "hasp.own", News: func() {}, Receive: func(string, string) {}, Idle: func() bool { return false },
+		Classify: func(err error) driver.Class { return Classify(err) },
+	}
+	options(&o)
+	p.Inbox = NewInbox(p.Context(), o)
 	ended := make(chan struct{})
 	go func() { defer close(ended); p.Run() }()
-	t.Cleanup(func() { p.Close(); <-ended })
-	if up, err := p.Await(t.Context()); !up || err != nil {
-		t.Fatal(up, err)
+	p.Cleanup(func() { p.Close(); <-ended })
+	if up, err := p.Await(p.Context()); !up || err != nil {
+		p.Fatal(up, err)
 	}
-	return p
 }
 
 func (p *post) do(args ...any) any {

@@ -30,6 +30,7 @@ type Inbox struct {
 	end   context.CancelFunc
 	kick  chan struct{} // do not pause
 	first chan struct{} // closed when the first attempt came to something
+	apart bool          // PUBLISH goes to any master of a cluster: what it counts says nothing of our subscription
 
 	mu       sync.Mutex
 	up       bool          // subscribed, as far as is known
@@ -64,6 +65,8 @@ func NewInbox(life context.Context, o InboxOptions) *Inbox {
 	in := &Inbox{o: o, kick: make(chan struct{}, 1), attempt: make(chan struct{})}
 	in.o.Pace = cmp.Or(o.Pace, quietTime)
 	in.first = in.attempt
+	_, cluster := o.Client.(*redis.ClusterClient)
+	in.apart = cluster && !o.Sharded
 	in.life, in.end = context.WithCancel(life)
 	in.channels.in, in.channels.all = in, map[string]*channel{}
 	return in
@@ -359,5 +362,5 @@ func (in *Inbox) probe() (counted bool, err error) {
 			}
 		}
 	}
-	return n > 0, err
+	return n > 0 && !in.apart, err
 }

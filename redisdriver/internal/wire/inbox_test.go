@@ -83,16 +83,7 @@ func TestSubscriptionThatDiesInSilence(t *testing.T) {
 			}
 			rdb := redis.NewClient(o)
 			t.Cleanup(func() { _ = rdb.Close() })
-			p.Inbox = NewInbox(t.Context(), InboxOptions{
-				Client: rdb, Own: "hasp.own", News: func() {}, Receive: func(string, string) {}, Idle: func() bool { return false },
-				Classify: func(err error) driver.Class { return Classify(err) }, Pace: 200 * time.Millisecond,
-			})
-			ended := make(chan struct{})
-			go func() { defer close(ended); p.Run() }()
-			t.Cleanup(func() { p.Close(); <-ended })
-			if up, err := p.Await(t.Context()); !up || err != nil {
-				t.Fatal(up, err)
-			}
+			p.open(rdb, func(o *InboxOptions) { o.Pace = 200 * time.Millisecond })
 			before, pings := p.calls(check), p.calls("ping")
 			p.until("it is checked", func() bool { return p.calls(check) > before+3 })
 			if check == "publish" && p.calls("ping") > pings {
@@ -100,6 +91,47 @@ func TestSubscriptionThatDiesInSilence(t *testing.T) {
 			}
 			all.deaf.Store(all.subscriptions.Load())
 			p.until("it is made again", func() bool { return all.subscriptions.Load() > all.deaf.Load() })
+		})
+	}
+}
+
+// turns gives the masters of a cluster turns.
+type turns struct{ atomic.Int32 }
+
+func (p *turns) Next(n int) int { return int(p.Add(1)) % n }
+
+// In a cluster PUBLISH goes to any of the masters: that it counts no receiver there says nothing of the subscription, whichever
+// it goes to first.
+func TestSubscriptionInAClusterStands(t *testing.T) {
+	for first := range 2 {
+		t.Run(fmt.Sprint(first), func(t *testing.T) {
+			t.Parallel()
+			var picker turns
+			picker.Store(int32(first))
+			p := &post{TB: t, server: testserver.Redis(t)}
+			p.admin = redis.NewClient(&redis.Options{Addr: p.server.Addr()})
+			t.Cleanup(func() { _ = p.admin.Close() })
+			other := testserver.Redis(t).Addr()
+			rdb := redis.NewClusterClient(&redis.ClusterOptions{ShardPicker: &picker, ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
+				return []redis.ClusterSlot{
+					{Start: 0, End: slots/2 - 1, Nodes: []redis.ClusterNode{{Addr: p.server.Addr()}}},
+					{Start: slots / 2, End: slots - 1, Nodes: []redis.ClusterNode{{Addr: other}}},
+				}, nil
+			}})
+			t.Cleanup(func() { _ = rdb.Close() })
+			down := make(chan error, 10)
+			p.open(rdb, func(o *InboxOptions) {
+				o.Pace = 50 * time.Millisecond
+				o.Classify = func(err error) driver.Class {
+					down <- err
+					return Classify(err)
+				}
+			})
+			before := p.calls("publish")
+			p.until("it is checked", func() bool { return len(down) > 0 || p.calls("publish") > before+3 })
+			if len(down) > 0 {
+				t.Fatal("it ended: ", <-down)
+			}
 		})
 	}
 }
