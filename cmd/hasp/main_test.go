@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 	if commands[filepath.Base(os.Args[0])] == nil {
 		heed(syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT)
 		flag.Parse()
-		testserver.SideBySide(8)
+		testserver.SideBySide(12) // most of them wait
 	}
 	store.MachineFile = "/there is none" // whatever this machine has
 	testscript.Main(m, commands)
