@@ -9,7 +9,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -97,7 +96,7 @@ func play(t *testserver.Program, o campaign.Options, of []campaign.Store, explai
 		}
 	}
 	head := fmt.Sprintf("%d schedules%s from seed %d on, %d side by side, in %v (%s):", len(o.Seeds), each, o.Seeds[0], o.Parallel,
-		time.Since(begun).Round(time.Second), runtime.Version())
+		time.Since(begun).Round(time.Second), now())
 	publish(t, into, mark, head, text.String())
 }
 
@@ -150,7 +149,7 @@ func sweep(flags *flag.FlagSet) func(*testserver.Program) {
 				fmt.Fprintf(&found, "\n- %s: %s", k, f)
 			}
 		}
-		head := fmt.Sprintf("At how many messages an operation was cut, in %v (%s):", time.Since(begun).Round(time.Second), runtime.Version())
+		head := fmt.Sprintf("At how many messages an operation was cut, in %v (%s):", time.Since(begun).Round(time.Second), now())
 		publish(t, *into, "sweep of the other engines", head, text.String()+found.String()+"\n")
 	}
 }

@@ -55,7 +55,7 @@ func costs(flags *flag.FlagSet) func(*testserver.Program) {
 				}
 			}
 		}
-		head := fmt.Sprintf("Measured in one run on %d cores, all on one machine, with files in memory (%s): add the round trips of your network, and the syncs of your disk.", runtime.NumCPU(), runtime.Version())
+		head := fmt.Sprintf("Measured in one run on %d cores, all on one machine, with files in memory (%s): add the round trips of your network, and the syncs of your disk.", runtime.NumCPU(), now())
 		publish(t, *into, "engines", head, costTable(all))
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"runtime"
 	"strings"
 	"time"
 
@@ -83,6 +84,9 @@ func publish(t *testserver.Program, into, mark, head, table string) {
 		t.Must(page.Write(into, mark, head+"\n\n"+table))
 	}
 }
+
+// now says when, and with which Go, a table was made.
+func now() string { return time.Now().UTC().Format(time.DateOnly) + ", " + runtime.Version() }
 
 // opener connects one more driver.
 type opener func() (*engines.Conn, error)

@@ -129,7 +129,7 @@ func TestSeeds(t *testing.T) {
 		t.Error("no waiter ever entered on a message")
 	}
 	if *into != "" {
-		head := fmt.Sprintf("%d seeds from %d on, in %v (%s):", len(all), *first, time.Since(begun).Round(time.Second), runtime.Version())
+		head := fmt.Sprintf("%d seeds from %d on, in %v (%s):", len(all), *first, time.Since(begun).Round(time.Second), time.Now().UTC().Format(time.DateOnly)+", "+runtime.Version())
 		if err := page.Write(*into, "simulate", head+"\n\n"+text); err != nil {
 			t.Error(err)
 		}

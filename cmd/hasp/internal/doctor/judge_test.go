@@ -239,7 +239,7 @@ func TestPromise(t *testing.T) {
 		kind   Kind
 		want   string
 	}{
-		{driver.Traits{Engine: "sqlite", Survives: driver.StoreRestart | driver.ClockStep}, Kind{Local: true}, "enough for correctness"},
+		{driver.Traits{Engine: "sqlite", Survives: driver.StoreRestart | driver.ClockStep}, Kind{Local: true}, "does not lead to two holders: a kill of any process; a reboot; a step of the wall clock"},
 		{driver.Traits{Engine: "etcd", Survives: driver.StoreRestart | driver.ClockStep | driver.Failover}, Kind{Nodes: 3}, "enough for efficiency"},
 		{driver.Traits{Engine: "zookeeper"}, Kind{Nodes: 3, Session: 45 * time.Second}, "until its session expires, after up to 45s"},
 		{driver.Traits{Engine: "redis"}, Kind{Nodes: 1}, "can lead to two holders: a restart of a server that loses leases; a server that is emptied or replaced; a step"},

@@ -38,9 +38,7 @@ type Kind struct {
 // Promise describes what a store with these traits promises.
 func Promise(t driver.Traits, k Kind) []string {
 	var lines []string
-	if k.Lasting(t) {
-		lines = append(lines, "enough for correctness, while the store works as described below: "+Correctness)
-	} else if t.Fencing {
+	if t.Fencing {
 		lines = append(lines, "enough for efficiency with fences, unless a line below says that fences may repeat or go back: work is hardly ever done twice, and "+comparing)
 	} else {
 		lines = append(lines, "enough for efficiency: work is hardly ever done twice. Not for correctness: these locks have no fences")

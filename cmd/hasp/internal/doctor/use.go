@@ -18,15 +18,15 @@ type Use string
 const (
 	ForNothing     Use = "nothing"
 	ForEfficiency  Use = "efficiency"  // the work is hardly ever done twice
-	ForFences      Use = "fences"      // and storage that compares the fence takes no late write
-	ForCorrectness Use = "correctness" // two never hold a key at once
+	ForFences      Use = "fences"      // and a guard that compares the fence takes no late write
+	ForCorrectness Use = "correctness" // data is never damaged: no store gives that without the guard
 )
 
-// Correctness is what a store is for that is enough for it: README, docs/guarantees.md and the help say the same.
-const Correctness = "two never hold a key at once; but only a guard stops a write under way, or of a process that was stopped: guard money here, too"
+// Correctness is what it takes, besides fences: README, docs/guarantees.md and the help say the same.
+const Correctness = "no store alone: a holder that was stopped writes late, unless a guard compares the fence"
 
 // comparing is what fences are for.
-const comparing = "what you write to is correct, too, if it compares the fence (HASP_FENCE) and refuses a smaller one"
+const comparing = "data stays correct where a guard in what you write to compares the fence (HASP_FENCE)"
 
 // Uses are those that can be asked for, in order.
 var Uses = []Use{ForEfficiency, ForFences, ForCorrectness}
@@ -46,7 +46,7 @@ func Fit(t driver.Traits, k Kind, found []Finding, granted bool) (Use, []Fitness
 	if !granted {
 		found = append(slices.Clone(found), Finding{Level: Fail})
 	}
-	all := []Fitness{efficient(found), fenced(t, k, found), correct(t, k, found)}
+	all := []Fitness{efficient(found), fenced(t, k, found), {Use: ForCorrectness, Why: Correctness + " (docs/guards.md): ask for fences"}}
 	best := ForNothing
 	for i := range all {
 		if all[i].Met = all[i].Why == ""; all[i].Met {
@@ -56,7 +56,6 @@ func Fit(t driver.Traits, k Kind, found []Finding, granted bool) (Use, []Fitness
 	for i, why := range []string{
 		"locks are granted, handed on, and free again when they expire: work is hardly ever done twice",
 		comparing,
-		Correctness + ". The file has to stay where it is",
 	} {
 		if all[i].Met {
 			all[i].Why = why
@@ -87,29 +86,6 @@ func fenced(t driver.Traits, k Kind, found []Finding) Fitness {
 		f.Why = "fences may repeat or go back: mend " + repeat + " (see above)"
 	}
 	return f
-}
-
-func correct(t driver.Traits, k Kind, found []Finding) Fitness {
-	f := Fitness{Use: ForCorrectness}
-	if fenced(t, k, found).Why != "" {
-		f.Why = "it needs efficiency with fences first"
-	}
-	warned := checks(found, func(f Finding) bool { return f.Level == Warn })
-	switch {
-	case f.Why != "":
-	case !k.Lasting(t):
-		f.Why = "no lease is enough for it by itself: a holder that is paused for longer than its TTL goes on, and writes after the next one. " +
-			"Have what you write to compare the fence (docs/guards.md), and ask for fences; or, for programs of one machine, use a SQLite file"
-	case warned != "":
-		f.Why = "first mend " + warned + " (see above)"
-	}
-	return f
-}
-
-// Lasting: nothing but what the kind's Dangers name leads to two holders.
-func (k Kind) Lasting(t driver.Traits) bool {
-	const lasting = driver.StoreRestart | driver.ClockStep
-	return k.Local && t.Survives&lasting == lasting
 }
 
 // checks names those of the findings for which is holds, each once.

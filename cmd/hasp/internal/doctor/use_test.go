@@ -4,6 +4,7 @@
 package doctor
 
 import (
+	"cmp"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,7 +13,7 @@ import (
 	"github.com/hasplock/hasp/driver"
 )
 
-// What correctness means is said once, in the same words, wherever somebody decides by it.
+// What correctness takes is said in the same words wherever somebody decides by it.
 func TestCorrectnessIsOneSentence(t *testing.T) {
 	for _, name := range []string{"README.md", "docs/guarantees.md", "cmd/hasp/internal/operate/help/doctor.txt"} {
 		text, err := os.ReadFile(filepath.Join("..", "..", "..", "..", filepath.FromSlash(name)))
@@ -23,7 +24,6 @@ func TestCorrectnessIsOneSentence(t *testing.T) {
 }
 
 func TestFit(t *testing.T) {
-	file := driver.Traits{Fencing: true, Survives: driver.StoreRestart | driver.ClockStep}
 	server := driver.Traits{Fencing: true, Survives: driver.StoreRestart}
 	repeats := Finding{Level: Warn, Check: "fsync", FencesRepeat: true}
 	for name, c := range map[string]struct {
@@ -32,18 +32,15 @@ func TestFit(t *testing.T) {
 		found  []Finding
 		silent bool
 		want   Use
-		lacks  string // asked for correctness
+		lacks  string // asked for fences
 	}{
-		"a file":             {traits: file, kind: Kind{Local: true}, want: ForCorrectness},
-		"a file, shared":     {traits: file, kind: Kind{Local: true}, found: []Finding{{Level: Warn, Check: "disk"}}, want: ForFences, lacks: "first mend disk (see above)"},
-		"a server":           {traits: server, want: ForFences, lacks: "no lease is enough"},
-		"survives, not here": {traits: file, want: ForFences, lacks: "no lease is enough"},
-		"warnings":           {traits: server, found: []Finding{{Level: Warn, Check: "persistence"}}, want: ForFences, lacks: "no lease is enough"},
-		"fences repeat":      {traits: server, found: []Finding{repeats}, want: ForEfficiency, lacks: "not for efficiency with fences: fences may repeat or go back: mend fsync (see above)"},
-		"repeats, but ok":    {traits: server, found: []Finding{{Level: OK, Check: "fsync", FencesRepeat: true}}, want: ForFences, lacks: "no lease is enough"},
-		"no fences":          {kind: Kind{NoFences: ". Change that"}, want: ForEfficiency, lacks: "paused. Change that"},
-		"fails":              {traits: file, kind: Kind{Local: true}, found: []Finding{{Level: Fail, Check: "lock"}, {Level: Fail, Check: "lock"}}, want: ForNothing, lacks: "not for efficiency: first mend lock (see above)"},
-		"grants nothing":     {traits: file, kind: Kind{Local: true}, silent: true, want: ForNothing, lacks: "it grants no locks now"},
+		"a server":        {traits: server, want: ForFences},
+		"warnings":        {traits: server, found: []Finding{{Level: Warn, Check: "persistence"}}, want: ForFences},
+		"fences repeat":   {traits: server, found: []Finding{repeats}, want: ForEfficiency, lacks: "not for efficiency with fences: fences may repeat or go back: mend fsync (see above)"},
+		"repeats, but ok": {traits: server, found: []Finding{{Level: OK, Check: "fsync", FencesRepeat: true}}, want: ForFences},
+		"no fences":       {kind: Kind{NoFences: ". Change that"}, want: ForEfficiency, lacks: "paused. Change that"},
+		"fails":           {traits: server, found: []Finding{{Level: Fail, Check: "lock"}, {Level: Fail, Check: "lock"}}, want: ForNothing, lacks: "not for efficiency: first mend lock (see above)"},
+		"grants nothing":  {traits: server, silent: true, want: ForNothing, lacks: "it grants no locks now"},
 	} {
 		best, all := Fit(c.traits, c.kind, c.found, !c.silent)
 		if best != c.want || len(all) != len(Uses) {
@@ -58,8 +55,11 @@ func TestFit(t *testing.T) {
 				t.Errorf("%s: of %s it lacks %q", name, f.Use, lacks)
 			}
 		}
-		if lacks := Lacks(all, ForCorrectness); !strings.Contains(lacks, c.lacks) || (lacks == "") != (c.lacks == "") {
+		if lacks := Lacks(all, ForFences); !strings.Contains(lacks, c.lacks) || (lacks == "") != (c.lacks == "") {
 			t.Errorf("%s: it lacks %q, want %q", name, lacks, c.lacks)
+		}
+		if lacks := Lacks(all, ForCorrectness); !strings.Contains(lacks, cmp.Or(c.lacks, Correctness)) {
+			t.Errorf("%s: for correctness it lacks %q", name, lacks)
 		}
 		if Lacks(all, "") != "" {
 			t.Errorf("%s: it lacks what nobody asked for", name)
