@@ -159,7 +159,7 @@ func TestWaitIsNotRemembered(t *testing.T) {
 			s := newSandbox(t, url)
 			must(t, os.WriteFile(filepath.Join(s.dir, "state"), nil, 0o600))
 			const why = `cannot be noted in the state directory: .*/state.*: not a directory`
-			p := s.hasp("run", "k", "--", "sleep", "1000")
+			p := s.hasp("run", "-q", "k", "--", "sleep", "1000") // which cron says
 			p.says(`^hasp: warning: a server is held back, .*` + why)
 			p.signal(syscall.SIGTERM)
 			p.ends(143, 69)

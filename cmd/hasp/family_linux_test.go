@@ -47,7 +47,7 @@ func TestWhatIsLeftRunningIsNamed(t *testing.T) {
 	} {
 		s := onSQLite(t)
 		s.fifo("gate")
-		p := s.hasp("run", "--grace", "200ms", "k", "--", "sh", "-c", c.work)
+		p := s.hasp("run", "-q", "--grace", "200ms", "k", "--", "sh", "-c", c.work)
 		s.read("ready")
 		s.open("gate")
 		p.ends(0, 143)

@@ -90,11 +90,11 @@ func (j *job) leftBehind(st child.Status) {
 	if len(st.Remaining) == 0 {
 		return
 	}
-	l, after := normal, ""
+	after := ""
 	if st.Signal != 0 || len(st.Passed) > 0 { // it was not left running by choice
-		l, after = problem, fmt.Sprintf(", %s after they were asked to end", people.Short(j.o.grace.D))
+		after = fmt.Sprintf(", %s after they were asked to end", people.Short(j.o.grace.D))
 	}
-	j.rep.say(l, entry{Event: "left", Message: fmt.Sprintf("the command %s, and left these processes running%s: %s. %s is released, and they work on without it",
+	j.rep.say(problem, entry{Event: "left", Message: fmt.Sprintf("the command %s, and left these processes running%s: %s. %s is released, and they work on without it",
 		outcome(st), after, strings.Join(st.Remaining, ", "), base.QuoteAll(j.keys))})
 }
 

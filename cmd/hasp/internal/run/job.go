@@ -119,7 +119,7 @@ func (j *job) opened(cmd *cobra.Command, work func() (*child.Status, error)) (st
 		return nil, base.Failed("%v", err)
 	}
 	j.via = "hasp " + cmd.Name()
-	j.o.store.Warn = func(message string) { j.rep.say(normal, entry{Event: "state", Message: message}) }
+	j.o.store.Warn = func(message string) { j.rep.say(problem, entry{Event: "state", Message: message}) }
 	var log *audit.Log
 	var locks *base.Locks
 	if err = j.heard(func() (err error) {

@@ -61,6 +61,7 @@ type entry struct {
 	PID     int                `json:"pid,omitempty"`
 	Dropped int                `json:"dropped,omitempty"` // lines that were not read in time
 	Error   string             `json:"error,omitempty"`
+	asked   time.Time          // until when the store that has failed is asked again; zero: as long as the wait lasts
 
 	// Of exit, the last line.
 	Code    *int   `json:"code,omitempty"`

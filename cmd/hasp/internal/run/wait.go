@@ -85,11 +85,12 @@ func (w *watcher) troubled(e *event.Event) {
 		if err := (*hasp.Error)(nil); errors.As(e.Err, &err) {
 			about += fmt.Sprint(err.Class) // each kind is said once
 		}
-		if e.Left > 0 {
-			why += "; asking again for " + people.Short(e.Left)
-		}
 	}
-	w.away(about, entry{Key: e.Key, Error: e.Err.Error(), Left: people.Seconds(e.Left), Waited: people.Seconds(e.Waited)}, why)
+	said := entry{Key: e.Key, Error: e.Err.Error(), Left: people.Seconds(e.Left), Waited: people.Seconds(e.Waited)}
+	if e.Kind == event.Trouble && e.Left > 0 {
+		said.asked = time.Now().Add(e.Left)
+	}
+	w.away(about, said, why)
 }
 
 // away reports that the wait is for the store.
@@ -118,9 +119,16 @@ func (w *watcher) flush() {
 		return
 	}
 	e := *w.next
+	ends, how := e.asked, "asking again for"
 	if w.most > 0 {
-		left := max(w.most-time.Since(w.began), 0)
-		e.Wait, e.Message = people.Seconds(left), fmt.Sprintf("%s; giving up in %s", e.Message, people.Short(left))
+		limit := w.began.Add(w.most)
+		e.Wait = people.Seconds(max(time.Until(limit), 0))
+		if ends.IsZero() || limit.Before(ends) {
+			ends, how = limit, "giving up in"
+		}
+	}
+	if !ends.IsZero() { // whichever end of the wait comes first
+		e.Message += fmt.Sprintf("; %s %s", how, people.Short(time.Until(ends)))
 	}
 	w.rep.say(normal, e)
 	w.said, w.last = true, w.about

@@ -58,3 +58,22 @@ func TestWaitSaysWhatIsLeft(t *testing.T) {
 		}
 	})
 }
+
+// Of two limits of a wait the one that comes first is said.
+func TestWaitSaysWhichLimitEndsIt(t *testing.T) {
+	for most, want := range map[time.Duration]string{0: "; asking again for 29s", 40 * time.Second: "; asking again for 29s", 20 * time.Second: "; giving up in 19s"} {
+		synctest.Test(t, func(t *testing.T) {
+			var out strings.Builder
+			w := newWatcher(newReport(&options{}, []string{"k"}, &out))
+			w.most = most
+			w.begin()
+			w.troubled(&event.Event{Kind: event.Trouble, Key: "k", Err: errors.New("refused"), Left: 30 * time.Second})
+			time.Sleep(time.Second)
+			w.end()
+			synctest.Wait()
+			if text := out.String(); !strings.HasSuffix(text, ": refused"+want+"\n") {
+				t.Errorf("with -w %v it said: %q, want %q", most, text, want)
+			}
+		})
+	}
+}
