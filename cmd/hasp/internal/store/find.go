@@ -81,7 +81,7 @@ func Find(flag string, given bool) (*URL, error) {
 	if _, err := os.Lstat(MachineFile); runtime.GOOS != "windows" && !errors.Is(err, fs.ErrNotExist) {
 		u, err := fromFile("the store of this machine", MachineFile)
 		if err != nil { // the user's own would let two jobs run
-			err = fmt.Errorf("%w; mend the file (with a password: root:GROUP, chmod 640), or name another store with --store or %s", err, EnvURL)
+			err = fmt.Errorf("%w; mend the file%s, or name another store with --store or %s", err, readable(err), EnvURL)
 		}
 		return u, err
 	}
@@ -127,6 +127,14 @@ func sqliteURL(path string) (*URL, error) {
 // quotePath writes a path for a URL.
 var quotePath = strings.NewReplacer("%", "%25", "?", "%3F")
 
+// readable says how the users of the store may read its file, where this one may not.
+func readable(err error) string {
+	if !errors.Is(err, fs.ErrPermission) {
+		return ""
+	}
+	return " (with a password: root:GROUP, chmod 640)"
+}
+
 // fromFile returns the URL that a file holds, which by names.
 func fromFile(by, name string) (*URL, error) {
 	if name == "" {
@@ -140,17 +148,18 @@ func fromFile(by, name string) (*URL, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", by, err)
 	}
-	u, err := parseFrom(fmt.Sprintf("%s (the file %s, which must hold the URL alone)", by, name), strings.TrimSpace(string(text)))
+	alone := strings.TrimSpace(string(text))
+	if strings.ContainsAny(alone, "\r\n") || strings.HasPrefix(alone, "#") {
+		return nil, fmt.Errorf("%s: the file %s has a second line or a comment; it must hold the URL alone", by, name)
+	}
+	u, err := parseFrom(fmt.Sprintf("%s (the file %s, which must hold the URL alone)", by, name), alone)
 	if err != nil {
 		return nil, err
 	}
 	u.file, u.by, u.Source = name, by, "as the file "+name+" says"
-	others, mode := os.FileMode(0o044), 600
-	if name == MachineFile { // its group are the users of the store
-		others, mode = 0o004, 640
-	}
-	if u.Password() && runtime.GOOS != "windows" && info.Mode().Perm()&others != 0 {
-		u.Warning = fmt.Sprintf("%s: the file %q holds a password, and others can read it: chmod %d", by, name, mode)
+	// Its group may be the users of the store, and is the mask of an ACL where the file has one, as a credential of systemd has.
+	if u.Password() && runtime.GOOS != "windows" && info.Mode().Perm()&0o004 != 0 {
+		u.Warning = fmt.Sprintf("%s: the file %q holds a password, and others can read it: chmod o-r", by, name)
 	}
 	return u, nil
 }

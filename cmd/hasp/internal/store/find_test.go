@@ -5,13 +5,15 @@ package store
 
 import (
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 )
 
-// A password where others can read it is worth a warning.
+// A password where others can read it is worth a warning. Its group are the users of the store, as docs/stores has it.
 func TestWarnings(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "store")
 	t.Setenv(EnvFile, file)
@@ -21,8 +23,9 @@ func TestWarnings(t *testing.T) {
 		want string
 	}{
 		{"redis://:hunter2@h", 0o600, ""},
-		{"redis://:hunter2@h", 0o640, "others can read it: chmod 600"},
-		{"redis://:hunter2@h", 0o604, "others can read it: chmod 600"},
+		{"redis://:hunter2@h", 0o640, ""},
+		{"redis://:hunter2@h", 0o440, ""}, // a credential of systemd
+		{"redis://:hunter2@h", 0o604, "others can read it: chmod o-r"},
 		{"redis://h", 0o644, ""},
 	} {
 		must(t, os.WriteFile(file, []byte(c.url), 0o600))
@@ -56,12 +59,16 @@ func TestStoreOfThisMachine(t *testing.T) {
 	}{
 		{"no file", nothing, nil, "sqlite:" + dir, "", "the default, of this user alone"},
 		{"a dangling link", func() error { return os.Symlink(filepath.Join(dir, "no"), file) }, nil, "", "", "the store of this machine: stat " + file},
-		{"a folder", func() error { return errors.Join(os.Remove(file), os.Mkdir(file, 0o755)) }, nil, "", "", "chmod 640), or name another store with --store"},
+		{"a folder", func() error { return errors.Join(os.Remove(file), os.Mkdir(file, 0o755)) }, nil, "", "", "; mend the file, or name another store with --store"},
 		{"empty", func() error { return errors.Join(os.Remove(file), os.WriteFile(file, nil, 0o600)) }, nil, "", "", "the file " + file},
+		{"a comment", func() error { return os.WriteFile(file, []byte("# the store\nredis://:pw@h\n"), 0o600) }, nil, "", "",
+			"the file " + file + " has a second line or a comment; it must hold the URL alone; mend the file, or name"},
+		{"a second line", func() error { return os.WriteFile(file, []byte("sqlite:/pw\r\nmore"), 0o600) }, nil, "", "", "has a second line or a comment"},
+		{"a comment alone", func() error { return os.WriteFile(file, []byte("# redis://:pw@h"), 0o600) }, nil, "", "", "has a second line or a comment"},
 		{"a URL", func() error { return os.WriteFile(file, []byte("redis://:pw@h\n"), 0o600) }, nil, "redis://h", "", "as the file " + file + " says"},
 		{"its group reads", func() error { return os.Chmod(file, 0o640) }, nil, "redis://h", "", "as the file"},
-		{"all read", func() error { return os.Chmod(file, 0o644) }, nil, "redis://h", "chmod 640", "as the file"},
-		{"a nested hasp", nothing, []string{EnvFile, file}, "redis://h", "chmod 640", "as the file"},
+		{"all read", func() error { return os.Chmod(file, 0o644) }, nil, "redis://h", "chmod o-r", "as the file"},
+		{"a nested hasp", nothing, []string{EnvFile, file}, "redis://h", "chmod o-r", "as the file"},
 		{"a URL wins", nothing, []string{EnvURL, "redis://env", EnvFile, ""}, "redis://env", "", "as HASP_STORE says"},
 		{"a file wins", nothing, []string{EnvURL, "", EnvFile, other}, "redis://other", "", "as the file " + other + " says"},
 		{"both", nothing, []string{EnvURL, "redis://env", EnvFile, other}, "", "", "unset one"},
@@ -114,5 +121,13 @@ func TestRotation(t *testing.T) {
 	must(t, os.Remove(file))
 	if got := r.now().Parts().User; got != "three" {
 		t.Errorf("without the file it is %q", got)
+	}
+}
+
+// The hint at the rights is for a user that lacks them.
+func TestUnreadableStoreOfThisMachine(t *testing.T) {
+	t.Parallel()
+	if got := readable(&fs.PathError{Op: "open", Path: "/etc/hasp/store", Err: syscall.EACCES}); !strings.Contains(got, "root:GROUP, chmod 640") {
+		t.Errorf("%q", got)
 	}
 }
