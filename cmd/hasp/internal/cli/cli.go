@@ -59,7 +59,7 @@ The store of the locks is named by --store or HASP_STORE, or for a whole machine
 the file /etc/hasp/store. Without it each user of each machine has their own, a SQLite
 file in the state directory: jobs of other users and machines are not excluded.`,
 		Example: `  hasp run nightly -- ./report.sh --full       wait for the key, hold it while the command runs
-  hasp run -nq -E 0 nightly -- ./report.sh     from cron: skip it when somebody else holds the key
+  hasp run -nq -E 0 nightly -- ./report.sh     from cron: skip it when another program holds the key
   hasp acquire nightly || exit                 in a script: hold the key until the script ends
   hasp elect worker -- ./worker                run it on one of several hosts, again and again`,
 		Version:                    readBuild().String(),
