@@ -140,8 +140,28 @@ func TestMaxSilence(t *testing.T) {
 		failIf(t, took < most*8/10 || took > most, "%v after %v, want about %v", err, took, most)
 		failIf(t, errors.As(err, new(*hasp.WaitError)), "nobody ended the wait, yet: %v", err)
 	})
-	if _, err := hasp.New(newStore(), &hasp.Options{MaxSilence: -1}); err == nil {
-		t.Error("a negative MaxSilence was taken")
+}
+
+// What ended the calls before says more than that the last one, which the end of the wait cut short, had no answer.
+func TestTheLastErrorIsNotHidden(t *testing.T) {
+	for name, ctxTime := range map[string]time.Duration{"MaxSilence": time.Hour, "the context": 13 * time.Second} {
+		bubbled(t, name, func(t *testing.T) {
+			d := &hooked{Driver: newStore(), classify: func(error) driver.Class { return driver.ClassUnreachable }}
+			d.try = func(ctx context.Context, _ driver.TryRequest, _ tryFunc) (driver.Result, error) {
+				select {
+				case <-time.After(4 * time.Second): // a client that dials again and again, less than a call may take
+					return driver.Result{}, errDown
+				case <-ctx.Done():
+					return driver.Result{}, ctx.Err()
+				}
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), ctxTime)
+			defer cancel()
+			_, err := newClient(t, d, &hasp.Options{MaxSilence: 22 * time.Second}).Mutex("k", nil).Lock(ctx)
+			if wantIs(t, err, errDown); strings.Contains(err.Error(), "did not answer") {
+				t.Error(err)
+			}
+		})
 	}
 }
 

@@ -29,6 +29,7 @@ type patience struct {
 	denied  clock.Instant // since when the store refuses, later by the time for which it was away meanwhile
 	latest  clock.Instant // when the latest error came
 	due     clock.Instant // when the pause, or the call, ends at the latest
+	cut     bool          // the call may take less than others: what is left of Terms.Silence
 	kind    Trouble       // of that
 	pause   backoff.Backoff
 	why     error // what keeps it waiting: the latest refusal or error
@@ -52,11 +53,17 @@ func (p *patience) asks(start clock.Instant) time.Duration {
 	if p.terms.Silence > 0 {
 		// Half of the silence that a wait bears, so that one dead connection does
 		// not end it; and not more than is left of it.
-		limit = min(limit, p.terms.Silence/2, max(p.terms.Silence-start.Sub(p.silent), 0))
+		limit = min(limit, p.terms.Silence/2)
+		left := max(p.terms.Silence-start.Sub(p.silent), 0)
+		p.cut = left < limit
+		limit = min(limit, left)
 	}
 	p.due = start.Add(limit)
 	return limit
 }
+
+// cutShort says that the call which ends now had no time to find out more than the one before it, whose error says why.
+func (p *patience) cutShort(now clock.Instant) bool { return p.cut && now.Mono >= p.due.Mono }
 
 // skipLateness leaves out how late it is: this process stood still meanwhile, or was busy, which was not the store's trouble.
 func (p *patience) skipLateness(now clock.Instant) {

@@ -167,7 +167,9 @@ func (w *Wait) Unwatched() { w.next = Ask }
 
 // Failed notes an error of the store. It returns what ends the attempt, or has it sleep.
 func (w *Wait) Failed(now clock.Instant, t Trouble, why error) error {
-	w.why = why
+	if t == Permanent || !w.cutShort(now) {
+		w.why = why
+	}
 	if t == Permanent {
 		return why
 	}
@@ -188,9 +190,9 @@ func (w *Wait) Why() error { return w.why }
 func (w *Wait) Blame(why error) { w.why = why }
 
 // Outlasts says that a call which took so long, and was ended by the caller, is what kept it waiting: longer than
-// any answer of this store, and than a round trip.
+// any answer of this store, and than a round trip. After an error it is not: that says more.
 func (w *Wait) Outlasts(took, roundTrip time.Duration) bool {
-	return w.why == nil || took >= roundTrip+w.slowest
+	return w.why == nil || !w.failing() && took >= roundTrip+w.slowest
 }
 
 // Failing says that the latest call had no good answer.

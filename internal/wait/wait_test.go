@@ -278,6 +278,35 @@ func TestOutlasts(t *testing.T) {
 	if w.Blame(errAway); !errors.Is(w.Why(), errAway) {
 		t.Error(w.Why())
 	}
+	w.Asks(at(time.Hour))
+	if err := w.Failed(at(time.Hour), Away, errAway); err != nil || w.Outlasts(time.Minute, trip) {
+		t.Errorf("it hides an error: %v", err)
+	}
+}
+
+// A call that had only the rest of the silence, and used it up, does not hide the error before it. Any other call does.
+func TestCutShort(t *testing.T) {
+	errLast := errors.New("no time")
+	for _, c := range []struct {
+		name         string
+		second, took time.Duration // when the second call began; for how long it was under way
+		want         error
+	}{
+		{"cut short", 58 * time.Second, 2 * time.Second, errAway},
+		{"it ended before that", 58 * time.Second, 2*time.Second - 1, errLast},
+		{"it had as long as any", 55 * time.Second, call, errLast},
+	} {
+		w := newWait()
+		limit := w.Asks(at(0))
+		if err := w.Failed(at(limit), Away, errAway); err != nil {
+			t.Fatal(err)
+		}
+		w.due = at(c.second) // the calls between
+		w.Asks(at(c.second))
+		if err := w.Failed(at(c.second+c.took), Away, errLast); !errors.Is(err, c.want) || !errors.Is(w.Why(), c.want) {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
 }
 
 // An error ends the attempt at once, or once its bound is reached; until then it is known for how long it is borne.
