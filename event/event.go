@@ -52,8 +52,8 @@ const (
 	// collector took it. It is no longer renewed: Lost follows in Left. Held is
 	// how long it was held; Callers, with hasp.Options.RecordCallers, by which calls.
 	Forgotten
-	// Released: Err is nil, or why the store did not confirm it. Held is
-	// how long the lease was held.
+	// Released: Err is nil, or why the store did not confirm it, or the loss
+	// before it. Held is how long the lease was held.
 	Released
 )
 

@@ -46,7 +46,11 @@ func LogTo(logger *slog.Logger) func(context.Context, *Event) {
 		if similar > 0 {
 			attrs = append(attrs, slog.Int("similar", similar))
 		}
-		logger.LogAttrs(ctx, level, e.Kind.words().text, attrs...)
+		text := e.Kind.words().text
+		if e.Kind == Released && errors.Is(e.Err, driver.ErrLost) {
+			text = "lock ended" // nothing was left to release
+		}
+		logger.LogAttrs(ctx, level, text, attrs...)
 	}
 }
 
