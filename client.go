@@ -75,7 +75,7 @@ func (c *Client) made() *core {
 func (c *Client) Traits() driver.Traits { return c.made().drv.Traits() }
 
 // Close ends every wait (ErrClosed), stops renewal, ends the contexts of all
-// leases (cause ErrClosed) and releases them, within about 5 seconds in all, also of what a Release, or
+// leases (cause ErrClosed) and releases them, within 5 seconds in all, also of what a Release, or
 // a Do whose lease was lost, has tried before: in an outage Close does not wait for that again. A
 // key that Do holds is released only after its function returned. The error names
 // what could not be released: the store keeps that until its TTL is over. Closing
@@ -86,7 +86,7 @@ func (c *core) close() error {
 	if !c.calls.Close() {
 		return nil
 	}
-	limit, cancel := context.WithTimeout(c.calls.Base, releaseLimit)
+	limit, cancel := context.WithTimeout(c.calls.Base, releaseLimit-moment)
 	defer cancel()
 	c.cleanups.close()
 	// First every context, and only then the store: the renewer no longer
@@ -112,8 +112,8 @@ func (c *core) close() error {
 	}
 	c.calls.Stop()
 	select {
-	case <-c.calls.Idle(): // the driver ends what Base ended
-	case <-time.After(time.Second):
+	case <-c.calls.Idle(): // the driver ends what Base ended; a function of Do may not return at all
+	case <-time.After(moment):
 	}
 	err = errors.Join(err, c.shelf.notFreed())
 	for _, h := range running {
