@@ -12,13 +12,14 @@
 //	})
 //
 // Do waits for its turn, holds the key while the function runs, ends the function's
-// context before the key can go to another, and releases the key afterwards. Where a
+// context before the key can go to another (see below), and releases the key afterwards. Where a
 // lease has to outlive a function, Lock returns it:
 //
 //	lease, err := locks.Mutex("orders/42", nil).Lock(ctx)
 //	...
 //	defer lease.Release()
 //	err = save(lease.Context(ctx), order, lease.Fence())
+//	return errors.Join(err, lease.Err()) // ErrLost, if it was lost
 //
 // # A lease, not a mutex
 //
@@ -26,14 +27,15 @@
 // of the holder frees the key. It is renewed in the background, every third of
 // its TTL, and can still be lost: the store is unreachable for too long, or the
 // process is paused. Then the lease's contexts end with the cause ErrLost,
-// before the store gives the key to another, whatever the network does.
+// before the store gives the key to another, whatever the network does: while the
+// store keeps its data, and its clock is not stepped (docs/guarantees.md#what-breaks-exclusion).
 //
 // That is enough for efficiency, where work done twice costs money. For
-// correctness, where it corrupts data, no lock with a time limit is enough: a
-// process can be paused between checking and writing. Give lease.Fence to
+// correctness, where it corrupts data, no lock with a time limit is enough, on no
+// store: a process can be paused between checking and writing. Give lease.Fence to
 // whatever stores the data, and let it refuse a smaller fence than the largest
-// it saw. (On one machine SQLite comes close.) docs/guarantees.md says what each
-// engine promises, and has a guard for SQL to copy.
+// it saw. docs/guarantees.md says what each engine promises, and has a guard for
+// SQL to copy.
 //
 // # Lock types
 //

@@ -85,6 +85,28 @@ func ExampleLease_Context() {
 	// Output: true
 }
 
+func ExampleLease_Err() {
+	store := memdriver.New()
+	locks, _ := hasp.New(store, nil)
+	defer locks.Close()
+	save := func(ctx context.Context, fence uint64) error {
+		store.Lose("orders/42") // in a test: another owner's lease from here on
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	err := func(ctx context.Context) error {
+		lease, err := locks.Mutex("orders/42", &hasp.LockOptions{TTL: 100 * time.Millisecond}).Lock(ctx)
+		if err != nil {
+			return err
+		}
+		defer lease.Release()
+		err = save(lease.Context(ctx), lease.Fence())
+		return errors.Join(err, lease.Err()) // ErrLost, if it was lost
+	}(context.Background())
+	fmt.Println(errors.Is(err, context.Canceled), errors.Is(err, hasp.ErrLost))
+	// Output: true true
+}
+
 func ExampleOperator_Break() {
 	store := memdriver.New()
 	locks, _ := hasp.New(store, nil)

@@ -100,7 +100,8 @@ func (l *Lease) Abandoned() bool { return l.hold().grant.abandoned }
 func (l *Lease) Wanted() <-chan struct{} { return l.hold().wish().Done() }
 
 // Deadline returns the instant after which the lease may not be relied on, as of
-// now: renewal moves it. It is always before the store gives the key to another,
+// now: renewal moves it. It is before the store gives the key to another, while the store keeps
+// its data and its clock is not stepped (docs/guarantees.md#what-breaks-exclusion),
 // and can be compared only with this process's clock. After a wait it may be less than the TTL ahead at
 // first, half a second with Redis: until the first renewal, ten milliseconds later.
 func (l *Lease) Deadline() time.Time {

@@ -10,7 +10,7 @@
 //
 //	var nodes []voting.Node
 //	for _, addr := range []string{"redis-1:6379", "redis-2:6379", "redis-3:6379"} {
-//		rdb := redis.NewClient(&redis.Options{Addr: addr})
+//		rdb := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true})
 //		nodes = append(nodes, redisdriver.NewNode(rdb, 30*time.Second, nil))
 //	}
 //	locks, err := hasp.New(quorum.New(nodes, nil), nil)
