@@ -40,16 +40,16 @@ type Client struct {
 // options are invalid, or that the driver's configuration cannot work.
 func New(d driver.Driver, o *Options) (*Client, error) {
 	if d == nil {
-		return nil, errors.New("hasp: new: the driver is nil")
+		return nil, newMistake("new", "the driver is nil")
 	}
 	if o == nil {
 		o = &Options{}
 	}
 	if o.MaxSilence < 0 {
-		return nil, fmt.Errorf("hasp: new: MaxSilence is %v: it must be positive, or 0 for no bound", o.MaxSilence)
+		return nil, newMistake("new", "MaxSilence is %v: it must be positive, or 0 for no bound", o.MaxSilence)
 	}
 	if o.MaxFaulty < 0 {
-		return nil, fmt.Errorf("hasp: new: MaxFaulty is %v: it must be positive, or 0 for the default of %v", o.MaxFaulty, defaultFaulty)
+		return nil, newMistake("new", "MaxFaulty is %v: it must be positive, or 0 for the default of %v", o.MaxFaulty, defaultFaulty)
 	}
 	c := newCore(d, o)
 	if err := d.Check(); err != nil {
@@ -245,7 +245,7 @@ func (c *core) classify(err error) driver.Class {
 	switch {
 	case errors.As(err, new(*silentError)), errors.Is(err, voting.ErrNotVoting):
 		return driver.ClassUnreachable
-	case errors.As(err, new(*tooLongError)), errors.Is(err, ErrUnsupported):
+	case errors.As(err, new(mistake)), errors.As(err, new(*tooLongError)), errors.Is(err, ErrUnsupported):
 		return driver.ClassImpossible
 	}
 	return c.drv.Classify(err)

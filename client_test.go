@@ -60,7 +60,11 @@ func TestListAndInspect(t *testing.T) {
 
 func TestNewRefusesWhatCannotWork(t *testing.T) {
 	_, err := hasp.New(nil, nil)
-	failIf(t, err == nil, "took a nil driver")
+	failIf(t, !isMistake(err) || err.Error() != "hasp: new: the driver is nil", "a nil driver: %v", err)
+	for _, o := range []hasp.Options{{MaxSilence: -1}, {MaxFaulty: -1}} {
+		_, err = hasp.New(newStore(), &o)
+		failIf(t, !isMistake(err) || !strings.HasPrefix(err.Error(), "hasp: new: Max"), "negative: %v", err)
+	}
 	_, err = hasp.New(unfit{newStore()}, nil)
 	failIf(t, !errors.Is(err, errDown), "the driver's own check was not asked: %v", err)
 }

@@ -15,8 +15,8 @@ import (
 
 // Sentinel errors; test for them with errors.Is in every error of this package.
 var (
-	// ErrHeld: another owner holds the key, or waits for it in front of us.
-	// errors.As with *HeldError names it.
+	// ErrHeld: another owner holds the key, or waits for it in front of us:
+	// errors.As with *HeldError names it. Or this very context holds it.
 	ErrHeld = driver.ErrHeld
 	// ErrLost: the lease ended before it was released: stop what it protected.
 	ErrLost = driver.ErrLost
@@ -33,7 +33,7 @@ type Error struct {
 	Op     string       // "lock", "try lock", "extend", "renew", "release", "hold", ...
 	Key    string       // empty for operations on no single key
 	Engine string       // "redis", "sqlite", ...
-	Class  driver.Class // of trouble with the store; driver.ClassUnknown otherwise
+	Class  driver.Class // of trouble with the store; driver.ClassImpossible of a caller's mistake; driver.ClassUnknown otherwise
 	Err    error
 }
 
@@ -45,7 +45,7 @@ func (e *Error) Error() string {
 		return fmt.Sprintf("hasp: %s (%s): %v", e.Op, e.Engine, e.Err)
 	}
 	text := fmt.Sprint(e.Err)
-	if e.Class != driver.ClassUnknown && !strings.Contains(text, e.Engine) { // whose trouble: "i/o timeout" does not say
+	if e.Class != driver.ClassUnknown && !errors.As(e.Err, new(mistake)) && !strings.Contains(text, e.Engine) { // whose trouble: "i/o timeout" does not say
 		text = e.Engine + ": " + text
 	}
 	return fmt.Sprintf("hasp: %s %s: %s", e.Op, quoteKey(e.Key), text)
@@ -53,6 +53,16 @@ func (e *Error) Error() string {
 
 // Unwrap returns the error inside.
 func (e *Error) Unwrap() error { return e.Err }
+
+// mistake is the caller's: a key, options or arguments that no store can do anything with.
+type mistake struct{ error }
+
+func (m mistake) Unwrap() error { return m.error }
+
+// newMistake returns the error of an operation on no single key and no store.
+func newMistake(op, format string, args ...any) error {
+	return &Error{Op: op, Class: driver.ClassImpossible, Err: fmt.Errorf(format, args...)}
+}
 
 // quoteKey returns a key as it is safe to print, shortened when it is long.
 func quoteKey(key string) string {
@@ -76,9 +86,12 @@ type HeldError struct {
 }
 
 func (e *HeldError) Error() string {
-	s := "held by " + e.Holder.String()
-	if reason := e.Holder.Describe().Reason; reason != "" {
-		s += fmt.Sprintf(", reason %q", reason)
+	s, label := "held by "+e.Holder.String(), e.Holder.Describe()
+	if label.Process != "" && label.Process == self().Process && label.PID == self().PID { // perhaps a Release that was forgotten
+		s = fmt.Sprintf("held by this process (%s, pid %d)", driver.Printable(label.Host), label.PID)
+	}
+	if label.Reason != "" {
+		s += fmt.Sprintf(", reason %q", label.Reason)
 	}
 	if e.Left > 0 {
 		s += "; unless it is renewed, its lease ends in " + short(e.Left)

@@ -331,11 +331,11 @@ func (h *hold) reenter(mode Mode, limit int, reentrant bool) (*Lease, error) {
 	case !h.life.Stands():
 		return nil, cmp.Or(h.life.Why(), ErrNotHeld)
 	case mode == Exclusive && h.req.Mode == Shared:
-		return nil, fmt.Errorf("%w: this context shares it, and would wait for itself: release that first, or write from the start and Downgrade", ErrHeld)
+		return nil, lifetime.HeldHere("already shared by this context, which would wait for itself: release that first, or write from the start and Downgrade")
 	case limit != 0 && limit != h.req.Limit:
-		return nil, fmt.Errorf("%w: held by this context, but not as one of %d: it has no such slot", ErrHeld, limit)
+		return nil, lifetime.HeldHere(fmt.Sprintf("already held by this context, but not as one of %d: it has no such slot", limit))
 	case !reentrant:
-		return nil, fmt.Errorf("%w: already held by this context; use its lease, or set Reentrant", ErrHeld)
+		return nil, lifetime.HeldHere("already held by this context: use its lease, or set LockOptions.Reentrant")
 	}
 	return h.lease(mode), nil
 }

@@ -6,6 +6,7 @@ package hasp_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -215,6 +216,12 @@ func wantIs(t *testing.T, err error, targets ...error) {
 	for _, target := range targets {
 		stopIf(t, !errors.Is(err, target), "the error is %v, want errors.Is %v", err, target)
 	}
+}
+
+// isMistake says that an error is the caller's, of a class that says so, and does not blame the store.
+func isMistake(err error) bool {
+	var e *hasp.Error
+	return errors.As(err, &e) && e.Class == driver.ClassImpossible && !strings.Contains(err.Error(), "memory: ")
 }
 
 // failIf fails a test, which goes on, when what it saw is wrong.

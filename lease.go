@@ -144,10 +144,10 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 		return err
 	}
 	if ttl == 0 { // in options that means the default
-		return h.c.fail("extend", h.req.Key, errors.New("the TTL is 0: it must be positive"))
+		return h.c.fail("extend", h.req.Key, mistake{errors.New("the TTL is 0: it must be positive")})
 	}
 	if _, err := (&LockOptions{TTL: ttl, Lead: h.opts.Lead}).normal(h.c.traits); err != nil {
-		return h.c.fail("extend", h.req.Key, err)
+		return h.c.fail("extend", h.req.Key, mistake{err})
 	}
 	ctx, done, err := h.c.calls.During(ctx)
 	if err != nil {

@@ -31,14 +31,17 @@ type lock struct {
 
 func (c *core) lock(key string, o *LockOptions, mode Mode, limit int) lock {
 	l := lock{subject: subject{c: c, key: key, mode: mode, limit: limit}, from: direct{}}
-	if l.opts, l.err = o.normal(c.traits); l.err == nil && mode == Shared {
+	var err error
+	if l.opts, err = o.normal(c.traits); err != nil {
+		l.err = mistake{err}
+	} else if mode == Shared {
 		l.err = c.unshared(limit)
 	}
 	l.opts.waits = wait.Terms{TTL: l.opts.TTL, Lead: l.opts.Lead, Patience: min(l.opts.TTL, maxPatience), Call: tryLimit,
 		Silence: c.maxSilence, Grace: c.maxFaulty}
 	l.enters = c.traits.Tells.Has(driver.TellsHandover) && mode == Exclusive && !l.opts.NoRenew && l.opts.Lead <= min(mostLead, l.opts.TTL/4)
 	if err := driver.CheckKey(key); err != nil {
-		l.err = err
+		l.err = mistake{err}
 	}
 	return l
 }
@@ -52,9 +55,9 @@ func (l lock) noTurns() lock {
 	switch {
 	case l.err != nil:
 	case l.opts.Cohort > 0:
-		l.err = errors.New("only a Mutex can have a cohort: set Cohort to 0")
+		l.err = mistake{errors.New("only a Mutex can have a cohort: set Cohort to 0")}
 	case l.opts.Keep > 0:
-		l.err = errors.New("only a Mutex can be kept: set Keep to 0")
+		l.err = mistake{errors.New("only a Mutex can be kept: set Keep to 0")}
 	}
 	return l
 }
@@ -274,7 +277,7 @@ type Semaphore struct{ l lock }
 func (c *Client) Semaphore(key string, n int, o *LockOptions) *Semaphore {
 	l := c.made().lock(key, o, Shared, n).noTurns()
 	if n < 1 {
-		l.err = fmt.Errorf("the semaphore has %d slots: it needs at least 1", n)
+		l.err = mistake{fmt.Errorf("the semaphore has %d slots: it needs at least 1", n)}
 	}
 	return &Semaphore{l}
 }
@@ -385,7 +388,7 @@ func (e *Election) Leaders(ctx context.Context) iter.Seq2[Info, error] {
 			case ctx.Err() != nil:
 				return
 			case err != nil:
-				again := e.l.err == nil && !errors.Is(err, ErrClosed) && e.l.c.trouble(err) != wait.Permanent
+				again := !errors.Is(err, ErrClosed) && e.l.c.trouble(err) != wait.Permanent
 				if !yield(Info{Key: e.l.key}, e.l.c.fail("leaders", e.l.key, err)) || !again {
 					return
 				}

@@ -31,13 +31,17 @@ func TestBadInput(t *testing.T) {
 		"lead over the TTL": c.Mutex("k", &hasp.LockOptions{Lead: ttl}),
 		"negative MaxHold":  c.Mutex("k", &hasp.LockOptions{MaxHold: -1}),
 	} {
-		if _, err := m.Lock(t.Context()); err == nil || !strings.HasPrefix(err.Error(), "hasp: lock ") {
+		if _, err := m.Lock(t.Context()); !isMistake(err) || !strings.HasPrefix(err.Error(), "hasp: lock ") {
 			t.Errorf("%s: %v", name, err)
 		}
-		if _, err := m.TryLock(t.Context()); err == nil {
-			t.Errorf("%s: TryLock took it", name)
+		if _, err := m.TryLock(t.Context()); !isMistake(err) {
+			t.Errorf("%s: TryLock: %v", name, err)
 		}
 	}
+	_, err := c.Operator().Inspect(t.Context(), "")
+	failIf(t, !isMistake(err), "Inspect: %v", err)
+	err = c.Operator().Break(t.Context(), "", "O")
+	failIf(t, !isMistake(err), "Break: %v", err)
 	failIf(t, d.tries.Load() != 0, "%d requests reached the store", d.tries.Load())
 	for _, key := range []string{"a\x00b", "a\nb", "{", "}", "{}", "a{b}c", "\xff\xfe", strings.Repeat("k", 512)} {
 		lease := lock(t, c, key, nil)
@@ -123,6 +127,7 @@ func TestFacesRefuseBeforeTheyAsk(t *testing.T) {
 			{c.RWMutex("k", cohort).RLocker(), "Cohort", false},
 			{c.Semaphore("k", 3, cohort), "Cohort", false},
 			{c.Election("k", cohort), "Cohort", false},
+			{c.Election("k", &hasp.LockOptions{Keep: time.Second}), "Keep", false},
 			{c.Election("", cohort), "empty", false},
 			{c.Semaphore("k", 0, nil), "0 slots", false},
 			{c.Semaphore("k", -1, nil), "-1 slots", false},
@@ -134,7 +139,7 @@ func TestFacesRefuseBeforeTheyAsk(t *testing.T) {
 		} {
 			for _, call := range []func(context.Context) (*hasp.Lease, error){refused.l.Lock, refused.l.TryLock} {
 				_, err := call(t.Context())
-				if err == nil || !strings.Contains(err.Error(), refused.want) || errors.Is(err, hasp.ErrUnsupported) != refused.unsupported {
+				if !isMistake(err) || !strings.Contains(err.Error(), refused.want) || errors.Is(err, hasp.ErrUnsupported) != refused.unsupported {
 					t.Errorf("the error is %v, want %q", err, refused.want)
 				}
 			}

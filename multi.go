@@ -115,12 +115,12 @@ func (ls Locks) acquire(ctx context.Context, op string, wait bool, f func(contex
 // take them.
 func plan(op string, items []Locker) (given, parts []*part, err error) {
 	if len(items) == 0 {
-		return nil, nil, &Error{Op: op, Err: errors.New("no keys were named")}
+		return nil, nil, newMistake(op, "no keys were named")
 	}
 	byKey := map[holdKey]*part{}
 	for i, item := range items {
 		if item == nil {
-			return nil, nil, &Error{Op: op, Err: fmt.Errorf("item %d is nil", i)}
+			return nil, nil, newMistake(op, "item %d is nil", i)
 		}
 		l := item.handle()
 		l.mustBeMade()
@@ -134,7 +134,7 @@ func plan(op string, items []Locker) (given, parts []*part, err error) {
 			parts = append(parts, p)
 		}
 		if p.mode != l.mode || p.limit != l.limit {
-			return nil, nil, l.c.fail(op, l.key, errors.New("the key is named twice, in different modes: name it once, in the one that excludes more"))
+			return nil, nil, l.c.fail(op, l.key, mistake{errors.New("the key is named twice, in different modes: name it once, in the one that excludes more")})
 		}
 		given = append(given, p)
 	}

@@ -28,7 +28,7 @@ func (o *Operator) Operations() operator.Operations { return operator.Of(o.c.drv
 // Info.Held is false.
 func (o *Operator) Inspect(ctx context.Context, key string) (Info, error) {
 	if err := driver.CheckKey(key); err != nil {
-		return Info{}, o.c.fail("inspect", key, err)
+		return Info{}, o.c.fail("inspect", key, mistake{err})
 	}
 	info, err := o.c.inspect(ctx, key)
 	return info, o.c.fail("inspect", key, err)
@@ -74,7 +74,7 @@ func (o *Operator) List(ctx context.Context, prefix string) iter.Seq2[Info, erro
 // neither holds the key nor waits for it. A foreign holder is never broken.
 func (o *Operator) Break(ctx context.Context, key, owner string) error {
 	if err := driver.CheckKey(key); err != nil {
-		return o.c.fail("break", key, err)
+		return o.c.fail("break", key, mistake{err})
 	}
 	info, err := o.c.inspect(ctx, key)
 	if err != nil {

@@ -5,7 +5,9 @@ package hasp
 
 import (
 	"errors"
+	"fmt"
 	"io"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -70,6 +72,9 @@ func TestErrorTexts(t *testing.T) {
 		{&HeldError{}, "held by " + Holder{}.String()},
 		{&HeldError{Holder: Holder{Label: `{"host":"web","pid":7,"reason":"nightly\u001b"}`}, Left: time.Minute, Ahead: 1},
 			`held by web (pid 7), reason "nightly\x1b"; unless it is renewed, its lease ends in 1m0s; 1 waiting ahead of us`},
+		{&HeldError{Holder: Holder{Label: driver.Label{Host: "web", PID: os.Getpid(), Process: self().Process + "0"}.Encode()}},
+			fmt.Sprintf("held by web (pid %d)", os.Getpid())}, // another boot's, or machine's
+		{&Error{Op: "lock", Key: "k", Engine: "redis", Class: driver.ClassImpossible, Err: mistake{trouble}}, `hasp: lock "k": trouble`},
 		{&Error{Op: "lock", Key: "k", Engine: "redis", Class: driver.ClassUnreachable, Err: io.ErrUnexpectedEOF}, `hasp: lock "k": redis: unexpected EOF`},
 		{&Error{Op: "lock", Key: "k", Engine: "redis", Class: driver.ClassFull, Err: errors.New("redis: full")}, `hasp: lock "k": redis: full`},
 		{&HeldError{Left: -1, Ahead: 2}, "held by " + Holder{}.String() + "; 2 waiting ahead of us"},

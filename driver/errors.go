@@ -17,7 +17,7 @@ var (
 	// ErrUnsupported: this engine cannot do that.
 	ErrUnsupported = errors.New("not supported by this engine")
 	// ErrClosed: the client was closed.
-	ErrClosed = errors.New("client closed")
+	ErrClosed = errors.New("hasp's client is closed")
 )
 
 // NotSent wraps the error of a Try to say more: the request was not sent and never

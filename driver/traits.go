@@ -54,7 +54,7 @@ const (
 	ClassReadOnly            // a replica, or a read-only file
 	ClassFull                // the store takes no more data
 	ClassMisconfigured       // the store is not set up for this
-	ClassImpossible          // whatever the store does: the key holds something else, or the engine or the program's client cannot do this
+	ClassImpossible          // whatever the store does: the key holds something else, the engine or the program's client cannot do this, or the caller asked wrongly
 )
 
 var classNames = [...]string{"unknown", "unreachable", "login", "denied", "read-only", "full", "misconfigured", "impossible"}

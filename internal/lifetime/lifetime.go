@@ -55,6 +55,14 @@ type Lifetime struct {
 	vacant    bool // it was kept, and no caller has had it since
 }
 
+// HeldHere is ErrHeld where it is the caller that holds the key.
+type HeldHere string
+
+func (e HeldHere) Error() string { return string(e) }
+
+// Is makes errors.Is(err, ErrHeld) true.
+func (HeldHere) Is(target error) bool { return target == driver.ErrHeld }
+
 // New returns a lifetime that the store was asked for at asked, and has not granted yet.
 func New(terms *Terms, asked clock.Instant, facts Facts) Lifetime {
 	return Lifetime{Facts: facts, terms: terms, ttl: terms.TTL, term: term{born: asked, longest: terms.TTL}}
@@ -194,7 +202,7 @@ func (l *Lifetime) Convert(write, released bool) (ask bool, err error) {
 	case l.why != nil || released:
 		return false, cmp.Or(l.why, driver.ErrNotHeld)
 	case write && l.writers > 1:
-		return false, fmt.Errorf("%w: another lease of this context writes: release or downgrade that first", driver.ErrHeld)
+		return false, HeldHere("another lease of this context writes: release or downgrade that first")
 	case !write && l.state != Converting:
 		return false, nil
 	case write:
