@@ -110,6 +110,7 @@ func (j *judge) vote(v Vote, missing operator.Level) {
 	case v.Err != nil:
 		j.say(missing, "votes", "it does not say whether it votes: %s", Said(v.Err))
 	case !v.Record:
+		j.passedBy()
 	case !v.Voting:
 		j.say(missing, "votes", "held back, %v left: it may have lost leases when it was started or emptied. Wait and use hasp then; "+
 			"or, if nobody holds a lock in this store: hasp doctor --admit", leftOf(v.Left))
@@ -122,6 +123,23 @@ func (j *judge) vote(v Vote, missing operator.Level) {
 	default:
 		j.say(OK, "votes", "it votes, for leases of at most %v", v.MaxTTL)
 	}
+}
+
+// passedBy warns of a node record that locks of this URL ignore.
+func (j *judge) passedBy() {
+	if j.f.Record == "" || j.a.MaxTTL > 0 || j.a.Redisson || j.a.Cluster {
+		return
+	}
+	most, instead := "max-ttl, as those clients have it,", ""
+	if f := strings.Fields(j.f.Record); len(f) == 3 && f[0] == "ok" && atoi(f[2]) > 0 {
+		most = fmt.Sprintf("max-ttl=%v", time.Duration(atoi(f[2]))*time.Millisecond)
+	}
+	if j.a.Replicas > 0 {
+		instead = fmt.Sprintf(", instead of replicas=%d", j.a.Replicas)
+	}
+	j.say(Warn, "votes", "some of its clients keep a node record (%s), and this URL has no max-ttl: it locks without regard to the record, "+
+		"and right after a restart that lost leases there can be two holders. Add %s to this URL%s, as every client of the same locks must; "+
+		"or, if the record is not needed: end all that use this server, and run: %s", recordKey, most, instead, j.a.Command("DEL "+recordKey))
 }
 
 // leftOf is what is left of a wait, in whole seconds.

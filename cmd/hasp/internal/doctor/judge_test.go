@@ -56,6 +56,7 @@ func TestJudge(t *testing.T) {
 			}
 		}
 	}
+	record := func(f *Facts) { f.Record = "ok 0123 30000" }
 	for name, c := range map[string]struct {
 		change func(f *Facts)
 		vote   Vote
@@ -75,6 +76,10 @@ func TestJudge(t *testing.T) {
 		"one is held back": {vote: Vote{Record: true, Left: time.Second}, record: true, enough: true, check: "votes", level: Warn, text: "held back, 1s left"},
 		"one refuses": {vote: Vote{Record: true, Voting: true, MaxTTL: time.Minute, Refuses: errors.New("it refuses")}, record: true, enough: true, check: "votes",
 			level: Warn, text: "it votes, but it refuses"},
+		"record, no max-ttl": {change: record, check: "votes", level: Warn, text: "Add max-ttl=30s to this URL, as every client of the same locks must; " +
+			"or, if the record is not needed: end all that use this server, and run: by hand DEL hasp.node"},
+		"record, replicas": {change: record, waits: 1, check: "votes", level: Warn, text: "Add max-ttl=30s to this URL, instead of replicas=1, as every"},
+		"record waits":     {change: func(f *Facts) { f.Record = "wait 0123 \x1b" }, check: "votes", level: Warn, text: "Add max-ttl, as those clients have it"},
 		"vote unknown":     {vote: Vote{Record: true, Err: errors.New("no")}, record: true, check: "votes", level: Fail, text: "whether it votes: no"},
 		"old":              {change: info("redis_version", "6.2.1"), check: "version", level: Warn, text: "6.2.1"},
 		"hostile":          {change: info("redis_version", "9\x1b[2J"), check: "version", level: Warn, text: `9\x1b[2J`},

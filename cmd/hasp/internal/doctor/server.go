@@ -25,6 +25,8 @@ type Facts struct {
 	Info    map[string]string // INFO
 	InfoErr error
 
+	Record string // the node record as it is stored; empty without one, and without the right to read it
+
 	Cluster map[string]string // CLUSTER INFO, of a node of a cluster
 
 	Config map[string]string // the settings that could be read
@@ -36,6 +38,9 @@ type Facts struct {
 	// Closed are the channels on which one of those is not allowed, as ACL SETUSER has them; none where the command is not allowed at all.
 	Closed map[string][]string
 }
+
+// recordKey is where a server has its node record: see redisdriver/lua/node.lua.
+const recordKey = "hasp.node"
 
 // settings are those that matter here. CONFIG GET * would bring the password.
 var settings = []string{"maxmemory-policy", "appendonly", "appendfsync", "no-appendfsync-on-rewrite", "save", "min-replicas-to-write", "min-replicas-max-lag"}
@@ -54,6 +59,7 @@ func Look(ctx context.Context, rdb *redis.Client, needed Rights, dial Dialer) Fa
 	}
 	text, err := rdb.Info(ctx).Result()
 	f.Info, f.InfoErr = parseInfo(text), err
+	f.Record, _ = rdb.Get(ctx, recordKey).Result()
 	if needed.Cluster || f.Info["cluster_enabled"] == "1" {
 		if text, err := rdb.ClusterInfo(ctx).Result(); err == nil {
 			f.Cluster = parseInfo(text)

@@ -20,6 +20,7 @@ import (
 	"github.com/hasplock/hasp/driver/operator"
 	"github.com/hasplock/hasp/event"
 	"github.com/hasplock/hasp/internal/testserver"
+	"github.com/hasplock/hasp/redisdriver"
 	"github.com/hasplock/hasp/redisdriver/redisson"
 	"github.com/redis/go-redis/v9"
 )
@@ -78,6 +79,48 @@ func documentedForRedisson(t *testing.T, kind redisson.Kind) []string {
 // doctor names exactly that one. Looking changes nothing.
 func TestRights(t *testing.T) {
 	namesEach(t, documented(t), Canonical(), Asked{MaxTTL: time.Minute})
+}
+
+// Of a server on which clients keep a node record, a client without max-ttl is warned, where it may read the record.
+func TestRecordOfOthers(t *testing.T) {
+	server := testserver.Redis(t)
+	admin := client(t, redis.Options{Addr: server.Addr()})
+	warned := func(o redis.Options, a Asked) (texts []string) {
+		o.Addr, a.Command = server.Addr(), func(s string) string { return s }
+		for _, f := range Judge("h:1", Look(t.Context(), client(t, o), Canonical(), nil), Vote{}, a) {
+			if f.Check == "votes" {
+				texts = append(texts, f.Text)
+			}
+		}
+		return texts
+	}
+	if texts := warned(redis.Options{}, Asked{}); texts != nil {
+		t.Errorf("without a record: %q", texts)
+	}
+	node := redisdriver.NewNode(admin, 90*time.Second, nil)
+	defer node.Close()
+	record, err := node.Record(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if texts := warned(redis.Options{}, Asked{}); len(texts) != 1 || !strings.Contains(texts[0], "Add max-ttl, as those clients") {
+		t.Errorf("while it is held back: %q", texts)
+	}
+	if err := node.Admit(t.Context(), record, 90*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	if texts := warned(redis.Options{}, Asked{}); len(texts) != 1 || !strings.Contains(texts[0], "Add max-ttl=1m30s to this URL") {
+		t.Errorf("with a record: %q", texts)
+	}
+	for name, a := range map[string]Asked{"with max-ttl": {MaxTTL: time.Minute}, "Redisson": {Redisson: true}, "Cluster": {Cluster: true}} {
+		if texts := warned(redis.Options{}, a); texts != nil {
+			t.Errorf("%s: %q", name, texts)
+		}
+	}
+	allow(t, admin, []string{"+@all", "~lock:*", "&*"})
+	if texts := warned(redis.Options{Username: "bob", Password: "secret"}, Asked{}); texts != nil {
+		t.Errorf("without the right to read it: %q", texts)
+	}
 }
 
 func TestRightsForRedisson(t *testing.T) {
