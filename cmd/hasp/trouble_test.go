@@ -124,7 +124,7 @@ func TestReplica(t *testing.T) {
 	master, replica := testserver.Redis(t), testserver.Redis(t)
 	admin(t, replica, redis.Options{}, []any{"REPLICAOF", "127.0.0.1", master.Port()})
 	s := newSandbox(t, "redis://"+replica.Addr())
-	matches(t, s.exits(78, "run", "-n", "k", "--", "true"), `^hasp: the store .* cannot be written, is it a replica\? .*READONLY`)
+	matches(t, s.exits(78, "run", "-n", "k", "--", "true"), `^hasp: the store .* cannot be written, is it a replica\? READONLY [^.]*\. Name its master in the store's URL, or take redis\+sentinel:// .*$`)
 }
 
 // Keys that hasp did not make: another kind of value, another client's lock.

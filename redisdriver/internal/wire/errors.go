@@ -101,8 +101,28 @@ func explain(err error) error {
 	case errors.Is(err, redis.ErrClosed):
 		return fmt.Errorf("%w (the program closed its Redis client: close hasp's client first)", err)
 	}
+	if server := (redis.Error)(nil); errors.As(err, &server) {
+		switch ClassOf(server.Error()) {
+		case driver.ClassDenied, driver.ClassFull, driver.ClassReadOnly:
+			return refusal{err}
+		}
+	}
 	return err
 }
+
+// refusal is an error of the server that any program would have had: at which place of hasp's script is of no use to its reader.
+type refusal struct{ error }
+
+func (e refusal) Error() string {
+	text := strings.TrimPrefix(Wrapped().ReplaceAllString(e.error.Error(), ""), "-")
+	return strings.TrimSuffix(scriptPlace().ReplaceAllString(text, ""), ".")
+}
+
+func (e refusal) Unwrap() error { return e.error }
+
+var scriptPlace = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(` script: [0-9a-f]+, on @user_script: ?\d+\.?$`)
+})
 
 // passwordError is in place of the server's words, which speak of its protocol.
 type passwordError struct{ error }

@@ -109,7 +109,7 @@ func TroubleOf(on, addr string, u *store.URL, err error) *Exit {
 		return &Exit{Code: ExitConfig, Verdict: "full", Message: fmt.Sprintf("%s is full: %s", on, said)}
 	case driver.ClassReadOnly:
 		return &Exit{Code: ExitConfig, Verdict: "read-only",
-			Message: fmt.Sprintf("%s cannot be written, is it a replica? %s", on, said)}
+			Message: plain.Then(on+" cannot be written, is it a replica? "+said, u.NameMaster())}
 	case driver.ClassUnreachable:
 		if name := (*net.DNSError)(nil); errors.As(err, &name) && name.IsNotFound {
 			return &Exit{Code: ExitUnreachable, Verdict: "unreachable", Message: plain.Then(on+" cannot be found: "+said, "Is its address right?")}

@@ -207,3 +207,14 @@ func (u *URL) CheckLogin(err error) string {
 	}
 	return check + "."
 }
+
+// NameMaster is what to do about a server that cannot be written: a sentence; empty where the store finds its master itself.
+func (u *URL) NameMaster() string {
+	switch u.Parts().Kind {
+	case dial.Redis:
+		return "Name its master in the store's URL, or take redis+sentinel:// or redis+cluster://, which find it."
+	case dial.Sentinel, dial.Cluster, dial.Etcd, dial.ZK:
+		return ""
+	}
+	return "Name its master in the store's URL."
+}

@@ -169,11 +169,11 @@ func fromFile(by, name string) (*URL, error) {
 func defaultFile() (string, error) {
 	dir, err := stateHome()
 	if err != nil {
-		return "", fmt.Errorf("there is no place for the default store (%w): name one with --store or %s; see: hasp help store", err, EnvURL)
+		return "", unnamed("there is no place for the default store", err)
 	}
 	dir = filepath.Join(dir, "hasp")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return "", fmt.Errorf("the directory of the default store cannot be made: %w; name another store with --store or %s", err, EnvURL)
+		return "", unnamed("the directory of the default store cannot be made", err)
 	}
 	const file = "locks.db"
 	path := filepath.Join(dir, file)
@@ -185,6 +185,11 @@ func defaultFile() (string, error) {
 			"or the same one, when this machine alone uses it: sqlite:%s", err, EnvURL, path)
 	}
 	return path, nil
+}
+
+// unnamed is the error of a user that has no place for a store: most often a store was named, for another.
+func unnamed(why string, err error) error {
+	return fmt.Errorf("no store is named (sudo and cron drop %s), and %s: %w; write the URL into %s, or give --store", EnvURL, why, err, MachineFile)
 }
 
 // StateDir is where waits for servers that are held back are remembered; empty, with the reason,
