@@ -4,6 +4,7 @@
 package doctor
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -68,7 +69,7 @@ func Fit(t driver.Traits, k Kind, found []Finding, granted bool) (Use, []Fitness
 func efficient(found []Finding) Fitness {
 	f := Fitness{Use: ForEfficiency}
 	if failed := checks(found, func(f Finding) bool { return f.Level == Fail }); failed != "" {
-		f.Why = "first mend " + failed + " (see above)"
+		f.Why = "first mend (see above): " + failed
 	} else if slices.ContainsFunc(found, func(f Finding) bool { return f.Level == Fail }) {
 		f.Why = "it grants no locks now"
 	}
@@ -83,20 +84,31 @@ func fenced(t driver.Traits, k Kind, found []Finding) Fitness {
 	case !t.Fencing:
 		f.Why = "these locks have no fences, so nothing can refuse the late write of a holder that was paused" + k.NoFences
 	case repeat != "":
-		f.Why = "fences may repeat or go back: mend " + repeat + " (see above)"
+		f.Why = "fences may repeat or go back until you mend (see above): " + repeat
 	}
 	return f
 }
 
-// checks names those of the findings for which is holds, each once.
+// checks repeats how the lines of those findings begin for which is holds, each once.
 func checks(found []Finding, is func(Finding) bool) string {
-	var names []string
+	var lines []string
 	for _, f := range found {
-		if is(f) && f.Check != "" && !slices.Contains(names, f.Check) {
-			names = append(names, f.Check)
+		if line := cmp.Or(beginning(f.Text), f.Check); is(f) && line != "" && !slices.Contains(lines, line) {
+			lines = append(lines, line)
 		}
 	}
-	return strings.Join(names, ", ")
+	return strings.Join(lines, "; ")
+}
+
+// beginning is what a text says before it says why, and what to do.
+func beginning(text string) string {
+	for _, end := range []string{": ", ". "} {
+		text, _, _ = strings.Cut(text, end)
+	}
+	if r := []rune(text); len(r) > 100 {
+		text = string(r[:99]) + "…"
+	}
+	return text
 }
 
 // Words are how a person reads it.

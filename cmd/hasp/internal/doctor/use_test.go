@@ -25,7 +25,8 @@ func TestCorrectnessIsOneSentence(t *testing.T) {
 
 func TestFit(t *testing.T) {
 	server := driver.Traits{Fencing: true, Survives: driver.StoreRestart}
-	repeats := Finding{Level: Warn, Check: "fsync", FencesRepeat: true}
+	repeats := Finding{Level: Warn, Check: "fsync", Text: "fsync is off: a crash loses commits. Run: x", FencesRepeat: true}
+	away := Finding{Level: Fail, Check: "answers", Text: "it cannot be reached: refused. Does it run?"}
 	for name, c := range map[string]struct {
 		traits driver.Traits
 		kind   Kind
@@ -36,11 +37,14 @@ func TestFit(t *testing.T) {
 	}{
 		"a server":        {traits: server, want: ForFences},
 		"warnings":        {traits: server, found: []Finding{{Level: Warn, Check: "persistence"}}, want: ForFences},
-		"fences repeat":   {traits: server, found: []Finding{repeats}, want: ForEfficiency, lacks: "not for efficiency with fences: fences may repeat or go back: mend fsync (see above)"},
+		"fences repeat":   {traits: server, found: []Finding{repeats}, want: ForEfficiency, lacks: "not for efficiency with fences: fences may repeat or go back until you mend (see above): fsync is off"},
 		"repeats, but ok": {traits: server, found: []Finding{{Level: OK, Check: "fsync", FencesRepeat: true}}, want: ForFences},
 		"no fences":       {kind: Kind{NoFences: ". Change that"}, want: ForEfficiency, lacks: "paused. Change that"},
-		"fails":           {traits: server, found: []Finding{{Level: Fail, Check: "lock"}, {Level: Fail, Check: "lock"}}, want: ForNothing, lacks: "not for efficiency: first mend lock (see above)"},
-		"grants nothing":  {traits: server, silent: true, want: ForNothing, lacks: "it grants no locks now"},
+		"fails": {traits: server, found: []Finding{away, {Level: OK, Text: "it is well"}, away, {Level: Fail, Text: "held back, 9s left. Wait"}}, want: ForNothing,
+			lacks: "not for efficiency: first mend (see above): it cannot be reached; held back, 9s left"},
+		"fails at length": {traits: server, found: []Finding{{Level: Fail, Text: strings.Repeat("ö", 101)}}, want: ForNothing,
+			lacks: "(see above): " + strings.Repeat("ö", 99) + "…"},
+		"grants nothing": {traits: server, silent: true, want: ForNothing, lacks: "it grants no locks now"},
 	} {
 		best, all := Fit(c.traits, c.kind, c.found, !c.silent)
 		if best != c.want || len(all) != len(Uses) {

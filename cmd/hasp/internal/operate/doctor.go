@@ -110,7 +110,9 @@ func (d *diagnosis) print(w io.Writer) {
 	fmt.Fprintf(w, "store     %s\n", plain.Line(d.Store))
 	fmt.Fprintf(w, "%-8s  %s\n", "named", plain.Line(d.Source))
 	for i, line := range d.Promise {
-		fmt.Fprintf(w, "%-8s  %s\n", once(i, "promise"), line)
+		if d.UsableFor != doctor.ForNothing { // a store that grants nothing keeps no promise
+			fmt.Fprintf(w, "%-8s  %s\n", once(i, "promise"), line)
+		}
 	}
 	node := ""
 	for _, f := range d.Findings {
