@@ -113,7 +113,7 @@ func (j *judge) vote(v Vote, missing operator.Level) {
 		j.passedBy()
 	case !v.Voting:
 		j.say(missing, "votes", "held back, %v left: it may have lost leases when it was started or emptied. Wait and use hasp then; "+
-			"or, if nobody holds a lock in this store: hasp doctor --admit", leftOf(v.Left))
+			"or, if nobody holds a lock in this store: hasp doctor --admit. The wait is %s", leftOf(v.Left), counted(j.a.MaxTTL))
 		j.all[len(j.all)-1].Left = people.Seconds(v.Left)
 	case v.Refuses != nil:
 		j.say(missing, "votes", "it votes, but %s. It is no help to the others until that is past", Said(v.Refuses))
@@ -177,8 +177,12 @@ func (j *judge) server() {
 		j.say(Warn, "role", "it is a master with %s. One that is promoted may not have received every lock, and there can be "+
 			"two holders: set replicas=%d in the store's URL, for every client", several(replicas), replicas)
 	case replicas > 0 && j.a.MaxTTL == 0:
-		j.say(Warn, "role", "it is a master with %s. One that is promoted may not have received every lock, and there can be "+
-			"two holders: set max-ttl=30s in the store's URL, for every client", several(replicas))
+		text := fmt.Sprintf("it is a master with %s. One that is promoted may not have received every lock, and there can be "+
+			"two holders: set %s)", several(replicas), advised)
+		if !j.stops(replicas) {
+			text += ", and run: " + j.stopping(replicas)
+		}
+		j.say(Warn, "role", "%s. %s", text, price(replicas))
 	case replicas > 0:
 		j.replicas(replicas)
 	default:
@@ -214,7 +218,7 @@ func (j *judge) confirming(connected int) {
 		j.say(Warn, "role", "it is a master with %s, of which %d must confirm a lock. One that did not may be promoted, and there can be "+
 			"two holders: set replicas=%d in the store's URL, for every client", several(connected), want, connected)
 	default:
-		j.say(OK, "role", "it is a master with %s, and all confirm a lock before it is granted", several(connected))
+		j.say(OK, "role", "it is a master with %s, and all confirm a lock before it is granted. %s", several(connected), price(connected))
 	}
 }
 

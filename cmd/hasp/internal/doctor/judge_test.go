@@ -73,6 +73,7 @@ func TestJudge(t *testing.T) {
 		"votes":            {vote: votes, record: true, check: "votes", level: OK, text: "at most 1m0s"},
 		"votes otherwise":  {vote: Vote{Record: true, Voting: true, MaxTTL: time.Second}, record: true, check: "votes", level: Warn, text: "1s, while max-ttl is 1m0s"},
 		"held back":        {vote: Vote{Record: true, Left: 22100 * time.Millisecond}, record: true, check: "votes", level: Fail, text: "held back, 23s left"},
+		"held back, cron":  {vote: Vote{Record: true, Left: time.Second}, record: true, check: "votes", level: Fail, text: "--admit. The wait is counted from the first request of each machine and user, so that a nightly job with -n fails once: from cron use -w 90 -E 0"},
 		"one is held back": {vote: Vote{Record: true, Left: time.Second}, record: true, enough: true, check: "votes", level: Warn, text: "held back, 1s left"},
 		"one refuses": {vote: Vote{Record: true, Voting: true, MaxTTL: time.Minute, Refuses: errors.New("it refuses")}, record: true, enough: true, check: "votes",
 			level: Warn, text: "it votes, but it refuses"},
@@ -86,6 +87,17 @@ func TestJudge(t *testing.T) {
 		"valkey":           {change: info("valkey_version", "8.1.0"), check: "version", level: OK, text: "Valkey 8.1.0"},
 		"replica":          {change: info("role", "slave", "master_host", "h", "master_port", "1"), check: "role", level: Fail, text: "replica of h:1"},
 		"replicas":         {change: info("connected_slaves", "2"), check: "role", level: Warn, text: "2 replicas. One that is promoted may not"},
+		"replicas, remedy": {change: replicas("0", "10"), check: "role", level: Warn,
+			text: "in place of -n, and --hold-at-least where other hosts have the job, too), and run: by hand CONFIG SET min-replicas-to-write 2 and: by hand CONFIG SET min-replicas-max-lag 5, " +
+				"and put it on the server's command line: it has no configuration file, and what CONFIG SET set is lost at a restart, and likewise on each replica. " +
+				"While one of them is away, as after a failover, nothing is granted then"},
+		"replicas, half of it": {change: replicas("2", "5"), check: "role", level: Warn, text: "where other hosts have the job, too). While one of them is away"},
+		"replica, remedy": {change: info("connected_slaves", "1"), check: "role", level: Warn,
+			text: "min-replicas-max-lag 5, and put it on the server's command line: it has no configuration file, and what CONFIG SET set is lost at a restart, and likewise on each replica. " +
+				"After a failover nothing is granted then until the other machine is back, which trades failover for safety: with two machines rather take neither"},
+		"replica confirms": {change: info("connected_slaves", "1", "slave0", "ip=h,port=2,state=online,offset=0,lag=0"), waits: 1,
+			check: "role", level: OK, text: "before it is granted. After a failover nothing is granted then until the other machine is back"},
+		"replica, record":  {change: info("connected_slaves", "1"), vote: votes, record: true, check: "role", level: Warn, text: "until the other machine is back"},
 		"replicas, Java":   {change: info("connected_slaves", "2"), java: true, check: "role", level: Warn, text: "Redisson's layout has nothing against that"},
 		"memory, Java":     {change: func(f *Facts) { f.Config["appendonly"] = "no" }, java: true, check: "persistence", level: Warn, text: "next renewal. Run: by hand CONFIG"},
 		"no PUBLISH, Java": {change: func(f *Facts) { f.Denied = map[string]error{"PUBLISH": errors.New("NOPERM")} }, java: true, check: "rights", level: Warn, text: "those in Java sleep until"},
@@ -94,7 +106,8 @@ func TestJudge(t *testing.T) {
 		"replicas, not all": {change: replicas("1", "5"), vote: votes, record: true, check: "role", level: Warn, text: "goes on renewing here"},
 		"replicas, late":    {change: replicas("2", "8"), vote: votes, record: true, check: "role", level: Warn, text: "goes on renewing here"},
 		"replicas, not set": {change: replicas("2", "0"), vote: votes, record: true, check: "role", level: Warn, text: "goes on renewing here"},
-		"replicas, needed":  {change: replicas("2", "7"), vote: votes, record: true, check: "role", level: OK, text: "stops granting and renewing"},
+		"replicas, needed": {change: replicas("2", "7"), vote: votes, record: true, check: "role", level: OK,
+			text: "stops granting and renewing (min-replicas-to-write 2, min-replicas-max-lag 7). While one of them is away"},
 		"replica, fresh": {change: info("connected_slaves", "1", "master_repl_offset", "1000", "slave0", "ip=h,port=2,state=online,offset=1000,lag=0"),
 			check: "replica", level: OK, text: "1 replica is up to date, heard of less than 1s ago"},
 		"replicas, near": {change: info("connected_slaves", "2", "master_repl_offset", "3000", "slave0", "ip=h,port=2,state=online,offset=952,lag=1",
@@ -147,10 +160,13 @@ func TestJudge(t *testing.T) {
 		"no channel": {change: func(f *Facts) {
 			f.Denied, f.Closed = map[string]error{"PUBLISH": errors.New("NOPERM to access a channel")}, map[string][]string{"PUBLISH": {"&hasp.*"}}
 		}, check: "rights", level: Warn, text: "(it lacks &hasp.*)"},
-		"cannot enter":   {change: func(f *Facts) { f.Err = errors.New("NOPERM no permissions to run the 'select' command") }, check: "rights", level: Fail, text: "'select'"},
-		"everysec":       {change: func(f *Facts) { f.Config["appendfsync"] = "everysec" }, check: "persistence", level: Warn, text: "locks of the last second"},
-		"no":             {change: func(f *Facts) { f.Config["appendfsync"] = "no" }, check: "persistence", level: Warn, text: "recent locks"},
-		"memory only":    {change: func(f *Facts) { f.Config["appendonly"] = "no" }, check: "persistence", level: Warn, text: "a restart loses locks"},
+		"cannot enter": {change: func(f *Facts) { f.Err = errors.New("NOPERM no permissions to run the 'select' command") }, check: "rights", level: Fail, text: "'select'"},
+		"everysec":     {change: func(f *Facts) { f.Config["appendfsync"] = "everysec" }, check: "persistence", level: Warn, text: "locks of the last second"},
+		"no":           {change: func(f *Facts) { f.Config["appendfsync"] = "no" }, check: "persistence", level: Warn, text: "recent locks"},
+		"memory only":  {change: func(f *Facts) { f.Config["appendonly"] = "no" }, check: "persistence", level: Warn, text: "a restart loses locks"},
+		"memory, remedy": {change: func(f *Facts) { f.Config["appendonly"] = "no" }, check: "persistence", level: Warn,
+			text: "Set max-ttl=30s in the store's URL, for every client (its first use and each restart pause 40 s, counted from the first request of each machine and user, " +
+				"so that a nightly job with -n fails once: from cron use -w 60 -E 0 in place of -n"},
 		"memory, record": {change: func(f *Facts) { f.Config["appendonly"] = "no" }, vote: votes, record: true, check: "persistence", level: OK, text: "held back for 1m10s afterwards"},
 		"same time":      {change: func(f *Facts) { f.Ahead = 40 * time.Microsecond }, check: "clock", level: OK, text: "give or take 100µs"},
 		"ahead":          {change: func(f *Facts) { f.Ahead = 2 * time.Second }, vote: votes, record: true, check: "clock", level: Warn, text: "2s ahead of this"},

@@ -180,8 +180,17 @@ func (j *judge) lasts(settings string) {
 	}
 }
 
+// advised is the max-ttl to set where there is none, and what it costs.
+var advised = "max-ttl=30s in the store's URL, for every client (its first use and each restart pause 40 s, " + counted(30*time.Second)
+
+// counted says from when on each client waits, and what that does to a job that waits for nothing.
+func counted(maxTTL time.Duration) string {
+	return fmt.Sprintf("counted from the first request of each machine and user, so that a nightly job with -n fails once: from cron use -w %.0f -E 0 in place of -n, "+
+		"and --hold-at-least where other hosts have the job, too", (admission.Wait(maxTTL) + 20*time.Second).Truncate(time.Second).Seconds())
+}
+
 func (j *judge) remedy() string {
-	text := "Set max-ttl=30s in the store's URL, for every client (its first use and each restart pause 40 s; hasp doctor --admit ends the first); or run: "
+	text := "Set " + advised + "; hasp doctor --admit ends the first pause); or run: "
 	if j.a.Cluster || j.a.Replicas > 0 || j.a.Redisson { // max-ttl is not for them
 		text = "Run: "
 	}
@@ -196,20 +205,39 @@ const (
 	adviseLag = 5
 )
 
+// stops says whether a master that lost one of so many replicas then stops in time.
+func (j *judge) stops(n int) bool {
+	lag := atoi(j.f.Config["min-replicas-max-lag"])
+	return atoi(j.f.Config["min-replicas-to-write"]) >= n && lag > 0 && lag <= maxLag
+}
+
+// stopping has it stop.
+func (j *judge) stopping(n int) string {
+	return fmt.Sprintf("%s and: %s, %s, and likewise on each replica", j.a.Command(fmt.Sprintf("CONFIG SET min-replicas-to-write %d", n)),
+		j.a.Command(fmt.Sprintf("CONFIG SET min-replicas-max-lag %d", adviseLag)), j.keep())
+}
+
+// price is what it costs that all of so many replicas are needed, by these settings or by replicas=.
+func price(n int) string {
+	if n == 1 {
+		return "After a failover nothing is granted then until the other machine is back, which trades failover for safety: with two machines rather take " +
+			"neither max-ttl nor replicas=, and a guard (docs/guards.md)"
+	}
+	return "While one of them is away, as after a failover, nothing is granted then"
+}
+
 // replicas is about a master with a node record: one of its replicas may be promoted
 // while clients still reach the master.
 func (j *judge) replicas(n int) {
-	needs, ok := j.f.Config["min-replicas-to-write"]
-	lag := atoi(j.f.Config["min-replicas-max-lag"])
-	if ok && atoi(needs) >= n && lag > 0 && lag <= maxLag {
+	if j.stops(n) {
 		j.say(OK, "role", "it is a master with %s. One that is promoted is held back at first, and without it this one stops "+
-			"granting and renewing (min-replicas-to-write %d, min-replicas-max-lag %d)", several(n), atoi(needs), lag)
+			"granting and renewing (min-replicas-to-write %d, min-replicas-max-lag %d). %s", several(n), atoi(j.f.Config["min-replicas-to-write"]),
+			atoi(j.f.Config["min-replicas-max-lag"]), price(n))
 		return
 	}
 	why := "whoever still reaches this one goes on renewing here, and there can be two holders"
-	if !ok {
+	if _, known := j.f.Config["min-replicas-to-write"]; !known {
 		why = "whether this one then stops renewing is unknown (CONFIG is not allowed); if not, there can be two holders"
 	}
-	j.say(Warn, "role", "it is a master with %s. One that is promoted is held back at first, but %s. Run: %s and: %s, %s", several(n), why,
-		j.a.Command(fmt.Sprintf("CONFIG SET min-replicas-to-write %d", n)), j.a.Command(fmt.Sprintf("CONFIG SET min-replicas-max-lag %d", adviseLag)), j.keep())
+	j.say(Warn, "role", "it is a master with %s. One that is promoted is held back at first, but %s. Run: %s. %s", several(n), why, j.stopping(n), price(n))
 }
