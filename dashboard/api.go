@@ -141,7 +141,7 @@ func (s *server) apiBreak(w http.ResponseWriter, r *http.Request) {
 	}
 	info, err := s.client.Operator().Inspect(ctx, key)
 	if err != nil {
-		refuse(w, r, http.StatusBadGateway, errors.New("nothing was done: "+trouble(err)))
+		refuse(w, r, http.StatusBadGateway, errors.New("nothing was done: "+trouble(s.poller.explained(err))))
 		return
 	}
 	rec.Fence = fenceOf(info, body.Owner)
@@ -155,7 +155,7 @@ func (s *server) apiBreak(w http.ResponseWriter, r *http.Request) {
 	case errors.Is(err, hasp.ErrNotHeld):
 		outcome = "not held"
 	case err != nil:
-		outcome = "failed: " + trouble(err)
+		outcome = "failed: " + trouble(s.poller.explained(err))
 	}
 	recorded := s.record(rec, outcome)
 	s.poller.relist()
@@ -164,7 +164,7 @@ func (s *server) apiBreak(w http.ResponseWriter, r *http.Request) {
 	case errors.Is(err, hasp.ErrNotHeld):
 		writeJSON(w, http.StatusConflict, problem{Error: "nothing was done: that owner no longer has the key", Now: now})
 	case err != nil:
-		writeJSON(w, http.StatusBadGateway, problem{Error: "it may or may not have been broken: " + trouble(err), Now: now})
+		writeJSON(w, http.StatusBadGateway, problem{Error: "it may or may not have been broken: " + trouble(s.poller.explained(err)), Now: now})
 	default:
 		b := brokenJSON{Broken: true, Now: now}
 		if recorded != nil {

@@ -57,6 +57,9 @@ type Options struct {
 	// Leaks finds what was left in the store, for the page of that name, as rarely as
 	// Doctor. nil: what the engine itself finds, and what was held by processes of this host that have ended.
 	Leaks func(context.Context) ([]Leak, error)
+	// Explain says in words for people what an error of the store means, and what to look at. It is called by several
+	// goroutines at once. nil: what the error says itself.
+	Explain func(error) string
 	// Every is the least time between two looks at the store while there is a viewer; the
 	// whole list is asked for more rarely where that takes long. 0 means a second.
 	Every time.Duration
@@ -120,7 +123,7 @@ func newServer(c *hasp.Client, o *Options) *server {
 		s.Title = c.Traits().Engine
 	}
 	s.slots = make(chan struct{}, s.Streams)
-	s.poller = newPoller(c, s.Prefix, s.Every)
+	s.poller = newPoller(c, s.Prefix, s.Every, s.Explain)
 	if s.Doctor == nil {
 		s.Doctor = s.examine
 	}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"regexp"
 	"strings"
 	"testing"
@@ -186,11 +187,15 @@ func TestPrefix(t *testing.T) {
 func TestStoreThatIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t)
-		w.ask("k", label("web-1"))
+		owner := w.ask("k", label("web-1"))
 		o := local()
 		h := New(w.client, o)
-		if code, page, _ := serve(h, request("GET", "/", "")); code != 200 || !strings.Contains(page, "web-1") {
-			t.Fatalf("%d: %s", code, page)
+		o.Explain = func(err error) string { return "explained: " + err.Error() }
+		explains := New(w.client, o)
+		for _, h := range []http.Handler{h, explains} {
+			if code, page, _ := serve(h, request("GET", "/", "")); code != 200 || !strings.Contains(page, "web-1") || !strings.Contains(page, "problems</dt><dd>0<") {
+				t.Fatalf("%d: %s", code, page)
+			}
 		}
 		w.store.SetUnreachable(true)
 		time.Sleep(time.Minute)
@@ -200,9 +205,19 @@ func TestStoreThatIsAway(t *testing.T) {
 				t.Errorf("%s: %d:\n%s", path, code, page)
 			}
 		}
-		// What was known stays to be seen, and says so.
-		if _, page, _ := serve(h, request("GET", "/", "")); !strings.Contains(page, "web-1") {
-			t.Errorf("the last list is gone:\n%s", page)
+		// What was known stays to be seen, and says so: the store is a problem.
+		if _, page, _ := serve(h, request("GET", "/", "")); !strings.Contains(page, "web-1") || !strings.Contains(page, "problems</dt><dd>1<") {
+			t.Errorf("the last list is gone, or it is no problem:\n%s", page)
+		}
+		asked := `{"owner":"` + owner + `","reason":"a test"}`
+		for path, of := range map[string]string{"/": "list", "/lock?key=" + encodeKey("k"): "inspect", "/api/v1/locks/" + encodeKey("k"): "inspect", "/api/v1/locks/" + encodeKey("k") + "/break": "inspect"} {
+			method := "GET"
+			if strings.HasSuffix(path, "/break") {
+				method = "POST"
+			}
+			if _, page, _ := serve(explains, request(method, path, asked, "Content-Type", "application/json")); !strings.Contains(page, "explained: hasp: "+of) {
+				t.Errorf("%s is not explained:\n%s", path, page)
+			}
 		}
 		if code, _, _ := serve(New(w.client, o), request("GET", "/api/v1/locks", "")); code != 502 {
 			t.Errorf("a list of a store that never answered: %d", code)

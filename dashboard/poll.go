@@ -62,9 +62,10 @@ type snapshot struct {
 // poller asks the store on behalf of all viewers: of each thing once, and of
 // nothing while there is none.
 type poller struct {
-	client *hasp.Client
-	prefix string
-	every  time.Duration
+	client  *hasp.Client
+	prefix  string
+	every   time.Duration
+	explain func(error) string // nil: errors say it themselves
 
 	listing chan struct{} // the goroutine that lists has its one place
 
@@ -81,8 +82,8 @@ type poller struct {
 	wake    chan struct{}
 }
 
-func newPoller(c *hasp.Client, prefix string, every time.Duration) *poller {
-	return &poller{client: c, prefix: prefix, every: every, listing: make(chan struct{}, 1), changed: make(chan struct{}),
+func newPoller(c *hasp.Client, prefix string, every time.Duration, explain func(error) string) *poller {
+	return &poller{client: c, prefix: prefix, every: every, explain: explain, listing: make(chan struct{}, 1), changed: make(chan struct{}),
 		snap: newSnapshot(nil), screens: map[string]int{}, watched: map[string]*watch{}, seq: time.Now().UnixMicro(), wake: make(chan struct{}, 1)}
 }
 
@@ -280,7 +281,7 @@ func (p *poller) inspectOne(ctx context.Context, key string) (*entry, error) {
 	defer cancel()
 	info, err := p.client.Operator().Inspect(ctx, key)
 	if err != nil {
-		return nil, err
+		return nil, p.explained(err)
 	}
 	info.Key = key
 	return newEntry(info, time.Now()), nil
@@ -364,7 +365,7 @@ func (p *poller) collect(ctx context.Context, before *snapshot) (*snapshot, erro
 	found, more := map[string]*entry{}, false
 	for info, err := range p.client.Operator().List(ctx, p.prefix) {
 		if err != nil {
-			return nil, err
+			return nil, p.explained(err)
 		}
 		if len(found) >= mostKeys {
 			more = true
@@ -470,6 +471,14 @@ func (p *poller) relist() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.next, p.soonest = time.Time{}, time.Time{}
+}
+
+// explained is an error of the store as [Options].Explain has it.
+func (p *poller) explained(err error) error {
+	if p.explain == nil {
+		return err
+	}
+	return errors.New(p.explain(err))
 }
 
 // trouble describes an error of the store in one line, without the parts that are for

@@ -89,7 +89,7 @@ type listEvent struct {
 	Waiters int      `json:"waiters"`
 	Held    int      `json:"held"`
 	Longest int64    `json:"longest"` // since when the first of all waiters has waited; 0: not known
-	Needy   int      `json:"needy"`   // keys that need a person
+	Needy   int      `json:"needy"`   // keys that need a person, and the store where its latest list failed
 	Pages   int      `json:"pages"`
 	More    bool     `json:"more,omitempty"`    // there are more keys than are kept
 	Trouble string   `json:"trouble,omitempty"` // why the latest list failed
@@ -114,6 +114,9 @@ func (c *screen) update(s *snapshot, q query) (ev listEvent, news bool) {
 	ids, keys := make([]string, 0, len(entries)), make([]string, 0, len(entries))
 	ev = listEvent{At: millis(s.at), Keys: len(s.entries), Found: len(found), Waiters: s.waiters, Held: s.held, Longest: millis(s.longest), Needy: s.needy, Pages: pages, More: s.more,
 		Trouble: trouble(s.err), Empty: len(entries) == 0}
+	if s.err != nil {
+		ev.Needy++
+	}
 	for _, e := range entries {
 		r := toRow(e)
 		if old, ok := c.rows[r.ID]; !ok || old != r {

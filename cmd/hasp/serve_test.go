@@ -87,6 +87,25 @@ func (s *sandbox) serve(args ...string) (p *proc, url string) {
 	return p, regexp.MustCompile(`https?://\S+`).FindString(p.err.String())
 }
 
+// The page says of a store that hangs what the commands say, and counts it as a problem.
+func TestServeOfAHungStore(t *testing.T) {
+	t.Parallel()
+	hangs, err := net.Listen("tcp", "127.0.0.1:0") // and takes connections
+	must(t, err)
+	t.Cleanup(func() { hangs.Close() })
+	s := newSandbox(t, "redis://"+hangs.Addr().String())
+	_, url := s.serve()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	must(t, err)
+	resp, err := http.DefaultClient.Do(r)
+	must(t, err)
+	defer resp.Body.Close()
+	page, err := io.ReadAll(resp.Body)
+	must(t, err)
+	matches(t, string(page), `the store redis://\S+ takes connections, and does not answer: .*Is it stopped or overloaded`)
+	matches(t, string(page), `problems</dt><dd>1<`)
+}
+
 // Tokens and certificates say who may look and who may break; what is broken is recorded;
 // live views end with the server.
 func TestServe(t *testing.T) {

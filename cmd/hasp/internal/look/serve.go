@@ -100,7 +100,8 @@ func serve(cmd *cobra.Command, o *serveOptions, prefix string) error {
 	base.Note("the locks of %s are at %s://%s/", l.URL, scheme, listener.Addr())
 	return serveUntilSignal(ctx, stop, listener, c.closing(dashboard.New(l.Client, &dashboard.Options{
 		Title: l.URL.String(), Prefix: prefix, Identify: c.identify, Hosts: o.hosts, Audit: recordOf(l, log), Leaks: leaksOf(l, o.store, prefix),
-		Doctor: func(ctx context.Context) ([]dashboard.Finding, error) { return o.diagnose(ctx, l) },
+		Doctor:  func(ctx context.Context) ([]dashboard.Finding, error) { return o.diagnose(ctx, l) },
+		Explain: func(err error) string { return base.Trouble(l.URL, err).Message },
 	})))
 }
 
