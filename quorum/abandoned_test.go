@@ -19,7 +19,7 @@ import (
 func TestOneNodeKnowsThatAKeyIsAbandoned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, nodes := spies(t, 3)
-		granted(t, another(t, nodes), asks("k"))
+		granted(t, over(t, nodes, nil), asks("k"))
 		synctest.Wait()
 		time.Sleep(2 * ruleTTL)
 		nodes[0].restarted(t)
@@ -68,7 +68,7 @@ func TestAbandonedIsToldOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, nodes := lags(t)
 		granted(t, d, asks("warm"))
-		var late, other *lag // of those without the queue
+		var late, other *link // of those without the queue
 		for i, n := range d.nodes {
 			if n != d.queue.Load() {
 				late, other = nodes[i], late
@@ -81,16 +81,16 @@ func TestAbandonedIsToldOnce(t *testing.T) {
 			failIf(t, res.Abandoned != want, "Abandoned is %v", res.Abandoned)
 			synctest.Wait()
 			r.End = end
-			late.by.Store(int64(10 * time.Millisecond))
+			late.lags(10 * time.Millisecond)
 			release(t, d, r)
 			synctest.Wait()
-			late.by.Store(int64(time.Millisecond))
+			late.lags(time.Millisecond)
 		}
 		turn(false, driver.EndUnfinished)
 		turn(true, driver.EndUnused)
 		turn(true, driver.EndFinished)
 		time.Sleep(time.Second)
-		other.away.Store(true)
+		other.fail(errGone)
 		turn(false, driver.EndFinished)
 	})
 	synctest.Test(t, func(t *testing.T) {

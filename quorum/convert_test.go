@@ -295,7 +295,7 @@ func TestConvertOfALostLease(t *testing.T) {
 func TestOwnerAsksAnewAfterAConvert(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, nodes := spies(t, 3)
-		other := another(t, nodes)
+		other := over(t, nodes, nil)
 		w := asks("k")
 		convert, _ := converting(w, granted(t, d, w).Fence)
 		synctest.Wait()
@@ -406,7 +406,7 @@ func TestMissedConvertIsTold(t *testing.T) {
 func TestAdoptedLeaseConverts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first, nodes := spies(t, 3)
-		d := another(t, nodes)
+		d := over(t, nodes, nil)
 		w := asks("k")
 		convert, reader := converting(w, granted(t, first, w).Fence)
 		synctest.Wait()
@@ -423,7 +423,7 @@ func TestAdoptedLeaseConverts(t *testing.T) {
 			t.Errorf("the modes on the nodes: %v", got)
 		}
 		for _, fence := range []uint64{reader.Fence, 0} {
-			d := another(t, nodes)
+			d := over(t, nodes, nil)
 			nodes[1].Lose("k") // and has it as it was before
 			old := withFence(w, reader.Fence)
 			old.Restore = true
@@ -494,7 +494,7 @@ func TestRestoreOfASharedLease(t *testing.T) {
 func TestRollingRestartUnderAReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, nodes := spies(t, 3)
-		other := another(t, nodes)
+		other := over(t, nodes, nil)
 		r := reads("k")
 		r.Fence = granted(t, d, r).Fence
 		synctest.Wait()

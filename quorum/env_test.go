@@ -1,7 +1,7 @@
 // Copyright 2026 The hasp Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package quorum_test
+package quorum
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hasplock/hasp"
@@ -17,10 +18,7 @@ import (
 	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/internal/contend"
 	"github.com/hasplock/hasp/memdriver"
-	"github.com/hasplock/hasp/quorum"
 )
-
-const nodeMaxTTL = 30 * time.Second
 
 // link is the way from one client to one node. It can be stopped: then requests
 // are carried out, and answered, once it goes on, whoever still waits for them.
@@ -165,46 +163,53 @@ func (l *link) Inspect(ctx context.Context, key string) (driver.Info, error) {
 	return through(ctx, l, func(ctx context.Context) (driver.Info, error) { return l.Store.Inspect(ctx, key) })
 }
 
-var errAway = errors.New("connection refused")
+var errGone = errors.New("connection refused")
 
 func (l *link) Classify(err error) driver.Class {
-	if errors.Is(err, errAway) {
+	if errors.Is(err, errGone) {
 		return driver.ClassUnreachable
 	}
 	return l.Store.Classify(err)
 }
 
-// newStores returns stores that vote.
+// newStores returns nodes that vote, the queue node first.
 func newStores(t testing.TB, n int) []*memdriver.Store {
+	t.Helper()
+	return storesAhead(t, n, 0)
+}
+
+// storesAhead returns such nodes whose clocks are ahead of ours.
+func storesAhead(t testing.TB, n int, by time.Duration) []*memdriver.Store {
 	t.Helper()
 	all := make([]*memdriver.Store, n)
 	for i := range all {
-		all[i] = memdriver.NewNode(memdriver.NodeOptions{MaxTTL: nodeMaxTTL})
-		admit(t, all[i])
+		all[i] = memdriver.NewNode(memdriver.NodeOptions{MaxTTL: ruleTTL, Now: func() time.Time { return time.Now().Add(by) }})
 	}
-	return all
-}
-
-func admit(t testing.TB, s *memdriver.Store) {
-	t.Helper()
-	rec, err := s.Record(t.Context())
-	if err == nil {
-		err = s.Admit(t.Context(), rec, nodeMaxTTL)
-	}
-	need(t, err)
+	return admitted(t, ruleTTL, all)
 }
 
 // connect returns a driver over stores, and its links.
-func connect(t testing.TB, stores []*memdriver.Store) (*quorum.Driver, []*link) {
+func connect(t testing.TB, stores []*memdriver.Store) (*Driver, []*link) {
+	t.Helper()
+	return patient(t, stores, 0)
+}
+
+// patient is a driver whose nodes may take so long, with its links; 0: as long as usual.
+func patient(t testing.TB, stores []*memdriver.Store, timeout time.Duration) (*Driver, []*link) {
 	t.Helper()
 	links := make([]*link, len(stores))
-	nodes := make([]voting.Node, len(stores))
 	for i, s := range stores {
 		links[i] = &link{Store: s}
-		nodes[i] = links[i]
 	}
-	d := quorum.New(nodes, nil)
-	t.Cleanup(func() { _ = d.Close() })
+	return over(t, links, &Options{NodeTimeout: timeout}), links
+}
+
+// warm returns a driver that has heard its nodes, and its links.
+func warm(t testing.TB, stores []*memdriver.Store) (*Driver, []*link) {
+	t.Helper()
+	d, links := connect(t, stores)
+	mustTry(t, d, ask("warm"))
+	synctest.Wait()
 	return d, links
 }
 
@@ -219,7 +224,7 @@ func client(t testing.TB, stores []*memdriver.Store) (*hasp.Client, []*link) {
 }
 
 func ask(key string) contend.Owner {
-	return contend.Owner{Key: key, Owner: rand.Text(), Label: "{}", TTL: nodeMaxTTL, Patience: 10 * time.Second}
+	return contend.Owner{Key: key, Owner: rand.Text(), Label: "{}", TTL: ruleTTL, Patience: 10 * time.Second}
 }
 
 // votes counts the stores on which an owner holds a key.
@@ -248,9 +253,6 @@ func mustLock(t testing.TB, c *hasp.Client, key string) *hasp.Lease {
 	need(t, err)
 	return lease
 }
-
-// These are written in stub_test.go, within the package.
-var failIf, stopIf, check, need, bubbled = quorum.FailIf, quorum.StopIf, quorum.Check, quorum.Need, quorum.Bubbled
 
 // grantedAt tells when a waiter has "k", which it releases.
 func grantedAt(t *testing.T, c *hasp.Client) <-chan time.Time {

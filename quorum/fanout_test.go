@@ -208,7 +208,7 @@ func TestConvertByAnotherProcess(t *testing.T) {
 		need(t, contend.Release(t.Context(), queue.Store, gone))
 		queue.Hold("k", ruleTTL, driver.Label{})
 		convert, _ := converting(w, fence)
-		granted(t, another(t, nodes), convert) // two of three nodes converted it
+		granted(t, over(t, nodes, nil), convert) // two of three nodes converted it
 	})
 }
 

@@ -8,7 +8,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,55 +15,22 @@ import (
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/internal/contend"
-	"github.com/hasplock/hasp/memdriver"
 )
 
-// lag is a node that takes its time, or is away.
-type lag struct {
-	*memdriver.Store
-	by   atomic.Int64 // ns
-	away atomic.Bool
+// lags makes a node take so long for what changes it.
+func (l *link) lags(by time.Duration) {
+	l.onTry(func(context.Context, voting.VoteRequest) error { time.Sleep(by); return nil })
+	l.onRelease(func(context.Context, voting.WithdrawRequest) error { time.Sleep(by); return nil })
 }
 
-var errGone = errors.New("gone")
-
-func (l *lag) Classify(err error) driver.Class { return driver.ClassUnreachable }
-func (l *lag) Vote(ctx context.Context, r voting.VoteRequest) (driver.Result, error) {
-	time.Sleep(time.Duration(l.by.Load()))
-	if l.away.Load() {
-		return driver.Result{}, errGone
+// lags returns a driver whose nodes take a millisecond each, and its links.
+func lags(t *testing.T) (*Driver, []*link) {
+	t.Helper()
+	d, links := connect(t, newStores(t, 3))
+	for _, l := range links {
+		l.lags(time.Millisecond)
 	}
-	return l.Store.Vote(ctx, r)
-}
-func (l *lag) Record(ctx context.Context) (voting.Record, error) {
-	if l.away.Load() {
-		return voting.Record{}, errGone
-	}
-	return l.Store.Record(ctx)
-}
-func (l *lag) Withdraw(ctx context.Context, r voting.WithdrawRequest) error {
-	time.Sleep(time.Duration(l.by.Load()))
-	if l.away.Load() {
-		return errGone
-	}
-	return l.Store.Withdraw(ctx, r)
-}
-
-func lags(t *testing.T) (*Driver, []*lag) {
-	var nodes []voting.Node
-	var ls []*lag
-	for range 3 {
-		s := memdriver.NewNode(memdriver.NodeOptions{MaxTTL: 30 * time.Second})
-		rec, _ := s.Record(t.Context())
-		_ = s.Admit(t.Context(), rec, 30*time.Second)
-		l := &lag{Store: s}
-		l.by.Store(int64(time.Millisecond))
-		ls = append(ls, l)
-		nodes = append(nodes, l)
-	}
-	d := New(nodes, nil)
-	t.Cleanup(func() { d.Close() })
-	return d, ls
+	return d, links
 }
 
 func TestOwnersDoNotStay(t *testing.T) {
@@ -79,7 +45,7 @@ func TestOwnersDoNotStay(t *testing.T) {
 			if i == 0 { // a node that is not the queue's is a bit slower
 				for j, n := range d.nodes {
 					if n != d.queue.Load() {
-						ls[j].by.Store(int64(2 * time.Millisecond))
+						ls[j].lags(2 * time.Millisecond)
 						break
 					}
 				}
@@ -98,7 +64,7 @@ func TestCleanUpsExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, ls := lags(t)
 		for _, l := range ls {
-			l.away.Store(true)
+			l.fail(errGone)
 		}
 		for range 2000 { // over 20 minutes, far above TTL and patience
 			r := contend.Owner{Key: "k", Owner: rand.Text(), Label: "{}", TTL: 30 * time.Second}
@@ -136,7 +102,7 @@ func TestReservedVoteAfterError(t *testing.T) {
 		o := d.owners.get(r.Claim())
 		for i, n := range d.nodes {
 			if n != d.queue.Load() {
-				ls[i].away.Store(true)
+				ls[i].fail(errGone)
 			}
 		}
 		if _, err := contend.Try(t.Context(), d, r); err == nil {
@@ -159,10 +125,10 @@ func TestCleanUpEnds(t *testing.T) {
 			t.Fatal(res, err)
 		}
 		n := d.nodes[0]
-		ls[0].away.Store(true)
+		ls[0].fail(errGone)
 		n.leave(errGone)
 		time.Sleep(time.Second)
-		ls[0].away.Store(false)
+		ls[0].fail(nil)
 		begun := time.Now()
 		for i := 0; i < 5000 && !n.serving(); i++ { // 1000 calls a second whose contexts ended
 			x := contend.Owner{Key: "x", Owner: rand.Text(), Label: "{}", TTL: 30 * time.Second}
@@ -182,9 +148,7 @@ func TestCleanUpEnds(t *testing.T) {
 func (s *spy) forgets(t *testing.T, ahead time.Duration) {
 	t.Helper()
 	s.step(ahead)
-	s.Restart(nil)
-	rec, err := s.Record(t.Context())
-	need(t, errors.Join(err, s.Admit(t.Context(), rec, ruleTTL)))
+	s.restarted(t)
 }
 
 // Nodes whose clocks are too far apart grant no fence together. That is said, of each of them, and not that another

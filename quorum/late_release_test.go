@@ -1,7 +1,7 @@
 // Copyright 2026 The hasp Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package quorum_test
+package quorum
 
 import (
 	"context"
@@ -12,7 +12,6 @@ import (
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/internal/contend"
-	"github.com/hasplock/hasp/memdriver"
 )
 
 // A release that gave a vote back comes late, after the same owner was granted the
@@ -30,7 +29,7 @@ func TestReleaseComesAfterTheNextGrant(t *testing.T) {
 		"it was sent again, and that was answered": {},
 	} {
 		bubbled(t, name, func(t *testing.T) {
-			stores := storesThatVote(t, 3, memdriver.NodeOptions{Now: func() time.Time { return time.Now().Add(-10 * time.Second) }})
+			stores := storesAhead(t, 3, -10*time.Second)
 			other, _ := connect(t, stores)
 			d, ts := connect(t, stores)
 			for _, x := range []driver.Driver{other, d} {
@@ -38,9 +37,9 @@ func TestReleaseComesAfterTheNextGrant(t *testing.T) {
 				mustTry(t, x, warm)
 				need(t, contend.Release(t.Context(), x, warm))
 			}
-			free, freeLast := stores[1].Hold("k", nodeMaxTTL, driver.Label{}), stores[2].Hold("k", nodeMaxTTL, driver.Label{})
+			free, freeLast := stores[1].Hold("k", ruleTTL, driver.Label{}), stores[2].Hold("k", ruleTTL, driver.Label{})
 			time.Sleep(time.Millisecond)
-			stores[0].Hold("other", nodeMaxTTL, driver.Label{})() // its fences are the largest
+			stores[0].Hold("other", ruleTTL, driver.Label{})() // its fences are the largest
 			var late voting.WithdrawRequest
 			ts[0].onRelease(func(ctx context.Context, r voting.WithdrawRequest) error {
 				if late.Owner != "" {
@@ -99,14 +98,12 @@ func TestSecondCopyOfATry(t *testing.T) {
 		"a writer's, at all nodes":      {driver.Exclusive, []int{0, 1, 2}, 10 * time.Millisecond},
 		"a reader's, at the queue node": {driver.Shared, []int{0}, freeFor},
 		"a reader's, at another":        {driver.Shared, []int{2}, 10 * time.Millisecond},
-		"a reader's, at a majority":     {driver.Shared, []int{1, 2}, nodeMaxTTL + freeFor},
-		"a reader's, line and majority": {driver.Shared, []int{0, 2}, nodeMaxTTL + freeFor},
+		"a reader's, at a majority":     {driver.Shared, []int{1, 2}, ruleTTL + freeFor},
+		"a reader's, line and majority": {driver.Shared, []int{0, 2}, ruleTTL + freeFor},
 	} {
 		bubbled(t, name, func(t *testing.T) {
-			stores := storesThatVote(t, 3, memdriver.NodeOptions{})
-			d, ts := connect(t, stores)
-			mustTry(t, d, ask("warm"))
-			synctest.Wait()
+			stores := newStores(t, 3)
+			d, ts := warm(t, stores)
 			sent := make([]voting.VoteRequest, len(ts))
 			for i := range ts {
 				ts[i].onTry(func(_ context.Context, r voting.VoteRequest) error { sent[i] = r; return nil })
@@ -136,10 +133,8 @@ func TestSecondCopyOfATry(t *testing.T) {
 func TestFirstTryOfAFastClientIsLost(t *testing.T) {
 	for name, carried := range map[string]bool{"the request": false, "the answer": true} {
 		bubbled(t, name, func(t *testing.T) {
-			stores := storesThatVote(t, 3, memdriver.NodeOptions{Now: func() time.Time { return time.Now().Add(-10 * time.Second) }})
-			d, ts := connect(t, stores)
-			mustTry(t, d, ask("warm"))
-			synctest.Wait()
+			stores := storesAhead(t, 3, -10*time.Second)
+			d, ts := warm(t, stores)
 			for i, s := range ts {
 				s.onTry(func(ctx context.Context, r voting.VoteRequest) error {
 					if carried {
@@ -156,8 +151,8 @@ func TestFirstTryOfAFastClientIsLost(t *testing.T) {
 			for _, s := range ts {
 				s.onTry(nil)
 			}
-			free := stores[1].Hold("k", nodeMaxTTL, driver.Label{})
-			stores[2].Hold("k", nodeMaxTTL, driver.Label{})
+			free := stores[1].Hold("k", ruleTTL, driver.Label{})
+			stores[2].Hold("k", ruleTTL, driver.Label{})
 			time.Sleep(time.Second) // all are in service again
 			if res := mustTry(t, d, x); res.Granted {
 				t.Fatalf("two of three nodes are held: %+v", res)
@@ -175,11 +170,9 @@ func TestFirstTryOfAFastClientIsLost(t *testing.T) {
 // the others does not answer in time meanwhile.
 func TestLateAnswerProlongsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		stores := storesThatVote(t, 3, memdriver.NodeOptions{})
-		d, ts := connect(t, stores)
-		mustTry(t, d, ask("warm"))
-		synctest.Wait()
-		stores[0].Hold("k", nodeMaxTTL, driver.Label{})
+		stores := newStores(t, 3)
+		d, ts := warm(t, stores)
+		stores[0].Hold("k", ruleTTL, driver.Label{})
 		x := ask("k")
 		x.Queue = true
 		begun := time.Now()
@@ -203,10 +196,8 @@ func TestLateAnswerProlongsNothing(t *testing.T) {
 // the same, and has the key for nobody.
 func TestReleaseIsToldAfterTheTTL(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		stores := storesThatVote(t, 3, memdriver.NodeOptions{})
-		d, links := connect(t, stores)
-		mustTry(t, d, ask("warm"))
-		synctest.Wait()
+		stores := newStores(t, 3)
+		d, links := warm(t, stores)
 		time.Sleep(time.Second)
 		links[2].stop()
 		x := ask("k")
@@ -230,14 +221,14 @@ func TestReleaseIsToldAfterTheTTL(t *testing.T) {
 // A Try of an earlier round is still under way on a node that voted in a later one.
 func TestReleaseLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		stores := storesThatVote(t, 3, memdriver.NodeOptions{Now: func() time.Time { return time.Now().Add(time.Second) }})
+		stores := storesAhead(t, 3, time.Second)
 		d, ts := connect(t, stores)
 		for range 2 {
 			w := ask("warm")
 			mustTry(t, d, w)
 			_ = contend.Release(t.Context(), d, w)
 		}
-		free := stores[0].Hold("k", nodeMaxTTL, driver.Label{})
+		free := stores[0].Hold("k", ruleTTL, driver.Label{})
 		x := ask("k")
 		x.Queue = true
 		stopIf(t, mustTry(t, d, x).Granted, "granted")
@@ -277,14 +268,14 @@ func TestReleaseLater(t *testing.T) {
 // A waiter's give-back that is lost: it stands in the queue, asleep, with votes.
 func TestWaiterKeepsVotes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		stores := storesThatVote(t, 3, memdriver.NodeOptions{})
+		stores := newStores(t, 3)
 		d, ts := connect(t, stores)
 		d2, _ := connect(t, stores)
 		head := ask("k")
 		mustTry(t, d2, ask("warm"))
 		mustTry(t, d, ask("warm2"))
 		time.Sleep(time.Second)
-		free := stores[0].Hold("k", nodeMaxTTL, driver.Label{})
+		free := stores[0].Hold("k", ruleTTL, driver.Label{})
 		for _, i := range []int{1, 2} { // one lost packet each
 			lost := false
 			ts[i].onRelease(func(ctx context.Context, r voting.WithdrawRequest) error {

@@ -3,7 +3,7 @@
 
 //go:build race
 
-package quorum_test
+package quorum
 
 import "time"
 

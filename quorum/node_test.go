@@ -1,7 +1,7 @@
 // Copyright 2026 The hasp Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package quorum_test
+package quorum
 
 import (
 	"context"
@@ -17,8 +17,6 @@ import (
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/internal/contend"
-	"github.com/hasplock/hasp/memdriver"
-	"github.com/hasplock/hasp/quorum"
 )
 
 // A node that hangs changes nothing, has one probe and nothing behind it, and
@@ -104,8 +102,8 @@ func TestTooFewNodes(t *testing.T) {
 		c, links := client(t, stores)
 		need(t, mustLock(t, c, "k").Release())
 		synctest.Wait() // the last node has heard of it, and refuses nobody
-		links[0].fail(errAway)
-		links[2].fail(errAway)
+		links[0].fail(errGone)
+		links[2].fail(errGone)
 		links[4].stop()
 		begun := time.Now()
 		_, err := c.Mutex("k", nil).TryLock(t.Context())
@@ -139,17 +137,17 @@ func TestRollingRestart(t *testing.T) {
 			s.Restart(nil)
 			for waited := time.Duration(0); ; waited += time.Second {
 				if rec, err := s.Record(t.Context()); err != nil || rec.Voting {
-					if err != nil || waited < nodeMaxTTL+10*time.Second {
+					if err != nil || waited < ruleTTL+10*time.Second {
 						t.Fatalf("node %d votes %v after its restart (%v)", i, waited, err)
 					}
 					break
 				}
 				res := mustTry(t, s, ask("k"))
 				stopIf(t, res.Granted || res.Why != voting.NotVoting, "a node that restarted: %+v", res)
-				stopIf(t, waited > 2*nodeMaxTTL, "node %d is not admitted", i)
+				stopIf(t, waited > 2*ruleTTL, "node %d is not admitted", i)
 				time.Sleep(time.Second)
 			}
-			time.Sleep(nodeMaxTTL) // for the next renewals
+			time.Sleep(ruleTTL) // for the next renewals
 			n := votes(t, stores, "k", lease.Owner())
 			stopIf(t, n != 5, "after the restart of node %d the lease has %d votes", i, n)
 			if _, err := other.Mutex("k", nil).TryLock(t.Context()); !errors.Is(err, hasp.ErrHeld) {
@@ -185,7 +183,7 @@ func TestAllForget(t *testing.T) {
 		var next *hasp.Lease
 		for next == nil {
 			next, err = other.Mutex("k", nil).TryLock(t.Context())
-			stopIf(t, time.Since(lost) > 2*nodeMaxTTL, "no node is admitted: %v", err)
+			stopIf(t, time.Since(lost) > 2*ruleTTL, "no node is admitted: %v", err)
 			time.Sleep(100 * time.Millisecond)
 		}
 		failIf(t, next.Fence() <= lease.Fence(), "the fence is %d after %d", next.Fence(), lease.Fence())
@@ -238,18 +236,11 @@ func TestOwnerGoesOn(t *testing.T) {
 func TestNodeTimeoutIsForAllCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stores := newStores(t, 3)
-		var links []*link
-		var nodes []voting.Node
-		for _, s := range stores {
-			l := &link{Store: s}
-			links, nodes = append(links, l), append(nodes, l)
-		}
-		d := quorum.New(nodes, &quorum.Options{NodeTimeout: 3 * time.Second})
-		defer d.Close()
+		d, links := patient(t, stores, 3*time.Second)
 		first := ask("k")
 		mustTry(t, d, first)
 		time.Sleep(time.Second)
-		links[0].fail(errAway)
+		links[0].fail(errGone)
 		mustTry(t, d, ask("other")) // it is out of service
 		links[0].fail(nil)
 		for _, l := range links {
@@ -269,13 +260,7 @@ func TestNodeTimeoutIsForAllCalls(t *testing.T) {
 // A subscription is such a call, too.
 func TestNodeTimeoutIsForSubscriptions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		stores := storesThatVote(t, 3, memdriver.NodeOptions{})
-		var nodes []voting.Node
-		for _, s := range stores {
-			nodes = append(nodes, &link{Store: s})
-		}
-		d := quorum.New(nodes, &quorum.Options{NodeTimeout: 3 * time.Second})
-		defer d.Close()
+		d, _ := patient(t, newStores(t, 3), 3*time.Second)
 		watchHook = func(ctx context.Context, _ *link) error {
 			select {
 			case <-time.After(2 * time.Second):
@@ -307,12 +292,7 @@ func TestNodeTimeoutIsForSubscriptions(t *testing.T) {
 // deaf after three seconds, however long nodes may take, and its waiters poll.
 func TestSubscriptionThatIsNeverConfirmed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var nodes []voting.Node
-		for _, s := range storesThatVote(t, 3, memdriver.NodeOptions{}) {
-			nodes = append(nodes, &link{Store: s})
-		}
-		d := quorum.New(nodes, &quorum.Options{NodeTimeout: time.Minute})
-		defer d.Close()
+		d, _ := patient(t, newStores(t, 3), time.Minute)
 		watchHook = func(ctx context.Context, _ *link) error {
 			<-ctx.Done()
 			return ctx.Err()
@@ -328,14 +308,7 @@ func TestSubscriptionThatIsNeverConfirmed(t *testing.T) {
 // The first Watch asks the nodes for their names, for as long as its caller waits.
 func TestFirstWatchEndsWithItsCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var links []*link
-		var nodes []voting.Node
-		for _, s := range newStores(t, 3) {
-			l := &link{Store: s}
-			links, nodes = append(links, l), append(nodes, l)
-		}
-		d := quorum.New(nodes, &quorum.Options{NodeTimeout: time.Minute})
-		defer d.Close()
+		d, links := patient(t, newStores(t, 3), time.Minute)
 		links[1].stop()
 		defer links[1].cont()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)

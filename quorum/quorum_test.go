@@ -1,7 +1,7 @@
 // Copyright 2026 The hasp Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package quorum_test
+package quorum
 
 import (
 	"context"
@@ -19,16 +19,15 @@ import (
 	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/internal/contend"
 	"github.com/hasplock/hasp/memdriver"
-	"github.com/hasplock/hasp/quorum"
 )
 
 func TestCheck(t *testing.T) {
-	node := func() voting.Node { return memdriver.NewNode(memdriver.NodeOptions{MaxTTL: nodeMaxTTL}) }
+	node := func() voting.Node { return memdriver.NewNode(memdriver.NodeOptions{MaxTTL: ruleTTL}) }
 	one := node()
 	for _, c := range []struct {
 		name  string
 		nodes []voting.Node
-		o     *quorum.Options
+		o     *Options
 		want  string // in the error; empty: none
 	}{
 		{"three", []voting.Node{node(), node(), node()}, nil, ""},
@@ -40,10 +39,10 @@ func TestCheck(t *testing.T) {
 		{"twice", []voting.Node{one, node(), one}, nil, "node 1 and node 3 are one driver"},
 		{"no record", []voting.Node{node(), node(), memdriver.New()}, nil, "node 3 (memory) would vote again right after a restart"},
 		{"another largest TTL", []voting.Node{node(), node(), memdriver.NewNode(memdriver.NodeOptions{MaxTTL: time.Hour})}, nil, "1h0m0s on node 3"},
-		{"names", []voting.Node{node(), node(), node()}, &quorum.Options{Names: []string{"a"}}, "1 names for 3 nodes"},
-		{"time-out", []voting.Node{node(), node(), node()}, &quorum.Options{NodeTimeout: -1}, "node time-out"},
+		{"names", []voting.Node{node(), node(), node()}, &Options{Names: []string{"a"}}, "1 names for 3 nodes"},
+		{"time-out", []voting.Node{node(), node(), node()}, &Options{NodeTimeout: -1}, "node time-out"},
 	} {
-		d := quorum.New(c.nodes, c.o)
+		d := New(c.nodes, c.o)
 		err := d.Check()
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: %v, want %q", c.name, err, c.want)
@@ -69,7 +68,6 @@ func TestInspectNamesTheFenceOfTheMajority(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stores := newStores(t, 5)
 		d, _ := connect(t, stores)
-		defer d.Close()
 		r := ask("k")
 		fence := mustTry(t, d, r).Fence
 		synctest.Wait()
@@ -107,9 +105,8 @@ func TestLateVoteGoesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stores := newStores(t, 3)
 		d, links := connect(t, stores)
-		defer d.Close()
 		for _, s := range stores[1:] {
-			s.Hold("k", nodeMaxTTL, driver.Label{Host: "other"})
+			s.Hold("k", ruleTTL, driver.Label{Host: "other"})
 		}
 		links[0].stop()
 		r := ask("k")
@@ -129,8 +126,7 @@ func TestNodeWithFencesAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stores := newStores(t, 5)
 		for i := range 2 {
-			stores[i] = memdriver.NewNode(memdriver.NodeOptions{MaxTTL: nodeMaxTTL, Now: func() time.Time { return time.Now().Add(time.Hour) }})
-			admit(t, stores[i])
+			stores[i] = storesAhead(t, 1, time.Hour)[0]
 		}
 		c, _ := client(t, stores)
 		fence := uint64(0)
@@ -153,7 +149,6 @@ func TestRenewalNeedsNoNewVotes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stores := newStores(t, 5)
 		d, _ := connect(t, stores)
-		defer d.Close()
 		r := ask("k")
 		r.Fence = mustTry(t, d, r).Fence
 		synctest.Wait()
@@ -189,12 +184,11 @@ func TestVotesDontComeBackAfterAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stores := newStores(t, 3)
 		d, _ := connect(t, stores)
-		defer d.Close()
 		a, b := ask("k"), ask("k")
 		a.Fence = mustTry(t, d, a).Fence
 		synctest.Wait()
 		stores[2].Lose("k")
-		between := contend.Owner{Key: "k", Owner: b.Owner, Label: b.Label, TTL: nodeMaxTTL, Fence: a.Fence + 1000, Settled: true}
+		between := contend.Owner{Key: "k", Owner: b.Owner, Label: b.Label, TTL: ruleTTL, Fence: a.Fence + 1000, Settled: true}
 		res := mustTry(t, stores[2], between)
 		stopIf(t, !res.Granted, "%+v", res)
 		need(t, contend.Release(t.Context(), stores[2], between))
@@ -283,14 +277,10 @@ func TestWaitIsRemembered(t *testing.T) {
 	dir := t.TempDir()
 	stores := []*memdriver.Store{}
 	for range 3 {
-		stores = append(stores, memdriver.NewNode(memdriver.NodeOptions{MaxTTL: nodeMaxTTL}))
+		stores = append(stores, memdriver.NewNode(memdriver.NodeOptions{MaxTTL: ruleTTL}))
 	}
 	left := func() (all []time.Duration) {
-		nodes := []voting.Node{}
-		for _, s := range stores {
-			nodes = append(nodes, s)
-		}
-		d := quorum.New(nodes, &quorum.Options{StateDir: dir})
+		d := over(t, stores, &Options{StateDir: dir})
 		defer d.Close()
 		for _, n := range d.Nodes(t.Context()) {
 			stopIf(t, n.Voting || n.Left <= 0, "a new node: %+v", n)

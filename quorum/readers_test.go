@@ -1,7 +1,7 @@
 // Copyright 2026 The hasp Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package quorum_test
+package quorum
 
 import (
 	"context"
@@ -14,7 +14,6 @@ import (
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/driver/voting"
-	"github.com/hasplock/hasp/memdriver"
 )
 
 // census counts who has a key, as far as those know who have it.
@@ -120,7 +119,7 @@ func TestReadersAndWritersOverFaults(t *testing.T) {
 		for i := range 12 {
 			cl, ls := client(t, stores)
 			links = append(links, ls)
-			m := cl.RWMutex("k", &hasp.LockOptions{TTL: nodeMaxTTL / 3})
+			m := cl.RWMutex("k", &hasp.LockOptions{TTL: ruleTTL / 3})
 			all.Go(func() {
 				for ctx.Err() == nil {
 					if i < 4 {
@@ -138,7 +137,7 @@ func TestReadersAndWritersOverFaults(t *testing.T) {
 			time.Sleep(rand.N(10 * time.Second))
 			if rand.N(3) == 0 {
 				stores[i].Restart(nil)
-				time.Sleep(nodeMaxTTL + 30*time.Second) // until it votes
+				time.Sleep(ruleTTL + 30*time.Second) // until it votes
 				continue
 			}
 			var away []*link // of two nodes, for some clients each: they see the queue on different nodes
@@ -150,7 +149,7 @@ func TestReadersAndWritersOverFaults(t *testing.T) {
 				if hangs {
 					l.stop()
 				} else {
-					l.fail(errAway)
+					l.fail(errGone)
 				}
 			}
 			time.Sleep(rand.N(15 * time.Second))
@@ -217,10 +216,8 @@ func TestWriterUnderAStreamOfReaders(t *testing.T) {
 // fences, however many of their votes are there.
 func TestSharersOfOneInstant(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		stores := storesThatVote(t, 5, memdriver.NodeOptions{})
-		d, ts := connect(t, stores)
-		mustTry(t, d, ask("warm"))
-		synctest.Wait()
+		stores := newStores(t, 5)
+		d, ts := warm(t, stores)
 		for _, s := range ts[3:] {
 			s.onTry(func(ctx context.Context, _ voting.VoteRequest) error { <-ctx.Done(); return ctx.Err() })
 		}

@@ -137,44 +137,19 @@ func (s *spy) holder(t *testing.T, key string) (owner string, fence uint64) {
 func spies(t *testing.T, n int) (*Driver, []*spy) {
 	t.Helper()
 	all := make([]*spy, n)
-	lives := map[*spy]string{}
 	for i := range all {
 		s := &spy{}
 		s.Store = memdriver.NewNode(memdriver.NodeOptions{MaxTTL: ruleTTL, Now: s.now})
-		rec, err := s.Record(t.Context())
-		need(t, errors.Join(err, s.Admit(t.Context(), rec, ruleTTL)))
-		all[i], lives[s] = s, rec.Run
+		all[i] = s
 	}
-	slices.SortFunc(all, func(a, b *spy) int {
-		if lives[a] < lives[b] {
-			return -1
-		}
-		return 1
-	})
-	nodes := make([]voting.Node, n)
-	for i, s := range all {
-		nodes[i] = s
-	}
-	d := New(nodes, nil)
-	t.Cleanup(func() { _ = d.Close() })
+	all = admitted(t, ruleTTL, all)
+	d := over(t, all, nil)
 	warm := asks("warm")
 	granted(t, d, warm)
 	need(t, contend.Release(t.Context(), d, warm))
 	synctest.Wait()
 	stopIf(t, d.queue.Load() != d.nodes[0], "the queue is not where it should be")
 	return d, all
-}
-
-// another returns one more driver of the same nodes.
-func another(t *testing.T, all []*spy) *Driver {
-	t.Helper()
-	var nodes []voting.Node
-	for _, s := range all {
-		nodes = append(nodes, s)
-	}
-	d := New(nodes, nil)
-	t.Cleanup(func() { _ = d.Close() })
-	return d
 }
 
 func asks(key string) contend.Owner {
@@ -247,9 +222,7 @@ func TestRowsAreRenewedByTheirLastFence(t *testing.T) {
 		res = granted(t, d, r2)
 		synctest.Wait()
 		for _, n := range nodes[:2] { // what they have is an older vote
-			n.Restart(nil)
-			rec, err := n.Record(t.Context())
-			need(t, errors.Join(err, n.Admit(t.Context(), rec, ruleTTL)))
+			n.restarted(t)
 			old := r2
 			old.Fence, old.Fences, old.Restore = res.Fence-2, 0, true
 			granted(t, n, old)
@@ -278,10 +251,7 @@ func TestLineNodeWhoseClockWentBack(t *testing.T) {
 func TestProposalsStayNearANodeBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, nodes := spies(t, 3)
-		nodes[2].step(-time.Minute)
-		nodes[2].Restart(nil) // its fences are as old as its clock
-		rec, err := nodes[2].Record(t.Context())
-		need(t, errors.Join(err, nodes[2].Admit(t.Context(), rec, ruleTTL)))
+		nodes[2].forgets(t, -time.Minute) // its fences are as old as its clock
 		free := []func(){nodes[0].Hold("k", ruleTTL, driver.Label{}), nodes[1].Hold("k", ruleTTL, driver.Label{})}
 		r := asks("k")
 		r.Queue = true // it goes on asking
@@ -384,7 +354,7 @@ func TestRenewalNamesTheSilent(t *testing.T) {
 func TestLineOfFailingNodes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, nodes := spies(t, 3)
-		other := another(t, nodes)
+		other := over(t, nodes, nil)
 		held := asks("k")
 		granted(t, other, held)
 		full := func(r voting.VoteRequest) error {
@@ -623,8 +593,7 @@ func TestWaitIsThatOfTheLongestLease(t *testing.T) {
 		allow := func(ttl time.Duration, some ...*spy) {
 			for _, n := range some {
 				n.Restart(nil)
-				rec, err := n.Record(t.Context())
-				need(t, errors.Join(err, n.Admit(t.Context(), rec, ttl)))
+				admit(t, n, ttl)
 			}
 		}
 		allow(time.Minute, nodes[0])

@@ -64,8 +64,7 @@ func (s *spy) lease(t *testing.T, r contend.Owner) *driver.Holding {
 func (s *spy) restarted(t *testing.T) {
 	t.Helper()
 	s.Restart(nil)
-	rec, err := s.Record(t.Context())
-	need(t, errors.Join(err, s.Admit(t.Context(), rec, ruleTTL)))
+	admit(t, s, ruleTTL)
 }
 
 // Readers need a majority each, whichever it is; a writer one where nobody reads.
@@ -106,7 +105,7 @@ func TestReadersMajoritiesOverlap(t *testing.T) {
 func TestReadersNeedNoOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, nodes := spies(t, 3)
-		other := another(t, nodes)
+		other := over(t, nodes, nil)
 		time.Sleep(time.Second)
 		ahead := reads("k")
 		other.clock.saw(uint64(time.Now().Add(time.Second).UnixMicro()))

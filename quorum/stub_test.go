@@ -132,21 +132,44 @@ func stubs(t *testing.T) (*Driver, [3]*stub) {
 func manyStubs(t *testing.T, n int) (*Driver, []*stub) {
 	t.Helper()
 	all := make([]*stub, n)
-	lives := map[*stub]string{}
-	for i := range all {
-		s := &stub{Store: memdriver.NewNode(memdriver.NodeOptions{MaxTTL: ruleTTL})}
-		rec, err := s.Store.Record(t.Context())
-		need(t, errors.Join(err, s.Store.Admit(t.Context(), rec, ruleTTL)))
-		all[i], lives[s] = s, rec.Run
+	for i, s := range newStores(t, n) {
+		all[i] = &stub{Store: s}
 	}
-	slices.SortFunc(all, func(a, b *stub) int { return cmp.Compare(lives[a], lives[b]) })
+	return over(t, all, nil), all
+}
+
+// admit lets a node vote, and returns its name.
+func admit(t testing.TB, n voting.Recorded, ttl time.Duration) (name string) {
+	t.Helper()
+	rec, err := n.Record(t.Context())
+	need(t, errors.Join(err, n.Admit(t.Context(), rec, ttl)))
+	return rec.Run
+}
+
+// admitted lets nodes vote, and returns them in the order of their names: the first has the queue.
+func admitted[N interface {
+	comparable
+	voting.Recorded
+}](t testing.TB, ttl time.Duration, all []N) []N {
+	t.Helper()
+	names := map[N]string{}
+	for _, n := range all {
+		names[n] = admit(t, n, ttl)
+	}
+	slices.SortFunc(all, func(a, b N) int { return cmp.Compare(names[a], names[b]) })
+	return all
+}
+
+// over returns a driver of nodes that was asked for nothing yet.
+func over[N voting.Node](t testing.TB, all []N, o *Options) *Driver {
+	t.Helper()
 	nodes := make([]voting.Node, len(all))
-	for i, s := range all {
-		nodes[i] = s
+	for i, n := range all {
+		nodes[i] = n
 	}
-	d := New(nodes, nil)
+	d := New(nodes, o)
 	t.Cleanup(func() { _ = d.Close() })
-	return d, all
+	return d
 }
 
 // queueAt makes a node the first by name, until the nodes say who they are.
@@ -192,9 +215,6 @@ func leftOf(err error) time.Duration {
 	}
 	return 0
 }
-
-// The tests from outside use these, too.
-var FailIf, StopIf, Check, Need, Bubbled = failIf, stopIf, check, need, bubbled
 
 // failIf fails a test, which goes on, when what it saw is wrong.
 func failIf(t testing.TB, wrong bool, format string, args ...any) {

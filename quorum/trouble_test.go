@@ -1,7 +1,7 @@
 // Copyright 2026 The hasp Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package quorum_test
+package quorum
 
 import (
 	"context"
@@ -17,29 +17,7 @@ import (
 	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/internal/contend"
 	"github.com/hasplock/hasp/memdriver"
-	"github.com/hasplock/hasp/quorum"
 )
-
-// storesThatVote returns n of them, the queue node first.
-func storesThatVote(t testing.TB, n int, o memdriver.NodeOptions) []*memdriver.Store {
-	all := make([]*memdriver.Store, n)
-	lives := make([]string, n)
-	o.MaxTTL = nodeMaxTTL
-	for i := range all {
-		all[i] = memdriver.NewNode(o)
-		admit(t, all[i])
-		rec, _ := all[i].Record(t.Context())
-		lives[i] = rec.Run
-	}
-	for i := range all {
-		for j := i + 1; j < n; j++ {
-			if lives[j] < lives[i] {
-				lives[i], lives[j], all[i], all[j] = lives[j], lives[i], all[j], all[i]
-			}
-		}
-	}
-	return all
-}
 
 func holdsOn(t testing.TB, stores []*memdriver.Store, key string) (s []string) {
 	for _, st := range stores {
@@ -53,17 +31,17 @@ func holdsOn(t testing.TB, stores []*memdriver.Store, key string) (s []string) {
 // A client whose clock is 10 s ahead of all nodes.
 func TestFastClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		stores := storesThatVote(t, 3, memdriver.NodeOptions{Now: func() time.Time { return time.Now().Add(-10 * time.Second) }})
+		stores := storesAhead(t, 3, -10*time.Second)
 		a, b, c := stores[0], stores[1], stores[2]
 		warm, _ := connect(t, stores)
 		d, ts := connect(t, stores)
-		for _, x := range []*quorum.Driver{warm, d} {
+		for _, x := range []*Driver{warm, d} {
 			r := ask("warm")
 			mustTry(t, x, r)
 			need(t, contend.Release(t.Context(), x, r))
 		}
-		freeB := b.Hold("k", nodeMaxTTL, driver.Label{})
-		freeC := c.Hold("k", nodeMaxTTL, driver.Label{})
+		freeB := b.Hold("k", ruleTTL, driver.Label{})
+		freeC := c.Hold("k", ruleTTL, driver.Label{})
 		late := make(chan struct{})
 		arrived := make(chan struct{})
 		var once sync.Once
@@ -92,15 +70,15 @@ func TestFastClient(t *testing.T) {
 // One lost give-back of a TryLock on the queue node.
 func TestLostGiveBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		stores := storesThatVote(t, 3, memdriver.NodeOptions{})
+		stores := newStores(t, 3)
 		d, ts := connect(t, stores)
 		d2, _ := connect(t, stores)
-		freeB := stores[1].Hold("k", nodeMaxTTL, driver.Label{})
-		freeC := stores[2].Hold("k", nodeMaxTTL, driver.Label{})
+		freeB := stores[1].Hold("k", ruleTTL, driver.Label{})
+		freeC := stores[2].Hold("k", ruleTTL, driver.Label{})
 		var lost atomic.Bool
 		ts[0].onRelease(func(ctx context.Context, r voting.WithdrawRequest) error {
 			if !lost.Swap(true) {
-				return errAway
+				return errGone
 			}
 			return nil
 		})
@@ -126,7 +104,7 @@ func TestLostGiveBack(t *testing.T) {
 // A client 3 s behind the others.
 func TestSlowClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		stores := storesThatVote(t, 3, memdriver.NodeOptions{Now: func() time.Time { return time.Now().Add(3 * time.Second) }})
+		stores := storesAhead(t, 3, 3*time.Second)
 		d, _ := connect(t, stores)
 		// Somebody with a good clock held the key a moment ago.
 		time.Sleep(time.Millisecond)
@@ -138,8 +116,8 @@ func TestSlowClient(t *testing.T) {
 			stopIf(t, !res.Granted, "%+v", res)
 			_ = contend.Release(t.Context(), s, r)
 		}
-		freeB := stores[1].Hold("k", nodeMaxTTL, driver.Label{})
-		freeC := stores[2].Hold("k", nodeMaxTTL, driver.Label{})
+		freeB := stores[1].Hold("k", ruleTTL, driver.Label{})
+		freeC := stores[2].Hold("k", ruleTTL, driver.Label{})
 		x := ask("k")
 		stopIf(t, mustTry(t, d, x).Granted, "granted")
 		freeB()
@@ -153,7 +131,7 @@ func TestSlowClient(t *testing.T) {
 // A restore after Release.
 func TestRestoreAfterRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		stores := storesThatVote(t, 3, memdriver.NodeOptions{})
+		stores := newStores(t, 3)
 		d, ts := connect(t, stores)
 		var rs []contend.Owner
 		for i := range 17 {
@@ -191,7 +169,7 @@ func TestRestoreAfterRelease(t *testing.T) {
 // The queue node answers everything but Renew.
 func TestHeadRenewHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		stores := storesThatVote(t, 3, memdriver.NodeOptions{})
+		stores := newStores(t, 3)
 		d, ts := connect(t, stores)
 		c, _ := hasp.New(d, nil)
 		defer c.Close()
@@ -214,23 +192,16 @@ func TestHeadRenewHangs(t *testing.T) {
 // The queue node's clock was a minute ahead for a while.
 func TestFarNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		stores := storesThatVote(t, 3, memdriver.NodeOptions{})
-		r := ask("k")
-		ahead := memdriver.NewNode(memdriver.NodeOptions{MaxTTL: nodeMaxTTL, Now: func() time.Time { return time.Now().Add(time.Minute) }})
-		for { // until it is the queue node
-			admit(t, ahead)
-			rec, _ := ahead.Record(t.Context())
-			one, _ := stores[0].Record(t.Context())
-			if rec.Run < one.Run {
-				break
-			}
-			ahead.Restart(nil)
+		stores := newStores(t, 3)
+		one, err := stores[0].Record(t.Context())
+		need(t, err)
+		ahead := storesAhead(t, 1, time.Minute)[0]
+		for ahead.Restart(nil); admit(t, ahead, ruleTTL) > one.Run; ahead.Restart(nil) { // until it is the queue node
 		}
 		stores[0] = ahead
 		d, _ := connect(t, stores)
 		c, _ := hasp.New(d, nil)
 		defer c.Close()
-		_ = r
 		var last time.Duration
 		for range 5 {
 			begun := time.Now()
@@ -258,7 +229,7 @@ func TestFarNode(t *testing.T) {
 // there later, when its place is already taken.
 func TestFirstWatchKnowsTheLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		stores := storesThatVote(t, 3, memdriver.NodeOptions{})
+		stores := newStores(t, 3)
 		slices.Reverse(stores)
 		d, ts := connect(t, stores)
 		var mu sync.Mutex
@@ -286,7 +257,7 @@ func TestFirstWatchKnowsTheLine(t *testing.T) {
 // The subscription on a busy queue node fails once.
 func TestDeaf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		stores := storesThatVote(t, 3, memdriver.NodeOptions{})
+		stores := newStores(t, 3)
 		d, ts := connect(t, stores)
 		c, _ := hasp.New(d, nil)
 		defer c.Close()
@@ -316,7 +287,7 @@ func TestDeaf(t *testing.T) {
 // The answer of the queue node to the first Try is slow, and the subscription too.
 func TestGoneAndBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		stores := storesThatVote(t, 3, memdriver.NodeOptions{})
+		stores := newStores(t, 3)
 		d, ts := connect(t, stores)
 		c, _ := hasp.New(d, nil)
 		defer c.Close()

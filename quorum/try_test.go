@@ -216,10 +216,7 @@ func TestNodesOfAQuorum(t *testing.T) {
 func TestVoteBelowARefusedFence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, nodes := spies(t, 3)
-		nodes[2].step(time.Minute)
-		nodes[2].Restart(nil)
-		rec, err := nodes[2].Record(t.Context())
-		need(t, errors.Join(err, nodes[2].Admit(t.Context(), rec, ruleTTL)))
+		nodes[2].forgets(t, time.Minute)
 		nodes[1].Hold("k", ruleTTL, driver.Label{})
 		r := asks("k")
 		r.Queue = true

@@ -1,7 +1,7 @@
 // Copyright 2026 The hasp Authors
 // SPDX-License-Identifier: Apache-2.0
 
-package quorum_test
+package quorum
 
 import (
 	"context"
@@ -14,7 +14,6 @@ import (
 	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/internal/contend"
 	"github.com/hasplock/hasp/memdriver"
-	"github.com/hasplock/hasp/quorum"
 )
 
 // freeFor is how long a key may be free beside a waiter, whatever one node does.
@@ -24,7 +23,7 @@ const freeFor = time.Second
 // the queue may be back before the new one stands.
 func TestOldNodeIsHeardWhileTheSubscriptionMoves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		stores := storesThatVote(t, 3, memdriver.NodeOptions{})
+		stores := newStores(t, 3)
 		holder, _ := connect(t, stores)
 		held := ask("k")
 		mustTry(t, holder, held)
@@ -58,7 +57,7 @@ func TestOldNodeIsHeardWhileTheSubscriptionMoves(t *testing.T) {
 			}
 		}
 		hear()
-		ts[0].onTry(func(context.Context, voting.VoteRequest) error { return errAway })
+		ts[0].onTry(func(context.Context, voting.VoteRequest) error { return errGone })
 		mustTry(t, d, ask("other"))
 		ts[0].onTry(nil)
 		time.Sleep(100 * time.Millisecond) // the queue goes to the second node, and is back
@@ -75,7 +74,7 @@ func TestOldNodeIsHeardWhileTheSubscriptionMoves(t *testing.T) {
 // holder: a majority of the others decides.
 func TestReleasedIsNotHeld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		stores := storesThatVote(t, 3, memdriver.NodeOptions{})
+		stores := newStores(t, 3)
 		d, _ := connect(t, stores)
 		r := ask("k")
 		_ = contend.Release(t.Context(), stores[0], r) // leaves a tombstone
@@ -92,9 +91,8 @@ func TestReleasedIsNotHeld(t *testing.T) {
 // remembered as released nowhere.
 func TestOwnerThatListensIsNotGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		stores := storesThatVote(t, 3, memdriver.NodeOptions{})
+		stores := newStores(t, 3)
 		d, links := connect(t, stores)
-		defer d.Close()
 		holder, _ := connect(t, stores)
 		mustTry(t, d, ask("other"))
 		mustTry(t, holder, ask("k"))
@@ -138,7 +136,7 @@ func TestWaiterLooksAfterTheLine(t *testing.T) {
 		},
 	} {
 		bubbled(t, name, func(t *testing.T) {
-			stores := storesThatVote(t, 5, memdriver.NodeOptions{})
+			stores := newStores(t, 5)
 			holder, hlinks := client(t, stores)
 			waiter, links := client(t, stores)
 			held := mustLock(t, holder, "k")
@@ -165,7 +163,7 @@ func TestWaiterLooksAfterTheLine(t *testing.T) {
 
 // asker asks as often as it is told to, until it has the key.
 type asker struct {
-	d    *quorum.Driver
+	d    *Driver
 	r    contend.Owner
 	due  time.Time
 	gone bool
@@ -188,7 +186,7 @@ func (a *asker) asks(t *testing.T) (granted bool) {
 // it, is heeded by those that come later for as long as it asks.
 func TestReadersHeedAWaitingWriter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		stores := storesThatVote(t, 5, memdriver.NodeOptions{})
+		stores := newStores(t, 5)
 		first, ts := connect(t, stores)
 		mustTry(t, first, ask("warm"))
 		// The queue node does not hear of this reader.
@@ -218,10 +216,10 @@ func TestReadersHeedAWaitingWriter(t *testing.T) {
 // One that no longer asks is heeded for half a second.
 func TestReadersHeedNoDeadWriter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		stores := storesThatVote(t, 5, memdriver.NodeOptions{})
+		stores := newStores(t, 5)
 		rd, _ := connect(t, stores)
 		mustTry(t, rd, ask("warm"))
-		stores[0].Hold("k", nodeMaxTTL, driver.Label{})
+		stores[0].Hold("k", ruleTTL, driver.Label{})
 		reader := &asker{d: rd, r: ask("k")}
 		reader.r.Queue, reader.r.Mode = true, driver.Shared
 		begun := time.Now()
@@ -235,7 +233,7 @@ func TestReadersHeedNoDeadWriter(t *testing.T) {
 // does not know of it.
 func TestReaderHearsOfAConversion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		stores := storesThatVote(t, 3, memdriver.NodeOptions{})
+		stores := newStores(t, 3)
 		hd, ts := connect(t, stores)
 		rd, _ := connect(t, stores)
 		mustTry(t, rd, ask("warm"))
@@ -269,8 +267,8 @@ func TestWaiterBesideANodeOutOfStep(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				stores := newStores(t, 3)
 				off := ahead
-				stores[odd] = memdriver.NewNode(memdriver.NodeOptions{MaxTTL: nodeMaxTTL, Now: func() time.Time { return time.Now().Add(off) }})
-				admit(t, stores[odd])
+				stores[odd] = memdriver.NewNode(memdriver.NodeOptions{MaxTTL: ruleTTL, Now: func() time.Time { return time.Now().Add(off) }})
+				admit(t, stores[odd], ruleTTL)
 				if comesBack {
 					off = 0 // its fences stay
 				}
