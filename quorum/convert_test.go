@@ -37,6 +37,13 @@ func modes(t *testing.T, nodes []*spy, r contend.Owner) (all []int) {
 	return all
 }
 
+// allShared fails a test unless every node has an owner's lease, and has it Shared.
+func allShared(t *testing.T, nodes []*spy, r contend.Owner) {
+	t.Helper()
+	got := modes(t, nodes, r)
+	failIf(t, got[0]+got[1]+got[2] != 3, "the modes on the nodes: %v", got)
+}
+
 var errOnTheWay = errors.New("lost on the way")
 
 // A converted lease keeps its fence, readers in the queue are let in on every node, and
@@ -70,13 +77,9 @@ func TestConvertLetsReadersIn(t *testing.T) {
 		late := w
 		late.Fence = fence
 		for _, r := range []contend.Owner{late, reader} { // renewals of before and after
-			if got := renewed(t, d, r); got.Err != nil {
-				t.Error(got.Err)
-			}
+			check(t, renewed(t, d, r).Err)
 		}
-		if got := modes(t, nodes, w); got[0]+got[1]+got[2] != 3 {
-			t.Errorf("the modes on the nodes: %v", got)
-		}
+		allShared(t, nodes, w)
 		refused(t, d, asks("k"))
 		release(t, d, reader)
 		for _, r := range waiting {
@@ -111,9 +114,7 @@ func TestConvertWithoutAnswer(t *testing.T) {
 				})
 			}
 			convert, reader := converting(w, fence)
-			if res, err := contend.Try(t.Context(), d, convert); err == nil {
-				t.Fatalf("%+v with the answer of one node of three", res)
-			}
+			fails(t, d, convert) // with the answer of one node of three
 			for _, n := range nodes[:2] {
 				lost(n, nil)
 			}
@@ -121,14 +122,10 @@ func TestConvertWithoutAnswer(t *testing.T) {
 			if got := modes(t, nodes, w); got[0] < 0 || got[1] < 0 || got[2] != 1 {
 				t.Fatalf("the modes on the nodes: %v", got)
 			}
-			if got := renewed(t, d, reader); got.Err != nil {
-				t.Error(got.Err)
-			}
+			check(t, renewed(t, d, reader).Err)
 			other := reads("k")
 			granted(t, d, other)
-			if got := modes(t, nodes, w); got[0]+got[1]+got[2] != 3 {
-				t.Errorf("the modes on the nodes: %v", got)
-			}
+			allShared(t, nodes, w)
 			if res := granted(t, d, convert); res.Fence != fence {
 				t.Errorf("%+v", res)
 			}
@@ -165,14 +162,12 @@ func TestConvertedLeaseAskedAgain(t *testing.T) {
 		for _, n := range nodes[:2] {
 			n.on(func(voting.VoteRequest) error { return errOnTheWay })
 		}
-		_, err := contend.Try(t.Context(), d, convert)
-		stopIf(t, err == nil, "one node of three answered")
+		fails(t, d, convert) // one node of three answered
 		only(nodes, nil)
 		res := granted(t, d, withFence(reader, 0))
 		failIf(t, res.Fence != reader.Fence, "%+v, want the fence %d", res, reader.Fence)
 		synctest.Wait()
-		got := modes(t, nodes, w)
-		failIf(t, got[0]+got[1]+got[2] != 3, "the modes on the nodes: %v", got)
+		allShared(t, nodes, w)
 	})
 }
 
@@ -188,12 +183,8 @@ func TestConvertThatWasNotSent(t *testing.T) {
 		cancel()
 		_, err := contend.Try(ctx, d, convert)
 		stopIf(t, err == nil, "no error")
-		if got := renewed(t, d, reader); got.Err != nil {
-			t.Error(got.Err)
-		}
-		if got := modes(t, nodes, w); got[0]+got[1]+got[2] != 3 {
-			t.Errorf("the modes on the nodes: %v", got)
-		}
+		check(t, renewed(t, d, reader).Err)
+		allShared(t, nodes, w)
 	})
 }
 
@@ -313,7 +304,7 @@ func TestOwnerAsksAnewAfterAConvert(t *testing.T) {
 		o.mu.Lock()
 		o.Sends(x) // an answer is still under way
 		o.mu.Unlock()
-		need(t, contend.Release(t.Context(), d, rel))
+		release(t, d, rel)
 		synctest.Wait()
 		again := w
 		f := granted(t, d, again).Fence
@@ -331,9 +322,7 @@ func TestOwnerAsksAnewAfterAConvert(t *testing.T) {
 			_ = renewed(t, d, withFence(w, f))
 			nodes[i].SetUnreachable(false)
 			time.Sleep(2 * time.Second)
-			if r := renewed(t, d, withFence(w, f)); r.Err != nil {
-				t.Fatal(r.Err)
-			}
+			need(t, renewed(t, d, withFence(w, f)).Err)
 			synctest.Wait()
 		}
 		res, err := contend.Try(t.Context(), other, reads("k"))
@@ -363,12 +352,7 @@ func TestMissedConvertIsTold(t *testing.T) {
 		})
 		convert, reader := converting(w, fence)
 		granted(t, d, convert)
-		synctest.Wait()
-		select {
-		case <-hints:
-			t.Error("the queue node did not hear of it, and woke a reader")
-		default:
-		}
+		failIf(t, hinted(hints), "the queue node did not hear of it, and woke a reader")
 		if got := renewed(t, d, reader); got.Err != nil || !got.Wanted {
 			t.Errorf("%+v", got)
 		}
@@ -376,18 +360,12 @@ func TestMissedConvertIsTold(t *testing.T) {
 			t.Fatalf("the modes on the nodes: %v", got)
 		}
 		nodes[0].on(nil)
-		if got := renewed(t, d, reader); got.Err != nil {
-			t.Error(got.Err)
-		}
+		check(t, renewed(t, d, reader).Err)
 		<-hints
 		granted(t, d, waits)
-		if got := modes(t, nodes, w); got[0]+got[1]+got[2] != 3 {
-			t.Errorf("the modes on the nodes: %v", got)
-		}
+		allShared(t, nodes, w)
 		told := len(nodes[0].asked("k"))
-		if got := renewed(t, d, reader); got.Err != nil {
-			t.Error(got.Err)
-		}
+		check(t, renewed(t, d, reader).Err)
 		more := len(nodes[0].asked("k")) - told
 		failIf(t, more != 0, "the node knows, and is told %d times more", more)
 		nodes[1].SetUnreachable(true) // what it has afterwards is not known
@@ -416,12 +394,8 @@ func TestAdoptedLeaseConverts(t *testing.T) {
 		nodes[0].on(nil)
 		info, err := d.Inspect(t.Context(), "k")
 		failIf(t, err != nil || info.Holder.Mode != driver.Shared, "%+v, %v", info, err)
-		if got := renewed(t, d, reader); got.Err != nil {
-			t.Error(got.Err)
-		}
-		if got := modes(t, nodes, w); got[0]+got[1]+got[2] != 3 {
-			t.Errorf("the modes on the nodes: %v", got)
-		}
+		check(t, renewed(t, d, reader).Err)
+		allShared(t, nodes, w)
 		for _, fence := range []uint64{reader.Fence, 0} {
 			d := over(t, nodes, nil)
 			nodes[1].Lose("k") // and has it as it was before
@@ -439,9 +413,7 @@ func TestAdoptedLeaseConverts(t *testing.T) {
 			if got := modes(t, nodes, w); got[0]+got[1]+got[2] != 3 {
 				t.Errorf("the modes after the fence %d: %v", fence, got)
 			}
-			if got := renewed(t, d, reader); got.Err != nil {
-				t.Error(got.Err)
-			}
+			check(t, renewed(t, d, reader).Err)
 		}
 	})
 }
@@ -468,9 +440,7 @@ func TestRestoreOfASharedLease(t *testing.T) {
 			release(t, n, left)
 			late := withFence(w, fence) // Exclusive, as before the Convert
 			for _, r := range []contend.Owner{late, reader} {
-				if got := renewed(t, d, r); got.Err != nil {
-					t.Fatal(got.Err)
-				}
+				need(t, renewed(t, d, r).Err)
 			}
 			if got := modes(t, nodes, w); got[i] != 1 {
 				t.Errorf("the modes after node %d lost it: %v", i, got)
@@ -479,9 +449,7 @@ func TestRestoreOfASharedLease(t *testing.T) {
 		}
 		for i, n := range nodes { // and no reader is beside it
 			n.Lose("k")
-			if got := renewed(t, d, withFence(w, fence)); got.Err != nil {
-				t.Fatal(got.Err)
-			}
+			need(t, renewed(t, d, withFence(w, fence)).Err)
 			if got := modes(t, nodes, w); got[i] != 1 {
 				t.Errorf("the modes after node %d lost it: %v", i, got)
 			}

@@ -39,6 +39,12 @@ type link struct {
 	renew   func(context.Context, []driver.RenewRequest) error
 }
 
+// hangs comes before a request to a node that says nothing.
+func hangs[R any](ctx context.Context, _ R) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
 // watchHook comes before each Watch of every link; its error is the answer.
 var watchHook func(ctx context.Context, l *link) error
 

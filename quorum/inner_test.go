@@ -37,11 +37,8 @@ func TestOwnersDoNotStay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, ls := lags(t)
 		for i := range 4000 {
-			r := contend.Owner{Key: "k", Owner: rand.Text(), Label: "{}", TTL: 30 * time.Second}
-			res, err := contend.Try(t.Context(), d, r)
-			if err != nil || !res.Granted {
-				t.Fatal(res, err)
-			}
+			r := asks("k")
+			granted(t, d, r)
 			if i == 0 { // a node that is not the queue's is a bit slower
 				for j, n := range d.nodes {
 					if n != d.queue.Load() {
@@ -51,7 +48,7 @@ func TestOwnersDoNotStay(t *testing.T) {
 				}
 			}
 			r.Settled = true
-			need(t, contend.Release(t.Context(), d, r))
+			release(t, d, r)
 		}
 		time.Sleep(10 * time.Second)
 		if n := d.live(); n > 100 {
@@ -67,10 +64,8 @@ func TestCleanUpsExpire(t *testing.T) {
 			l.fail(errGone)
 		}
 		for range 2000 { // over 20 minutes, far above TTL and patience
-			r := contend.Owner{Key: "k", Owner: rand.Text(), Label: "{}", TTL: 30 * time.Second}
-			if _, err := contend.Try(t.Context(), d, r); err == nil {
-				t.Fatal()
-			}
+			r := asks("k")
+			fails(t, d, r)
 			_ = contend.Release(t.Context(), d, r) // as hasp does after an error
 			time.Sleep(600 * time.Millisecond)
 		}
@@ -86,10 +81,8 @@ func TestCleanUpsExpire(t *testing.T) {
 func TestReservedVoteAfterError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, ls := lags(t)
-		w := contend.Owner{Key: "w", Owner: rand.Text(), Label: "{}", TTL: 30 * time.Second, Patience: 10 * time.Second}
-		if res, err := contend.Try(t.Context(), d, w); err != nil || !res.Granted {
-			t.Fatal(res, err)
-		}
+		w := asks("w")
+		granted(t, d, w)
 		for i, n := range d.nodes {
 			if n != d.queue.Load() {
 				ls[i].Hold("k", 30*time.Second, driver.Label{})
@@ -105,9 +98,7 @@ func TestReservedVoteAfterError(t *testing.T) {
 				ls[i].fail(errGone)
 			}
 		}
-		if _, err := contend.Try(t.Context(), d, r); err == nil {
-			t.Fatal("no error, though two of three nodes are away")
-		}
+		fails(t, d, r) // no error, though two of three nodes are away
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		if at, reserved := o.Place(); reserved && !o.Has(at) {
@@ -120,10 +111,8 @@ func TestReservedVoteAfterError(t *testing.T) {
 func TestCleanUpEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, ls := lags(t)
-		r := contend.Owner{Key: "w", Owner: rand.Text(), Label: "{}", TTL: 30 * time.Second}
-		if res, err := contend.Try(t.Context(), d, r); err != nil || !res.Granted {
-			t.Fatal(res, err)
-		}
+		r := asks("w")
+		granted(t, d, r)
 		n := d.nodes[0]
 		ls[0].fail(errGone)
 		n.leave(errGone)
@@ -131,7 +120,7 @@ func TestCleanUpEnds(t *testing.T) {
 		ls[0].fail(nil)
 		begun := time.Now()
 		for i := 0; i < 5000 && !n.serving(); i++ { // 1000 calls a second whose contexts ended
-			x := contend.Owner{Key: "x", Owner: rand.Text(), Label: "{}", TTL: 30 * time.Second}
+			x := asks("x")
 			ctx, cancel := context.WithTimeout(t.Context(), time.Microsecond)
 			_, _ = contend.Try(ctx, d, x)
 			cancel()

@@ -35,7 +35,7 @@ func TestReleaseComesAfterTheNextGrant(t *testing.T) {
 			for _, x := range []driver.Driver{other, d} {
 				warm := ask("warm")
 				mustTry(t, x, warm)
-				need(t, contend.Release(t.Context(), x, warm))
+				release(t, x, warm)
 			}
 			free, freeLast := stores[1].Hold("k", ruleTTL, driver.Label{}), stores[2].Hold("k", ruleTTL, driver.Label{})
 			time.Sleep(time.Millisecond)
@@ -64,9 +64,7 @@ func TestReleaseComesAfterTheNextGrant(t *testing.T) {
 				for _, s := range stores {
 					s.SetUnreachable(true)
 				}
-				if res, err := contend.Try(t.Context(), d, x); err == nil {
-					t.Fatalf("no node answers: %+v", res)
-				}
+				fails(t, d, x) // no node answers
 				for _, s := range stores {
 					s.SetUnreachable(false)
 				}
@@ -112,7 +110,7 @@ func TestSecondCopyOfATry(t *testing.T) {
 			r.Mode, r.Settled = tc.mode, true
 			mustTry(t, d, r)
 			synctest.Wait()
-			need(t, contend.Release(t.Context(), d, r))
+			release(t, d, r)
 			synctest.Wait()
 			for _, i := range tc.at {
 				res, err := stores[i].Vote(t.Context(), sent[i])
@@ -145,23 +143,17 @@ func TestFirstTryOfAFastClientIsLost(t *testing.T) {
 				})
 			}
 			x := ask("k")
-			if res, err := contend.Try(t.Context(), d, x); err == nil {
-				t.Fatalf("no node answers: %+v", res)
-			}
+			fails(t, d, x) // no node answers
 			for _, s := range ts {
 				s.onTry(nil)
 			}
 			free := stores[1].Hold("k", ruleTTL, driver.Label{})
 			stores[2].Hold("k", ruleTTL, driver.Label{})
 			time.Sleep(time.Second) // all are in service again
-			if res := mustTry(t, d, x); res.Granted {
-				t.Fatalf("two of three nodes are held: %+v", res)
-			}
-			synctest.Wait() // its vote is back
+			refused(t, d, x)        // two of three nodes are held
+			synctest.Wait()         // its vote is back
 			free()
-			if res := mustTry(t, d, x); !res.Granted {
-				t.Errorf("two of three nodes are free: %+v", res)
-			}
+			granted(t, d, x) // two of three nodes are free
 		})
 	}
 }
@@ -176,11 +168,9 @@ func TestLateAnswerProlongsNothing(t *testing.T) {
 		x := ask("k")
 		x.Queue = true
 		begun := time.Now()
-		if res := mustTry(t, d, x); res.Granted {
-			t.Fatalf("the queue node was not heeded: %+v", res)
-		}
+		refused(t, d, x) // the queue node is heeded
 		time.Sleep(200 * time.Millisecond)
-		ts[1].onTry(func(ctx context.Context, _ voting.VoteRequest) error { <-ctx.Done(); return ctx.Err() })
+		ts[1].onTry(hangs)
 		res := mustTry(t, d, x)
 		ts[1].onTry(nil)
 		left := 500*time.Millisecond - time.Since(begun)
@@ -202,10 +192,8 @@ func TestReleaseIsToldAfterTheTTL(t *testing.T) {
 		links[2].stop()
 		x := ask("k")
 		x.TTL, x.Patience, x.Settled = time.Second, time.Second, true
-		if res := mustTry(t, d, x); !res.Granted {
-			t.Fatalf("%+v", res)
-		}
-		need(t, contend.Release(t.Context(), d, x))
+		granted(t, d, x)
+		release(t, d, x)
 		time.Sleep(2 * x.TTL)
 		links[2].cont()
 		time.Sleep(x.TTL / 2)
@@ -231,7 +219,7 @@ func TestReleaseLater(t *testing.T) {
 		free := stores[0].Hold("k", ruleTTL, driver.Label{})
 		x := ask("k")
 		x.Queue = true
-		stopIf(t, mustTry(t, d, x).Granted, "granted")
+		refused(t, d, x)
 		time.Sleep(100 * time.Millisecond)
 		stores[0].Hold("other", time.Second, driver.Label{})() // its fences go on
 		first := true
@@ -258,7 +246,7 @@ func TestReleaseLater(t *testing.T) {
 		res := mustTry(t, d, x)
 		stopIf(t, !res.Granted, "%+v", res)
 		x.Settled = true
-		need(t, contend.Release(t.Context(), d, x))
+		release(t, d, x)
 		time.Sleep(5 * time.Second)
 		got := holdsOn(t, stores, "k")
 		failIf(t, got[0]+got[1]+got[2] != "", "votes 5 s after Release: %q", got)

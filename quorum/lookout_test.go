@@ -29,15 +29,7 @@ func waiterAt(t *testing.T, d *Driver, mode driver.Mode) *watch {
 }
 
 // told says whether a watch was told something.
-func (w *watch) told() bool {
-	synctest.Wait()
-	select {
-	case <-w.out:
-		return true
-	default:
-		return false
-	}
-}
+func (w *watch) told() bool { return hinted(w.out) }
 
 // A waiter is told when its place is gone, or at the moment that its node names, when that
 // comes before the next look.

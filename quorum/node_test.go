@@ -278,13 +278,8 @@ func TestNodeTimeoutIsForSubscriptions(t *testing.T) {
 		if res, err := contend.Try(t.Context(), d, waits); err != nil || res.Granted {
 			t.Fatalf("Try: %+v, %v", res, err)
 		}
-		need(t, contend.Release(t.Context(), d, held))
-		synctest.Wait()
-		select {
-		case <-hints:
-		default:
-			t.Error("the waiter is not told, though its node confirmed in time that it listens")
-		}
+		release(t, d, held)
+		failIf(t, !hinted(hints), "the waiter is not told, though its node confirmed in time that it listens")
 	})
 }
 
@@ -293,10 +288,7 @@ func TestNodeTimeoutIsForSubscriptions(t *testing.T) {
 func TestSubscriptionThatIsNeverConfirmed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, _ := patient(t, newStores(t, 3), time.Minute)
-		watchHook = func(ctx context.Context, _ *link) error {
-			<-ctx.Done()
-			return ctx.Err()
-		}
+		watchHook = hangs
 		defer func() { watchHook = nil }()
 		begun := time.Now()
 		_, err := contend.Watch(t.Context(), d, ask("k"))

@@ -152,26 +152,17 @@ func TestRenewalNeedsNoNewVotes(t *testing.T) {
 		r := ask("k")
 		r.Fence = mustTry(t, d, r).Fence
 		synctest.Wait()
-		renew := func() (a driver.Renewal) {
-			contend.Renew(t.Context(), d, []contend.Owner{r}, func(_ int, got driver.Renewal) { a = got })
-			synctest.Wait()
-			return a
-		}
-		ask := r
-		ask.Fence = 0
 		lose := func(some []*memdriver.Store) {
 			for _, s := range some {
 				s.Lose("k")
 			}
 		}
 		lose(stores[:2])
-		if a := renew(); a.Err != nil {
-			t.Fatalf("three of five nodes have it: %v", a.Err)
-		}
+		need(t, renewed(t, d, r).Err) // three of five nodes have it
 		n := votes(t, stores, "k", r.Owner)
 		failIf(t, n != 5, "%d votes after the renewal, want all five again", n)
 		lose(stores[2:])
-		if a := renew(); !errors.Is(a.Err, driver.ErrNotHeld) {
+		if a := renewed(t, d, r); !errors.Is(a.Err, driver.ErrNotHeld) {
 			t.Errorf("three of five nodes lost it: %v, want ErrNotHeld", a.Err)
 		}
 		n = votes(t, stores, "k", r.Owner)
@@ -191,7 +182,7 @@ func TestVotesDontComeBackAfterAnother(t *testing.T) {
 		between := contend.Owner{Key: "k", Owner: b.Owner, Label: b.Label, TTL: ruleTTL, Fence: a.Fence + 1000, Settled: true}
 		res := mustTry(t, stores[2], between)
 		stopIf(t, !res.Granted, "%+v", res)
-		need(t, contend.Release(t.Context(), stores[2], between))
+		release(t, stores[2], between)
 		contend.Renew(t.Context(), d, []contend.Owner{a}, func(int, driver.Renewal) {})
 		synctest.Wait()
 		n := votes(t, stores, "k", a.Owner)

@@ -202,7 +202,7 @@ func TestOwnersEndWithTheirCleanUps(t *testing.T) {
 			back := c.away(nodes[2])
 			for _, r := range rs {
 				r.Settled = true
-				need(t, contend.Release(t.Context(), d, r))
+				release(t, d, r)
 			}
 			synctest.Wait()
 			n := d.live()
@@ -235,9 +235,7 @@ func TestCleanUpAfterACleanUp(t *testing.T) {
 		n.cleanUpLater(nil, old.Withdrawal())
 		time.Sleep(time.Second)
 		synctest.Wait()
-		nodes[2].mu.Lock()
-		defer nodes[2].mu.Unlock()
-		last := nodes[2].releases[len(nodes[2].releases)-1]
+		last := nodes[2].lastRelease()
 		failIf(t, last.UpTo != later.UpTo, "the last release takes votes up to %d, want %d", last.UpTo, later.UpTo)
 	})
 }

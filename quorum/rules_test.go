@@ -125,6 +125,12 @@ func (s *spy) asked(key string) []voting.VoteRequest {
 	return slices.DeleteFunc(slices.Clone(s.votes), func(r voting.VoteRequest) bool { return r.Key != key })
 }
 
+func (s *spy) lastRelease() voting.WithdrawRequest {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.releases[len(s.releases)-1]
+}
+
 // holder returns who has a key, and its fence.
 func (s *spy) holder(t *testing.T, key string) (owner string, fence uint64) {
 	t.Helper()
@@ -146,7 +152,7 @@ func spies(t *testing.T, n int) (*Driver, []*spy) {
 	d := over(t, all, nil)
 	warm := asks("warm")
 	granted(t, d, warm)
-	need(t, contend.Release(t.Context(), d, warm))
+	release(t, d, warm)
 	synctest.Wait()
 	stopIf(t, d.queue.Load() != d.nodes[0], "the queue is not where it should be")
 	return d, all
@@ -168,6 +174,13 @@ func refused(t *testing.T, d driver.Driver, r contend.Owner) {
 	if res, err := contend.Try(t.Context(), d, r); err != nil || res.Granted {
 		t.Fatalf("%+v, %v, want a refusal", res, err)
 	}
+}
+
+// fails is for a Try that too few nodes answer.
+func fails(t *testing.T, d driver.Driver, r contend.Owner) {
+	t.Helper()
+	res, err := contend.Try(t.Context(), d, r)
+	stopIf(t, err == nil, "%+v, want an error", res)
 }
 
 // Votes count together only when they are for one fence.
@@ -197,11 +210,6 @@ func TestFencesMustAgree(t *testing.T) {
 func TestRowsAreRenewedByTheirLastFence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, nodes := spies(t, 3)
-		renew := func(r contend.Owner) (got driver.Renewal) {
-			contend.Renew(t.Context(), d, []contend.Owner{r}, func(_ int, r driver.Renewal) { got = r })
-			synctest.Wait()
-			return got
-		}
 		time.Sleep(time.Millisecond)
 		r := asks("k")
 		r.Fences = 5
@@ -210,7 +218,7 @@ func TestRowsAreRenewedByTheirLastFence(t *testing.T) {
 		holder := r
 		holder.Fence = res.Fence - 4
 		nodes[0].Lose("k")
-		if got := renew(holder); got.Err != nil {
+		if got := renewed(t, d, holder); got.Err != nil {
 			t.Fatal(got.Err)
 		}
 		if owner, fence := nodes[0].holder(t, "k"); owner != r.Owner || fence != res.Fence {
@@ -229,7 +237,7 @@ func TestRowsAreRenewedByTheirLastFence(t *testing.T) {
 		}
 		holder = r2
 		holder.Fence = res.Fence - 4
-		if got := renew(holder); !errors.Is(got.Err, driver.ErrNotHeld) {
+		if got := renewed(t, d, holder); !errors.Is(got.Err, driver.ErrNotHeld) {
 			t.Errorf("one of three nodes has the vote, and the renewal says %v", got.Err)
 		}
 	})
@@ -341,8 +349,7 @@ func TestRenewalNamesTheSilent(t *testing.T) {
 		synctest.Wait()
 		nodes[1].SetUnreachable(true)
 		nodes[2].SetUnreachable(true)
-		var got driver.Renewal
-		contend.Renew(t.Context(), d, []contend.Owner{r}, func(_ int, r driver.Renewal) { got = r })
+		got := renewed(t, d, r)
 		if got.Err == nil || !strings.Contains(got.Err.Error(), "1 of 3") || strings.Contains(got.Err.Error(), d.nodes[0].name+":") {
 			t.Errorf("one node prolonged the lease, two cannot be reached: %v", got.Err)
 		}
@@ -366,9 +373,7 @@ func TestLineOfFailingNodes(t *testing.T) {
 		for _, n := range nodes {
 			n.on(full)
 		}
-		if res, err := contend.Try(t.Context(), d, asks("x")); err == nil {
-			t.Fatalf("%+v of nodes that are full", res)
-		}
+		fails(t, d, asks("x")) // of nodes that are full
 		synctest.Wait()
 		failIf(t, d.queue.Load() != d.nodes[0], "the queue is nowhere, where all nodes fail")
 		nodes[1].on(nil)
@@ -495,12 +500,10 @@ func TestReleaseIsUnsettledWhereATryIsOut(t *testing.T) {
 		synctest.Wait()
 		time.Sleep(time.Second) // and it is in service again
 		r.Settled = true
-		need(t, contend.Release(t.Context(), d, r))
+		release(t, d, r)
 		synctest.Wait()
 		for i, settled := range []bool{true, true, false} {
-			nodes[i].mu.Lock()
-			last := nodes[i].releases[len(nodes[i].releases)-1]
-			nodes[i].mu.Unlock()
+			last := nodes[i].lastRelease()
 			if last.Owner != r.Owner || last.Settled != settled {
 				t.Errorf("node %d: the release says settled: %v, want %v", i, last.Settled, settled)
 			}
@@ -522,7 +525,7 @@ func TestDebtsOfAllOwners(t *testing.T) {
 		synctest.Wait()
 		nodes[2].SetUnreachable(true)
 		for _, r := range rs {
-			need(t, contend.Release(t.Context(), d, r))
+			release(t, d, r)
 		}
 		synctest.Wait()
 		nodes[2].SetUnreachable(false)

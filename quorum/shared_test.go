@@ -34,7 +34,7 @@ func only(all []*spy, owners map[string][]int) {
 	}
 }
 
-func release(t *testing.T, d driver.Driver, r contend.Owner) {
+func release(t testing.TB, d driver.Driver, r contend.Owner) {
 	t.Helper()
 	need(t, contend.Release(t.Context(), d, r))
 }
@@ -91,11 +91,7 @@ func TestReadersMajoritiesOverlap(t *testing.T) {
 			release(t, d, r)
 			synctest.Wait()
 		}
-		select {
-		case <-hints:
-		default:
-			t.Error("the last reader left, and the writer was not told")
-		}
+		failIf(t, !hinted(hints), "the last reader left, and the writer was not told")
 		fence := granted(t, d, w).Fence
 		failIf(t, fence <= most, "the writer's fence is %d after %d of a reader", fence, most)
 	})
@@ -176,9 +172,7 @@ func TestStandingLeaseAskedAgain(t *testing.T) {
 			for _, n := range nodes[1:] {
 				n.on(func(voting.VoteRequest) error { return errors.New("lost on the way") })
 			}
-			if res, err := contend.Try(t.Context(), d, again); err == nil {
-				t.Fatalf("%+v of one node", res)
-			}
+			fails(t, d, again) // of one node
 			only(nodes, nil)
 			time.Sleep(time.Second)
 			for i, n := range nodes {
@@ -194,9 +188,7 @@ func TestStandingLeaseAskedAgain(t *testing.T) {
 			if info, err := nodes[0].Inspect(t.Context(), "k"); err != nil || info.Waiters != 0 {
 				t.Errorf("a holder stands in the queue: %+v, %v", info, err)
 			}
-			if got := renewed(t, d, r); got.Err != nil {
-				t.Error(got.Err)
-			}
+			check(t, renewed(t, d, r).Err)
 			nodes[1].Lose("k")
 			nodes[1].Hold("k", ruleTTL, driver.Label{})
 			again.Queue = false

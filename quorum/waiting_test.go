@@ -47,23 +47,14 @@ func TestOldNodeIsHeardWhileTheSubscriptionMoves(t *testing.T) {
 		need(t, err)
 		r.Queue = true
 		mustTry(t, d, r)
-		hear := func() bool {
-			synctest.Wait()
-			select {
-			case <-hints:
-				return true
-			default:
-				return false
-			}
-		}
-		hear()
+		hinted(hints)
 		ts[0].onTry(func(context.Context, voting.VoteRequest) error { return errGone })
 		mustTry(t, d, ask("other"))
 		ts[0].onTry(nil)
 		time.Sleep(100 * time.Millisecond) // the queue goes to the second node, and is back
-		hear()
-		need(t, contend.Release(t.Context(), holder, held))
-		failIf(t, !hear(), "the node that hands on the key is not heard")
+		hinted(hints)
+		release(t, holder, held)
+		failIf(t, !hinted(hints), "the node that hands on the key is not heard")
 		close(arrive)
 		time.Sleep(100 * time.Millisecond)
 		failIf(t, !mustTry(t, d, r).Granted, "the key was handed over, and is not granted")
@@ -81,7 +72,7 @@ func TestReleasedIsNotHeld(t *testing.T) {
 		r.Queue = true
 		res := mustTry(t, d, r)
 		failIf(t, !res.Granted, "nobody has the key, and it is refused: %+v", res)
-		need(t, contend.Release(t.Context(), d, r))
+		release(t, d, r)
 		res = mustTry(t, d, r)
 		failIf(t, res.Granted || res.Why != driver.WhyReleased, "an owner that was released: %+v", res)
 	})
@@ -132,7 +123,7 @@ func TestWaiterLooksAfterTheLine(t *testing.T) {
 			info, err := node.Inspect(t.Context(), "k")
 			stopIf(t, err != nil || len(info.Queue) != 1, "%+v, %v", info, err)
 			at := contend.Owner{Key: "k", Owner: info.Queue[0].Owner, Label: info.Queue[0].Label, Settled: true}
-			need(t, contend.Release(t.Context(), node, at))
+			release(t, node, at)
 		},
 	} {
 		bubbled(t, name, func(t *testing.T) {
@@ -190,7 +181,7 @@ func TestReadersHeedAWaitingWriter(t *testing.T) {
 		first, ts := connect(t, stores)
 		mustTry(t, first, ask("warm"))
 		// The queue node does not hear of this reader.
-		ts[0].onTry(func(ctx context.Context, _ voting.VoteRequest) error { <-ctx.Done(); return ctx.Err() })
+		ts[0].onTry(hangs)
 		before := ask("k")
 		before.Mode = driver.Shared
 		res := mustTry(t, first, before)
@@ -206,7 +197,7 @@ func TestReadersHeedAWaitingWriter(t *testing.T) {
 			stopIf(t, writer.asks(t), "the writer has the key beside a reader")
 			stopIf(t, reader.asks(t), "a reader passed the writer that waits, after %v", time.Since(begun))
 		}
-		need(t, contend.Release(t.Context(), first, before))
+		release(t, first, before)
 		for begun := time.Now(); !writer.asks(t); time.Sleep(time.Millisecond) {
 			stopIf(t, reader.asks(t) || time.Since(begun) > time.Second, "the writer does not come next")
 		}
@@ -244,7 +235,7 @@ func TestReaderHearsOfAConversion(t *testing.T) {
 		hints, err := contend.Watch(t.Context(), rd, reader.r)
 		need(t, err)
 		stopIf(t, reader.asks(t), "a reader beside a writer")
-		ts[0].onTry(func(ctx context.Context, _ voting.VoteRequest) error { <-ctx.Done(); return ctx.Err() })
+		ts[0].onTry(hangs)
 		writer.Mode, writer.Convert = driver.Shared, true
 		res := mustTry(t, hd, writer)
 		stopIf(t, !res.Granted, "not converted: %+v", res)

@@ -441,9 +441,7 @@ func TestNothingBeginsAfterTheContext(t *testing.T) {
 		}
 		synctest.Wait()
 		for i, n := range nodes {
-			n.mu.Lock()
-			last := n.releases[len(n.releases)-1]
-			n.mu.Unlock()
+			last := n.lastRelease()
 			failIf(t, len(n.asked("k")) > 0 || last.Key == "k", "node %d was asked", i)
 		}
 	})
