@@ -4,6 +4,7 @@
 package base
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -67,6 +68,17 @@ func MeantFlag(cmd *cobra.Command, err error) string {
 	}
 	if cmd.Name() == "ls" && strings.Contains(err.Error(), "--watch") {
 		return ": hasp top shows the keys live"
+	}
+	unknown := (*pflag.NotExistError)(nil)
+	if !errors.As(err, &unknown) || len(unknown.GetSpecifiedName()) == 1 {
+		return ""
+	}
+	guess := &cobra.Command{SuggestionsMinimumDistance: 2} // cobra measures words against names of commands alone
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		guess.AddCommand(&cobra.Command{Use: f.Name, Run: func(*cobra.Command, []string) {}})
+	})
+	if names := guess.SuggestionsFor(unknown.GetSpecifiedName()); len(names) > 0 {
+		return ": did you mean --" + strings.Join(names, ", --") + "?"
 	}
 	return ""
 }
