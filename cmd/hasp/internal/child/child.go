@@ -44,6 +44,8 @@ type Spec struct {
 	// Grace is how long an end by a signal waits for what the command started. 0: the
 	// end of the command is the end of Run.
 	Grace time.Duration
+	// Stays, if set, is called once when a command still runs Grace after SIGTERM was passed on to it.
+	Stays func(pid int)
 	// Resumed, if set, is called when this process goes on after it was
 	// stopped, before a stopped command goes on. It may close End.
 	Resumed func()

@@ -82,6 +82,8 @@ type runner struct {
 	questions int         // to systemd, without an answer
 	answers   chan answer // to those
 
+	staying <-chan time.Time // when the command has had its time to end on SIGTERM
+
 	asked    bool             // the command was asked to stop, as we were
 	resuming <-chan time.Time // when to go on, as we were not stopped after all
 }
@@ -107,6 +109,10 @@ func (r *runner) loop() {
 			r.job(sig)
 		case <-r.resuming:
 			r.resume()
+		case <-r.staying:
+			if !r.ended && r.order == nil {
+				r.Stays(r.p.pid)
+			}
 		case <-r.End:
 			r.end()
 		case <-r.tick.C:
@@ -182,6 +188,9 @@ func (r *runner) pass(sig syscall.Signal) {
 	r.latest, r.heard = sig, time.Now()
 	if !slices.Contains(r.status.Passed, sig) {
 		r.status.Passed = append(r.status.Passed, sig)
+		if sig == syscall.SIGTERM && r.Stays != nil && r.Grace > 0 {
+			r.staying = time.After(r.Grace)
+		}
 	}
 	question := unitQuestion(r.p.pid)
 	if r.ended || question == nil || sig == syscall.SIGUSR1 || sig == syscall.SIGUSR2 {

@@ -32,10 +32,13 @@ const late = 500 * time.Millisecond
 func (j *job) hold(leases *hasp.Leases) (*child.Status, error) {
 	spec := child.Spec{
 		Path: j.path, Argv: j.argv, Env: j.environment(leases.All()), Signals: j.signals,
-		Left:    func() time.Duration { return j.left(leases) },
-		Ending:  func(pid int) child.Order { return j.ending(leases, pid) },
-		Lazy:    j.candidate != nil,
-		Grace:   j.o.grace.D,
+		Left:   func() time.Duration { return j.left(leases) },
+		Ending: func(pid int) child.Order { return j.ending(leases, pid) },
+		Lazy:   j.candidate != nil,
+		Grace:  j.o.grace.D,
+		Stays: func(pid int) {
+			j.rep.say(normal, entry{Event: "stays", PID: pid, Message: fmt.Sprintf("the command (pid %d) has not ended on TERM; hasp waits for it (kill -9 %d ends it)", pid, pid)})
+		},
 		Resumed: func() { _ = leases.Err() }, // asks the clock, and closes Done when it is too late
 	}
 	if j.o.onLost.Word != lostIgnore {
