@@ -7,7 +7,10 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
+	"maps"
 	"os"
+	"slices"
 	"strconv"
 	"syscall"
 
@@ -124,6 +127,49 @@ func (p *process) visible() []member {
 		}
 	}
 	return alive
+}
+
+const (
+	mostEnviron = 8 << 20 // what the kernel gives a program at most is less
+	mostNamed   = 10      // processes of a lease
+)
+
+// AtWork names, by the owner of each lease, what still runs under it: the processes that have the owner in the variables that hasp
+// gave its command. Those that this user may not look into, or that took the variables out, are not found.
+func AtWork() map[string][]string {
+	procs, work := readProcs(), map[string][]string{}
+	delete(procs, os.Getpid())
+	for _, pid := range slices.Sorted(maps.Keys(procs)) {
+		f, err := os.Open(Process{PID: pid}.file("environ"))
+		if err != nil {
+			continue
+		}
+		text, _ := io.ReadAll(io.LimitReader(f, mostEnviron)) // of a process that ends meanwhile there is less
+		_ = f.Close()
+		for owner := range ownersIn(text) {
+			switch n := len(work[owner]); {
+			case n < mostNamed:
+				work[owner] = append(work[owner], fmt.Sprintf("%s (pid %d)", procs[pid].name, pid))
+			case n == mostNamed:
+				work[owner] = append(work[owner], "others")
+			}
+		}
+	}
+	return work
+}
+
+// ownersIn are the owners of the leases that an environment names.
+func ownersIn(environ []byte) map[string]bool {
+	owners := map[string]bool{}
+	for v := range bytes.SplitSeq(environ, []byte{0}) {
+		name, value, _ := bytes.Cut(v, []byte("="))
+		if string(name) == "HASP_HELD" || bytes.HasPrefix(name, []byte("HASP_OWNER")) {
+			for owner := range bytes.FieldsSeq(value) {
+				owners[string(owner)] = true
+			}
+		}
+	}
+	return owners
 }
 
 type procStat struct {

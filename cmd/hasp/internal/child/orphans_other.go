@@ -49,5 +49,8 @@ func (p *process) launch(s Spec, attr *syscall.ProcAttr) (pid int, err error) {
 // Room: these systems bound threads together with memory.
 func Room() error { return nil }
 
+// AtWork: only Linux shows the environment of processes.
+func AtWork() map[string][]string { return nil }
+
 // Gains: no other system ends a command with this process.
 func Gains(string) bool { return false }

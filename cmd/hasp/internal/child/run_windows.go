@@ -82,6 +82,9 @@ func Crowded() bool { return false }
 // Room does not matter: Windows has no such limits.
 func Room() error { return nil }
 
+// AtWork: only Linux shows the environment of processes.
+func AtWork() map[string][]string { return nil }
+
 // Gains does not matter: Windows ends no command with this process.
 func Gains(string) bool { return false }
 

@@ -165,6 +165,7 @@ type leak struct {
 	how      how
 	by       operator.Operations // of the store that has it
 	leftover *operator.Leftover  // nil: a lease that expires
+	atWork   []string            // here, of what its holder ran, which has ended
 
 	result  string        // what became of it
 	removed bool          // or gets an expiry
@@ -177,7 +178,7 @@ type how int
 const (
 	freely how = iota
 	named      // only if the user named its key
-	never      // its holder renews it, as far as hasp knows
+	never      // its holder renews it, as far as hasp knows; or what it ran is at work
 )
 
 // What is found, in words for people and programs.
@@ -200,12 +201,29 @@ func (c *leaksCommand) find(ctx context.Context) ([]*leak, error) {
 		overdue, err = c.overdue(ctx, ages)
 		found = append(found, overdue...)
 	}
+	spare(found)
 	slices.SortStableFunc(found, func(a, b *leak) int {
 		return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.what, b.what), cmp.Compare(a.server, b.server), cmp.Compare(a.name, b.name), cmp.Compare(a.holder.Owner, b.holder.Owner))
 	})
 	return slices.CompactFunc(found, func(a, b *leak) bool { // a store may name one twice
 		return a.server == b.server && a.what == b.what && a.key == b.key && a.name == b.name && a.holder.Owner == b.holder.Owner
 	}), err
+}
+
+// spare keeps --fix from leases under which something works on though the holder has ended.
+func spare(found []*leak) {
+	var work map[string][]string // looked at only where a holder has ended
+	for _, f := range found {
+		if !people.Ended(f.holder) {
+			continue
+		}
+		if work == nil {
+			work = child.AtWork()
+		}
+		if f.atWork = work[f.holder.Owner]; len(f.atWork) > 0 {
+			f.how = never
+		}
+	}
 }
 
 // walk finds all but the overdue, and fills in ages.

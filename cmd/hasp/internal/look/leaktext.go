@@ -6,6 +6,7 @@ package look
 import (
 	"fmt"
 	"io"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -29,10 +30,19 @@ func (c *leaksCommand) print(w io.Writer, found []*leak) error {
 
 // String says what is wrong, and where.
 func (f *leak) String() string {
+	text := f.wrong()
 	if f.server != "" {
-		return driver.Printable(f.server) + ": " + f.wrong()
+		text = driver.Printable(f.server) + ": " + text
 	}
-	return f.wrong()
+	if len(f.atWork) > 0 {
+		text += "; " + stillAtWork(f.atWork)
+	}
+	return text
+}
+
+// stillAtWork says what works on under a lease whose holder has ended.
+func stillAtWork(names []string) string {
+	return "of what it ran, still at work here: " + strings.Join(names, ", ")
 }
 
 func (f *leak) wrong() string {
@@ -71,6 +81,12 @@ func (c *leaksCommand) advice(f *leak) string {
 		return ": to be removed"
 	case f.how == freely:
 		return ""
+	case len(f.atWork) > 0:
+		rest := ""
+		if f.left >= 0 {
+			rest = ", or wait for its TTL"
+		}
+		return fmt.Sprintf(". --fix leaves it while they work: end them%s. To break it nevertheless: %s", rest, c.command(f))
 	case f.how == named:
 		return ". If you know that it is gone: " + c.command(f)
 	case f.what == whatLive:
@@ -101,8 +117,9 @@ type leakJSON struct {
 	Held   people.Seconds     `json:"held_seconds,omitempty"`
 	Usual  people.Seconds     `json:"usual_seconds,omitempty"`
 	people.LeftJSON
-	Fix    string         `json:"fix"`              // what --fix does: removes, removes-if-named, nothing
-	Result string         `json:"result,omitempty"` // with --fix: removed, expires, changed, shown
+	AtWork []string       `json:"at_work,omitempty"` // here, of what a holder ran that has ended
+	Fix    string         `json:"fix"`               // what --fix does: removes, removes-if-named, nothing
+	Result string         `json:"result,omitempty"`  // with --fix: removed, expires, changed, shown
 	Stays  people.Seconds `json:"stays_seconds,omitempty"`
 }
 
@@ -110,6 +127,7 @@ func (c *leaksCommand) asJSON(f *leak) leakJSON {
 	j := leakJSON{
 		What: f.what, Key: f.key, Server: f.server, Name: f.name, Holder: people.Holding(f.holder), Held: people.Seconds(f.held), Usual: people.Seconds(f.usual),
 		LeftJSON: people.ToLeftJSON(f.left), Fix: map[how]string{freely: "removes", named: "removes-if-named", never: "nothing"}[f.how], Stays: people.Seconds(f.stays),
+		AtWork: f.atWork,
 	}
 	if !utf8.ValidString(f.key) {
 		j.Bytes = []byte(f.key)

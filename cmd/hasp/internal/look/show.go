@@ -10,6 +10,7 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/cmd/hasp/internal/base"
+	"github.com/hasplock/hasp/cmd/hasp/internal/child"
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/people"
 	"github.com/hasplock/hasp/internal/plain"
@@ -140,6 +141,9 @@ func person(fact func(name, format string, args ...any), name string, h hasp.Hol
 	fact(name, "%s", people.Name(h))
 	if people.Ended(h) {
 		fact("", "this process of this host has ended")
+		if names := child.AtWork()[h.Owner]; len(names) > 0 {
+			fact("", "%s", stillAtWork(names))
+		}
 	}
 	if h.Owner != "" {
 		fact("", "owner %s", driver.Printable(h.Owner))
