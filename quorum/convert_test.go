@@ -12,7 +12,6 @@ import (
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/driver/voting"
-	"github.com/hasplock/hasp/internal/ballot"
 	"github.com/hasplock/hasp/internal/contend"
 )
 
@@ -152,25 +151,6 @@ func TestConvertWaitsForTheLine(t *testing.T) {
 	})
 }
 
-// A holder that asks again, while few nodes know that its lease is Shared, tells them.
-func TestConvertedLeaseAskedAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d, nodes := spies(t, 3)
-		w := asks("k")
-		convert, reader := converting(w, granted(t, d, w).Fence)
-		synctest.Wait()
-		for _, n := range nodes[:2] {
-			n.on(func(voting.VoteRequest) error { return errOnTheWay })
-		}
-		fails(t, d, convert) // one node of three answered
-		only(nodes, nil)
-		res := granted(t, d, withFence(reader, 0))
-		failIf(t, res.Fence != reader.Fence, "%+v, want the fence %d", res, reader.Fence)
-		synctest.Wait()
-		allShared(t, nodes, w)
-	})
-}
-
 // The holder of a lease takes it for Shared from the call on, also when that sends
 // nothing.
 func TestConvertThatWasNotSent(t *testing.T) {
@@ -185,26 +165,6 @@ func TestConvertThatWasNotSent(t *testing.T) {
 		stopIf(t, err == nil, "no error")
 		check(t, renewed(t, d, reader).Err)
 		allShared(t, nodes, w)
-	})
-}
-
-// What a lease protects was done with when it converted: it leaves no mark, also on
-// a node that missed it.
-func TestConvertedLeaseLeavesNoMark(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d, nodes := spies(t, 3)
-		w := asks("k")
-		convert, reader := converting(w, granted(t, d, w).Fence)
-		synctest.Wait()
-		nodes[2].on(func(voting.VoteRequest) error { return errOnTheWay })
-		granted(t, d, convert)
-		synctest.Wait()
-		nodes[2].on(nil)
-		reader.End = driver.EndUnfinished
-		release(t, d, reader)
-		synctest.Wait()
-		res := granted(t, d, asks("k"))
-		failIf(t, res.Abandoned, "%+v", res)
 	})
 }
 
@@ -278,58 +238,6 @@ func TestConvertOfALostLease(t *testing.T) {
 				t.Errorf("%s: %+v, %v", key, info, err)
 			}
 		}
-	})
-}
-
-// An owner may ask again after a release that is settled: what it converted before
-// says nothing of its new lease.
-func TestOwnerAsksAnewAfterAConvert(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d, nodes := spies(t, 3)
-		other := over(t, nodes, nil)
-		w := asks("k")
-		convert, _ := converting(w, granted(t, d, w).Fence)
-		synctest.Wait()
-		granted(t, d, convert)
-		synctest.Wait()
-		rel := w
-		rel.Settled = true
-		o := d.owners.get(w.Claim())
-		x := 0
-		for i, n := range d.nodes {
-			if n != d.queue.Load() {
-				x = i
-			}
-		}
-		o.mu.Lock()
-		o.Sends(x) // an answer is still under way
-		o.mu.Unlock()
-		release(t, d, rel)
-		synctest.Wait()
-		again := w
-		f := granted(t, d, again).Fence
-		o.mu.Lock()
-		o.Heard(ballot.Reply{Node: x, Answer: ballot.Answer{Kind: ballot.NotSent}})
-		o.mu.Unlock()
-		synctest.Wait()
-		for range 3 {
-			time.Sleep(6 * time.Second)
-			_ = renewed(t, d, withFence(w, f))
-			synctest.Wait()
-		}
-		for i := range nodes { // each is away once
-			nodes[i].SetUnreachable(true)
-			_ = renewed(t, d, withFence(w, f))
-			nodes[i].SetUnreachable(false)
-			time.Sleep(2 * time.Second)
-			need(t, renewed(t, d, withFence(w, f)).Err)
-			synctest.Wait()
-		}
-		res, err := contend.Try(t.Context(), other, reads("k"))
-		failIf(t, err == nil && res.Granted, "a reader beside the writer: %+v", res)
-		end := withFence(w, f)
-		end.End = driver.EndUnfinished
-		_ = contend.Release(t.Context(), d, end)
 	})
 }
 

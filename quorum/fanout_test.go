@@ -172,28 +172,6 @@ func TestNodeThatDoesNotVoteLeaves(t *testing.T) {
 	})
 }
 
-// After the process stood still a Try and its timer both look for silent nodes, one right
-// after the other: no answer could be read in between.
-func TestTwoLooksAfterAStop(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d, _ := spies(t, 3)
-		f := d.fanout(d.life, ballot.All(3), ruleTTL, 0, nil)
-		defer f.cancel()
-		time.Sleep(f.limit - 1)
-		f.mu.Lock()
-		f.timer.Stop()
-		f.mu.Unlock()
-		time.Sleep(time.Minute)
-		f.look()
-		f.look()
-		for _, n := range d.nodes {
-			if !n.serving() {
-				t.Error(n.name, "is out of service for what the process slept")
-			}
-		}
-	})
-}
-
 // A process that adopted a lease, and has not heard its nodes before, converts it: the
 // queue node is asked no more than the others.
 func TestConvertByAnotherProcess(t *testing.T) {

@@ -5,7 +5,6 @@ package quorum
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"strings"
 	"testing"
@@ -73,37 +72,6 @@ func TestCleanUpsExpire(t *testing.T) {
 		defer d.nodes[0].mu.Unlock()
 		n := len(d.nodes[0].cleanups.all)
 		failIf(t, n > 200, "%d clean-ups stay that are over", n)
-	})
-}
-
-// After an error the reserved vote of the queue node is withdrawn, and not said to be
-// the owner's.
-func TestReservedVoteAfterError(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		d, ls := lags(t)
-		w := asks("w")
-		granted(t, d, w)
-		for i, n := range d.nodes {
-			if n != d.queue.Load() {
-				ls[i].Hold("k", 30*time.Second, driver.Label{})
-			}
-		}
-		r := contend.Owner{Key: "k", Owner: rand.Text(), Label: "{}", TTL: 30 * time.Second, Patience: 10 * time.Second, Queue: true}
-		if res, err := contend.Try(t.Context(), d, r); err != nil || res.Granted {
-			t.Fatalf("%+v, %v: two of three nodes are held by another", res, err)
-		}
-		o := d.owners.get(r.Claim())
-		for i, n := range d.nodes {
-			if n != d.queue.Load() {
-				ls[i].fail(errGone)
-			}
-		}
-		fails(t, d, r) // no error, though two of three nodes are away
-		o.mu.Lock()
-		defer o.mu.Unlock()
-		if at, reserved := o.Place(); reserved && !o.Has(at) {
-			t.Error("the queue node's vote is said to be ours, and was withdrawn")
-		}
 	})
 }
 

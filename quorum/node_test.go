@@ -78,22 +78,6 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// What a node was asked for while it hung is released there when it goes on.
-func TestVoteOfAHungNodeIsReleased(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		stores := newStores(t, 3)
-		c, links := client(t, stores)
-		links[2].stop()
-		lease := mustLock(t, c, "k") // its Try waits in the node
-		need(t, lease.Release())
-		links[2].cont()
-		time.Sleep(time.Second)
-		synctest.Wait()
-		n := votes(t, stores, "k", lease.Owner())
-		failIf(t, n != 0, "%d votes are left of a lease that was released", n)
-	})
-}
-
 // Without a majority the error names the nodes, soon, and all is well soon after
 // they are back.
 func TestTooFewNodes(t *testing.T) {

@@ -212,6 +212,11 @@ func TestOwnersEndWithTheirCleanUps(t *testing.T) {
 			synctest.Wait()
 			n = d.live()
 			failIf(t, n != 0, "%d owners stay, and nothing of them is in the nodes", n)
+			nodes[2].SetUnreachable(false)
+			for _, r := range rs {
+				owner, _ := nodes[2].holder(t, r.Key)
+				failIf(t, owner != "", "%q is still held at the node that was away", r.Key)
+			}
 		})
 	}
 }

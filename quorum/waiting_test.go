@@ -61,23 +61,6 @@ func TestOldNodeIsHeardWhileTheSubscriptionMoves(t *testing.T) {
 	})
 }
 
-// Where the queue node says that an owner was released, it says nothing of another
-// holder: a majority of the others decides.
-func TestReleasedIsNotHeld(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		stores := newStores(t, 3)
-		d, _ := connect(t, stores)
-		r := ask("k")
-		_ = contend.Release(t.Context(), stores[0], r) // leaves a tombstone
-		r.Queue = true
-		res := mustTry(t, d, r)
-		failIf(t, !res.Granted, "nobody has the key, and it is refused: %+v", res)
-		release(t, d, r)
-		res = mustTry(t, d, r)
-		failIf(t, res.Granted || res.Why != driver.WhyReleased, "an owner that was released: %+v", res)
-	})
-}
-
 // An owner that listens is not gone, however long its subscription takes: it is
 // remembered as released nowhere.
 func TestOwnerThatListensIsNotGone(t *testing.T) {
@@ -200,22 +183,6 @@ func TestReadersHeedAWaitingWriter(t *testing.T) {
 		release(t, first, before)
 		for begun := time.Now(); !writer.asks(t); time.Sleep(time.Millisecond) {
 			stopIf(t, reader.asks(t) || time.Since(begun) > time.Second, "the writer does not come next")
-		}
-	})
-}
-
-// One that no longer asks is heeded for half a second.
-func TestReadersHeedNoDeadWriter(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		stores := newStores(t, 5)
-		rd, _ := connect(t, stores)
-		mustTry(t, rd, ask("warm"))
-		stores[0].Hold("k", ruleTTL, driver.Label{})
-		reader := &asker{d: rd, r: ask("k")}
-		reader.r.Queue, reader.r.Mode = true, driver.Shared
-		begun := time.Now()
-		for ; !reader.asks(t); time.Sleep(time.Millisecond) {
-			stopIf(t, time.Since(begun) > time.Second, "a reader waits for a writer that is gone")
 		}
 	})
 }

@@ -149,9 +149,13 @@ func TestMinorityIsWithdrawn(t *testing.T) {
 		t.Fatalf("%+v, want the vote of node 0 withdrawn up to 10", s.Back)
 	}
 	failIf(t, b.Blank(), "a Withdraw is under way, and the ballot counts as blank")
+	confirmed := b
 	if s = b.Ask(asks(), seen(3, 11)); s.Raises != 1<<0 {
 		t.Error("what stands for the earlier proposal must be raised")
 	}
+	confirmed.Withdrawn(0, 10)
+	s = confirmed.Ask(asks(), seen(3, 11))
+	failIf(t, s.Raises != 0, "the vote is back, and nodes %b are to raise it", s.Raises)
 }
 
 // Those who are silent do not keep an outcome from being known, once a majority has

@@ -212,9 +212,13 @@ func TestHolderAsksAfterAConversion(t *testing.T) {
 func TestNewLeaseIsNotConverted(t *testing.T) {
 	b := won(t)
 	b.Converting()
+	try(&b, converts(), seen(3, 11), yes(10), yes(10), yes(10))
 	b.Release(releases(true), None)
 	s := try(&b, asks(), seen(3, 20), yes(20), yes(20), yes(20))
 	stopIf(t, s.Outcome != Granted, "%+v, want a grant", s)
+	c := b
+	c.Converting()
+	failIf(t, !c.Uninformed(0, All(3)), "its node was told of the old one's conversion, and counts as told of its own")
 	req := releases(true)
 	req.End = driver.EndUnfinished
 	r := b.Release(req, None)
