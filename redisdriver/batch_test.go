@@ -5,6 +5,7 @@ package redisdriver
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -116,9 +117,9 @@ func TestBatchOnAFullServer(t *testing.T) {
 	w.on(d).hint(hints).claim(waits)
 }
 
-// A server that became a replica says so by an error of the whole script, by
+// A server that became a replica says so by an error of the whole script, however many requests it carries, by
 // which the client knows to look for another.
-func TestBatchOnAReplica(t *testing.T) {
+func TestReadOnlyReplica(t *testing.T) {
 	w, d := newPlain(t)
 	held := ask("held")
 	w.on(d).grant(held).do("REPLICAOF", "127.0.0.1", "1") // nothing listens there
@@ -126,6 +127,12 @@ func TestBatchOnAReplica(t *testing.T) {
 	w.together(d, calls...)
 	for i, c := range calls {
 		failIf(t, d.Classify(c.Err) != driver.ClassReadOnly, "request %d: %v, %v", i, c.Reply, c.Err)
+	}
+	_, err := contend.Try(w.ctx, d, ask("alone"))
+	failIf(t, d.Classify(err) != driver.ClassReadOnly, "one that comes alone: %v", err)
+	// Where in hasp's script the server refused is of no use to whoever reads the error.
+	if text := fmt.Sprint(err); !strings.HasPrefix(text, "READONLY ") || strings.Contains(text, "script") || strings.HasSuffix(text, ".") {
+		t.Errorf("one that comes alone says %q", text)
 	}
 	w.on(d).do("REPLICAOF", "NO", "ONE").release(held)
 }

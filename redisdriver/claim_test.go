@@ -57,38 +57,6 @@ func TestReaderThatClaimsHearsOfASharer(t *testing.T) {
 	}
 }
 
-// An owner that holds nothing has nothing to convert: it is refused, and leaves nothing.
-func TestConvertOfNothing(t *testing.T) {
-	w, d := newPlain(t)
-	converts := func() contend.Owner {
-		r := queued(ask("k"))
-		r.Mode, r.Convert = driver.Shared, true
-		return r
-	}
-	w.refuse(d, converts())
-	if keys := w.ofKey(); len(keys) != 0 {
-		t.Errorf("it left %q", keys)
-	}
-	a := reader("k")
-	w.on(d).grant(a).refuse(converts())
-	if info := w.inspect(d, "k"); info.Leases != 1 || info.Waiters != 0 {
-		t.Errorf("beside a reader it left %+v", info)
-	}
-}
-
-// One that was handed a key, and has not claimed it, has nothing that it could share.
-func TestConvertIsNoClaim(t *testing.T) {
-	w, d := newPlain(t)
-	a, b := ask("k"), ask("k")
-	w.on(d).grant(a).wait(b).release(a)
-	converts := b
-	converts.Mode, converts.Convert = driver.Shared, true
-	w.refuse(d, converts)
-	if res := w.grant(d, queued(b)); res.Handoff == 0 {
-		t.Errorf("the claim after it is answered with %+v", res)
-	}
-}
-
 // A Raise of one that was handed a key claims it: its fence must be above all that may have been
 // granted, not only above the previous holder's.
 func TestRaiseOfAHandoff(t *testing.T) {
@@ -102,27 +70,6 @@ func TestRaiseOfAHandoff(t *testing.T) {
 	}
 	b.Fence = a.Fence + 1001
 	w.grant(d, b)
-}
-
-// The fence of a writer must be above those of the readers before it, too.
-func TestWriterProposesAboveReaders(t *testing.T) {
-	w, d := newVoting(t)
-	a := reader("k")
-	a.Fence = w.micros() + 1000
-	w.on(d).grant(a).release(a)
-	if floor := w.tooLow(d, proposing("k", a.Fence-1)); floor != a.Fence {
-		t.Errorf("the floor is %d, the reader's fence was %d", floor, a.Fence)
-	}
-}
-
-// A Raise of one that holds nothing is a Try like any other.
-func TestRaiseOfNothing(t *testing.T) {
-	w, d := newVoting(t)
-	r := proposing("k", w.micros())
-	r.Raise = true
-	if res := w.grant(d, r); res.Fence != r.Fence {
-		t.Errorf("granted with the fence %d, proposed was %d", res.Fence, r.Fence)
-	}
 }
 
 // Who asks shows that its inbox is read: the strike is taken from it, for its other places, too.

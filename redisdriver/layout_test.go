@@ -6,7 +6,6 @@ package redisdriver
 import (
 	"errors"
 	"fmt"
-	"math"
 	"strings"
 	"testing"
 	"time"
@@ -29,6 +28,9 @@ func TestLockIsTheCanonicalString(t *testing.T) {
 	}
 	if left := w.admin.PTTL(w.ctx, "lock:orders/42").Val(); !lasts(left, r.TTL, begun) {
 		t.Errorf("the key expires in %v", left)
+	}
+	if res := w.refuse(d, ask("orders/42")); !lasts(res.Left, r.TTL, begun) {
+		t.Errorf("refused with %+v", res)
 	}
 	if ok := w.admin.SetNX(w.ctx, "lock:orders/42", "peer", time.Minute).Val(); ok {
 		t.Error("SET NX of a peer took a held key")
@@ -110,16 +112,19 @@ func TestOtherTypeIsAnError(t *testing.T) {
 			w, d := newPlain(t)
 			w.do(command...)
 			before := w.do("DUMP", "lock:k")
-			for name, call := range map[string]func() error{
-				"Try":     func() error { _, err := contend.Try(w.ctx, d, queued(ask("k"))); return err },
-				"Inspect": func() error { _, err := d.Inspect(w.ctx, "k"); return err },
-			} {
-				err := call()
+			refused := func(what string, err error) {
+				t.Helper()
 				if d.Classify(err) != driver.ClassImpossible || !strings.Contains(fmt.Sprint(err), `"lock:k" holds a `+kind) {
-					t.Errorf("%s says: %v", name, err)
+					t.Errorf("%s says: %v", what, err)
 				}
 			}
-			w.releasesNothing(d, ask("k"))
+			for _, r := range []contend.Owner{queued(ask("k")), reader("k"), queued(sharer("k", 2))} {
+				_, err := contend.Try(w.ctx, d, r)
+				refused("Try", err)
+				w.releasesNothing(d, r)
+			}
+			_, err := d.Inspect(w.ctx, "k")
+			refused("Inspect", err)
 			for info, err := range d.List(w.ctx, "") {
 				t.Errorf("List shows %+v, %v", info, err)
 			}
@@ -264,25 +269,13 @@ func TestExpiriesOnlyMoveLater(t *testing.T) {
 	}
 }
 
-// Times are rounded up to milliseconds, and the longest there are still fit.
-func TestExtremeTimes(t *testing.T) {
+// Times are rounded up to milliseconds.
+func TestTimesAreRoundedUp(t *testing.T) {
 	w, d := newPlain(t)
-	for _, ttl := range []time.Duration{10*time.Millisecond + 1, math.MaxInt64} {
-		a, b := ask(fmt.Sprint(ttl)), ask(fmt.Sprint(ttl))
-		a.TTL, b.TTL, b.Patience = ttl, ttl, ttl
-		res := w.grant(d, a)
-		failIf(t, res.TTL < ttl, "%v: the lease lasts %v", ttl, res.TTL)
-		if res := w.try(d, queued(b)); res.Granted && ttl > time.Second {
-			t.Errorf("%v: granted to two", ttl)
-		}
-		contend.Renew(w.ctx, d, []contend.Owner{a, queued(b)}, func(i int, r driver.Renewal) {
-			if r.Err != nil && (ttl > time.Second || !errors.Is(r.Err, driver.ErrNotHeld)) { // the short one may have expired
-				t.Errorf("%v: Renew %d: %v", ttl, i, r.Err)
-			}
-		})
-		if err := contend.Release(w.ctx, d, a); err != nil && ttl > time.Second {
-			t.Errorf("%v: Release: %v", ttl, err)
-		}
+	a := ask("k")
+	a.TTL = 10*time.Millisecond + 1
+	if res := w.grant(d, a); res.TTL < a.TTL {
+		t.Errorf("the lease lasts %v", res.TTL)
 	}
 	if got := wire.Millis(10*time.Millisecond + 1); got != 11 {
 		t.Errorf("rounded to %d", got)

@@ -102,23 +102,3 @@ func TestAbandonedBesideABadMark(t *testing.T) {
 		t.Error("nobody released the semaphore, and the key does not count as abandoned")
 	}
 }
-
-// That a previous holder did not finish hears its successor in each answer, and who comes after one that
-// gave the key back unused.
-func TestAbandonedIsSaidAgain(t *testing.T) {
-	w, d := newPlain(t)
-	w.granted(d, "k")
-	lock := d.names("k").lock
-	w.do("PEXPIRE", lock, 1)
-	w.gone(lock)
-	b := ask("k")
-	for i := range 2 {
-		failIf(t, !w.grant(d, b).Abandoned, "it was not told at answer %d", i)
-	}
-	b.End = driver.EndUnused
-	w.release(d, b)
-	c := ask("k")
-	failIf(t, !w.grant(d, c).Abandoned, "the next was not told")
-	w.release(d, c)
-	failIf(t, w.grant(d, ask("k")).Abandoned, "it is told after one that finished")
-}

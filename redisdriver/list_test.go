@@ -4,8 +4,6 @@
 package redisdriver
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"math"
 	"os/exec"
@@ -26,20 +24,6 @@ func (w *world) list(d *Driver, prefix string) map[string]driver.Info {
 		out[info.Key] = info
 	}
 	return out
-}
-
-func TestListTakesThePrefixAsText(t *testing.T) {
-	w, d := newPlain(t)
-	for _, key := range []string{"a*", "ab", "a[b]", "a", "b", `a\`, "a?c", "abc"} {
-		w.grant(d, ask(key))
-	}
-	w.do("SET", "a-plain-key", "x")
-	w.do("SET", "unlock:a", "x")
-	for prefix, want := range map[string]int{"a": 7, "a*": 1, "a[": 1, `a\`: 1, "a?": 1, "ab": 2, "": 8, "none": 0} {
-		if got := w.list(d, prefix); len(got) != want {
-			t.Errorf("List(%q) has %d keys, want %d: %v", prefix, len(got), want, got)
-		}
-	}
 }
 
 // List walks with SCAN over many keys, most of them not locks, and sees a queue
@@ -72,47 +56,6 @@ func TestListWalks(t *testing.T) {
 		if n++; n == 3 {
 			break
 		}
-	}
-}
-
-func TestListEndsWithItsContext(t *testing.T) {
-	w, d := newPlain(t)
-	w.grant(d, ask("k"))
-	ctx, cancel := context.WithCancel(w.ctx)
-	cancel()
-	for info, err := range d.List(ctx, "") {
-		failIf(t, !errors.Is(err, context.Canceled), "List says %+v, %v", info, err)
-	}
-}
-
-func TestInspect(t *testing.T) {
-	w, d := newPlain(t)
-	if info := w.inspect(d, "k"); info.Held || info.Waiters != 0 {
-		t.Errorf("a free key: %+v", info)
-	}
-	a, b, c := ask("k"), ask("k"), ask("k")
-	b.Label = `{"host":"other","pid":7}`
-	before := time.UnixMicro(int64(w.micros())).Truncate(time.Millisecond)
-	fence := w.grant(d, a).Fence
-	after := time.UnixMicro(int64(w.micros()))
-	w.wait(d, b)
-	res := func() driver.Result { w.wait(d, c); return w.refuse(d, queued(c)) }()
-	if res.Holder.Owner != a.Owner || res.Holder.Since.Before(before) || res.Ahead != 1 || !lasts(res.Left, a.TTL, before) {
-		t.Errorf("refused with %+v", res)
-	}
-	info := w.inspect(d, "k")
-	if !info.Held || info.Holder.Owner != a.Owner || info.Holder.Label != a.Label || info.Fence != fence || info.Waiters != 2 {
-		t.Errorf("Inspect says %+v", info)
-	}
-	if since := info.Holder.Since; since.Before(before) || since.After(after) {
-		t.Errorf("held since %v, granted between %v and %v", since, before, after)
-	}
-	if len(info.Queue) != 2 || info.Queue[0].Owner != b.Owner || info.Queue[0].Label != b.Label || info.Queue[1].Owner != c.Owner {
-		t.Errorf("the queue is %+v", info.Queue)
-	}
-	w.do("PERSIST", "lock:k")
-	if info := w.inspect(d, "k"); info.Left >= 0 {
-		t.Errorf("without an expiry %v is left", info.Left)
 	}
 }
 

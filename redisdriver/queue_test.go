@@ -14,7 +14,6 @@ import (
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/contend"
 	"github.com/hasplock/hasp/redisdriver/internal/wire"
-	"github.com/redis/go-redis/v9"
 )
 
 // Places are ordered by last + 1, so that no clock that steps reorders them.
@@ -251,44 +250,6 @@ func TestFirstLooksAfterForeigners(t *testing.T) {
 	w.grant(d, queued(b))
 }
 
-// A queue full of dead places is worked off in bounded steps, each of which
-// leaves a correct state.
-func TestLongDeadQueue(t *testing.T) {
-	w, d := newPlain(t)
-	const dead = 2500
-	a, last := ask("k"), ask("k")
-	w.grant(d, a)
-	pipe := w.admin.Pipeline()
-	for i := range dead {
-		r := ask("k")
-		pipe.ZAdd(w.ctx, "hasp.queue:{lock:k}", redis.Z{Score: float64(i + 1), Member: value(r.Claim())})
-		pipe.HSet(w.ctx, "hasp.places:{lock:k}", r.Owner, "0000000000001 10000 500 n hasp.inbox:dead")
-	}
-	_, err := pipe.Exec(w.ctx)
-	w.succeeds(err)
-	hints := w.wait(d, last)
-	if info := w.inspect(d, "k"); info.Waiters != 1 || len(info.Queue) != 1 || info.Queue[0].Owner != last.Owner {
-		t.Errorf("%d wait: %v", info.Waiters, info.Queue)
-	}
-	w.release(d, a)
-	if n := w.admin.ZCard(w.ctx, "hasp.queue:{lock:k}").Val(); n >= dead || n < dead-1200 {
-		t.Errorf("one script left %d of %d", n, dead)
-	}
-	w.hint(hints) // to continue with it
-	var rs driver.Renewal
-	contend.Renew(w.ctx, d, []contend.Owner{queued(last)}, func(_ int, r driver.Renewal) { rs = r })
-	tries := 0
-	for res := w.try(d, queued(last)); !res.Granted; res = w.try(d, queued(last)) {
-		if tries++; tries > 3 || res.RetryIn <= 0 {
-			t.Fatalf("try %d: %+v, a sign of life before: %+v", tries, res, rs)
-		}
-	}
-	w.release(d, last)
-	for _, k := range w.keys() {
-		failIf(t, strings.Contains(k, "line"), "%q is left", k)
-	}
-}
-
 // When a key is handed off, who looks whether it is claimed is the first in the queue that gave
 // a sign of life in the last half of its patience, of the four behind the one that has it.
 func TestWhoLooksAfterAClaim(t *testing.T) {
@@ -361,15 +322,20 @@ func TestClaimOfSeveralFences(t *testing.T) {
 	}
 }
 
-// A lock whose record is another's gets a new fence, also for the one that has it.
+// A lock whose record is gone, or another's, gets a new fence, also for the one that has it.
 func TestLockBesideAnothersGrant(t *testing.T) {
 	w, d := newPlain(t)
 	a := ask("k")
 	before := w.grant(d, a).Fence
 	grant := d.names("k").grant
-	w.do("SET", grant, strings.Replace(w.admin.Get(w.ctx, grant).Val(), a.Owner, ask("k").Owner, 1))
-	if res := w.grant(d, a); res.Fence <= before {
-		t.Errorf("granted with %d after %d", res.Fence, before)
+	for _, change := range [][]any{
+		{"SET", grant, strings.Replace(w.admin.Get(w.ctx, grant).Val(), a.Owner, ask("k").Owner, 1)},
+		{"DEL", grant},
+	} {
+		w.do(change...)
+		res := w.grant(d, a)
+		failIf(t, res.Fence <= before, "granted with %d after %d", res.Fence, before)
+		before = res.Fence
 	}
 }
 

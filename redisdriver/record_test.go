@@ -118,40 +118,6 @@ func TestNodeOptions(t *testing.T) {
 	}
 }
 
-// A server that was killed and has nothing, at each point of a lease's life.
-func TestNodeKilledAndEmpty(t *testing.T) {
-	w := newWorld(t)
-	d, other := w.node(), w.node()
-	first := w.admit(d)
-	a, b := ask("k"), ask("k")
-	a.Fence = w.micros()
-	life := w.grant(d, a).Run
-	w.wait(other, b)
-	failIf(t, life == "" || life != first.Run, "granted by %q, admitted as %q", life, first.Run)
-	w.restart(d, other)
-	w.heldBack(d, a, b, ask("new"))
-	w.heldBack(other, a, b)
-	w.releasesNothing(seen(d), a)
-	if keys := w.keys(); len(keys) != 1 || !strings.HasPrefix(keys[0], "hasp.gone:") {
-		t.Errorf("it has %q", keys)
-	}
-	if err := (&Node{d}).Admit(w.ctx, first, nodeMaxTTL); !errors.Is(err, driver.ErrNotHeld) {
-		t.Errorf("Admit with the record of the life before: %v", err)
-	}
-	second := w.admit(other)
-	if second.Run == first.Run || second.Text == first.Text {
-		t.Errorf("after a restart %+v, before %+v", second, first)
-	}
-	b.Fence = a.Fence
-	if res := w.refuse(d, b); res.Why != voting.FenceTooLow || res.Fence <= a.Fence {
-		t.Errorf("the fence of before: %+v", res)
-	}
-	b.Fence = w.micros()
-	if res := w.grant(d, b); res.Run != second.Run || res.Fence != b.Fence {
-		t.Errorf("granted %+v", res)
-	}
-}
-
 // A server that comes back with its data comes back with a record of a life
 // that is over: it hands nothing off, prolongs nothing, and what it has stays
 // until it ends.
@@ -212,32 +178,16 @@ func TestNodeComesBackWithItsData(t *testing.T) {
 	}
 }
 
-// FLUSHALL forgets the record: with another nonce whoever timed the one before
-// begins again.
-func TestNodeFlushedWhileItWaits(t *testing.T) {
-	w := newWorld(t)
-	d := w.node()
-	waits := w.record(d)
-	if again := w.record(d); again != waits || waits.Voting {
-		t.Errorf("the record was %+v, is %+v", waits, again)
-	}
+// A node that is held back refuses without a trace. One that votes is not admitted again, nor any for no time.
+func TestNodeThatWasFlushed(t *testing.T) {
+	w, d := newVoting(t)
 	w.do("FLUSHALL")
 	w.heldBack(d, ask("k")) // and writes nothing
 	if keys := w.keys(); len(keys) != 0 {
 		t.Errorf("a refusal left %q", keys)
 	}
-	if err := (&Node{d}).Admit(w.ctx, waits, nodeMaxTTL); !errors.Is(err, driver.ErrNotHeld) {
-		t.Errorf("Admit without a record: %v", err)
-	}
-	fresh := w.record(d)
-	failIf(t, fresh.Text == waits.Text || fresh.Run != waits.Run, "after FLUSHALL %+v, before %+v", fresh, waits)
-	if err := (&Node{d}).Admit(w.ctx, waits, nodeMaxTTL); !errors.Is(err, driver.ErrNotHeld) {
-		t.Errorf("Admit with the record before: %v", err)
-	}
-	w.heldBack(d, ask("k"))
 	w.admit(d)
 	rec := w.record(d)
-	failIf(t, !rec.Voting || rec.MaxTTL != nodeMaxTTL || rec.Run != waits.Run, "admitted, the record is %+v", rec)
 	if err := (&Node{d}).Admit(w.ctx, rec, time.Hour); !errors.Is(err, driver.ErrNotHeld) {
 		t.Errorf("Admit of one that votes: %v", err)
 	}
@@ -317,12 +267,6 @@ func TestNodeTTL(t *testing.T) {
 	}
 	if n := w.calls()["evalsha"]; n != 0 {
 		t.Errorf("it asked the server %d times", n)
-	}
-	for _, fence := range []uint64{0, w.micros()} {
-		long.Fence = fence
-		if res := w.refuse(wide, queued(long)); res.Why != voting.TTLTooLong || res.TTL != nodeMaxTTL || res.Run == "" {
-			t.Errorf("Try says %+v", res)
-		}
 	}
 	if err := w.renew(wide, long)[0]; err == nil || !strings.Contains(err.Error(), "1h0m0s") || errors.Is(err, driver.ErrNotHeld) {
 		t.Errorf("Renew says %v", err)

@@ -89,17 +89,6 @@ func TestSharedLockIsAString(t *testing.T) {
 	}
 }
 
-func TestOtherTypeIsNotShared(t *testing.T) {
-	w, d := newPlain(t)
-	w.do("HSET", "lock:k", "f", "v")
-	for _, r := range []contend.Owner{reader("k"), queued(sharer("k", 2))} {
-		if _, err := contend.Try(w.ctx, d, r); d.Classify(err) != driver.ClassImpossible {
-			t.Errorf("Try says: %v", err)
-		}
-		w.releasesNothing(d, r)
-	}
-}
-
 // Every key of ours expires, at every step of what shares a lock.
 func TestSidecarsOfSharersExpire(t *testing.T) {
 	t.Parallel()
@@ -295,18 +284,11 @@ func TestCommandsOfSharersAreFlat(t *testing.T) {
 	w, d := newPlain(t)
 	cost := map[string]map[int]int{}
 	count := func(what string, n int, f func()) {
-		w.tick() // who comes in the same millisecond as the one before has less to write
-		w.do("CONFIG", "RESETSTAT")
-		f()
 		if cost[what] == nil {
 			cost[what] = map[int]int{}
 		}
-		total := -1 // CONFIG RESETSTAT
-		for _, calls := range w.calls() {
-			total += calls
-		}
-		cost[what][n] = total
-		t.Logf("%s beside %d: %d commands", what, n, total)
+		cost[what][n] = w.cost(f)
+		t.Logf("%s beside %d: %d commands", what, n, cost[what][n])
 	}
 	warm := reader("warm")
 	w.grant(d, warm)
@@ -374,9 +356,11 @@ func TestWantedOfSeveralLeases(t *testing.T) {
 // A lease that is converted keeps the time that it had left, and since when it is held.
 func TestConvertKeepsTheTime(t *testing.T) {
 	w, d := newPlain(t)
+	before := time.UnixMicro(int64(w.micros())).Truncate(time.Millisecond)
 	a := ask("k")
 	w.grant(d, a)
 	since := w.inspect(d, "k").Holders[0].Holder.Since
+	failIf(t, since.Before(before) || since.After(time.UnixMicro(int64(w.micros()))), "held since %v, granted after %v", since, before)
 	w.tick()
 	a.TTL = time.Second
 	w.convert(d, a)

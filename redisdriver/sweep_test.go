@@ -10,7 +10,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -299,49 +298,6 @@ func TestPlacesLeftOver(t *testing.T) {
 		t.Errorf("the queue is %+v", info.Queue)
 	}
 	w.on(d).release(holder).claim(live)
-}
-
-// What was listed may be renewed, released, and another's at any moment: a removal takes nothing from whoever is
-// granted the key, and keeps nothing from them.
-func TestRemovalsBesideGrants(t *testing.T) {
-	w, d, other := newTwo(t)
-	ctx, cancel := context.WithCancel(w.ctx)
-	defer cancel()
-	var wg sync.WaitGroup
-	for range 2 { // sweeps
-		wg.Go(func() {
-			for ctx.Err() == nil {
-				for l, err := range other.ListLeftovers(ctx, "", nil) {
-					if err != nil {
-						break // the end
-					}
-					if _, err := other.RemoveLeftover(ctx, l); err != nil && !errors.Is(err, driver.ErrNotHeld) && ctx.Err() == nil {
-						t.Errorf("RemoveLeftover: %v", err)
-					}
-				}
-			}
-		})
-	}
-	for i := range 60 {
-		dead := ask("k")
-		dead.TTL = 20 * time.Millisecond
-		w.grant(d, dead)
-		w.admin.Persist(w.ctx, "lock:k") // it may be over by now
-		var next contend.Owner
-		w.until("the key is granted", func() bool {
-			next = ask("k")
-			return w.try(d, next).Granted
-		})
-		if i%2 == 0 {
-			w.do("PERSIST", "lock:k") // and its holder lives
-		}
-		for range 20 {
-			stopIf(t, w.holder(d, "k") != next.Owner, "a sweep took the key from its holder")
-		}
-		w.release(d, next)
-	}
-	cancel()
-	wg.Wait()
 }
 
 // A State that came from elsewhere removes nothing.

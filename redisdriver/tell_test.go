@@ -5,7 +5,6 @@ package redisdriver
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"regexp"
@@ -200,42 +199,6 @@ func newClient(t *testing.T, d driver.Driver) *hasp.Client {
 	}
 	t.Cleanup(func() { _ = c.Close() })
 	return c
-}
-
-// The holder learns of a Break by its message: its next renewal is twenty minutes away.
-func TestHolderHearsOfBreak(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	c, op := newClient(t, w.driver(nil)), newClient(t, w.driver(nil))
-	o := &hasp.LockOptions{TTL: time.Hour}
-	rw := c.RWMutex("rw", o)
-	for name, take := range map[string]func(context.Context) (*hasp.Lease, error){
-		"writer": c.Mutex("k", o).Lock, "reader": rw.RLock, "slot": c.Semaphore("s", 3, o).Lock,
-	} {
-		t.Run(name, func(t *testing.T) {
-			lease, err := take(w.ctx)
-			if err == nil {
-				err = lease.Extend(w.ctx, time.Hour) // its first renewal
-			}
-			if err == nil {
-				err = op.Operator().Break(w.ctx, lease.Key(), lease.Owner())
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			select {
-			case <-lease.Done():
-			case <-w.ctx.Done():
-				t.Fatal("it has not heard of it")
-			}
-			if err := lease.Err(); !errors.Is(err, hasp.ErrLost) || !errors.Is(err, hasp.ErrNotHeld) {
-				t.Errorf("the lease says: %v", err)
-			}
-			if err := lease.Release(); !errors.Is(err, hasp.ErrLost) {
-				t.Errorf("its Release says: %v", err)
-			}
-		})
-	}
 }
 
 // Anybody who may publish can say anything. What is not about exactly this lease, or about an

@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/contend"
 	"github.com/hasplock/hasp/redisdriver/internal/wire"
@@ -212,74 +211,6 @@ func TestInboxesAreBounded(t *testing.T) {
 	told := w.asks(d, r) // it had been forgotten
 	w.refuse(w.driver(nil), queued(ask("k")))
 	w.heard(told)
-}
-
-// The holder hears of it by a message when its next renewal is twenty minutes away, through the whole of hasp, whoever
-// it shares the key with, and on every kind of server.
-func TestHolderHearsThatItIsWanted(t *testing.T) {
-	t.Parallel()
-	for name, open := range map[string]func(*testing.T) (d, other driver.Driver){
-		"plain": func(t *testing.T) (d, other driver.Driver) {
-			w := newWorld(t)
-			return w.driver(nil), w.driver(nil)
-		},
-		"node": func(t *testing.T) (d, other driver.Driver) {
-			w := newWorld(t)
-			n := w.nodeOver(w.client(nil), 2*time.Hour)
-			if err := (&Node{n}).Admit(w.ctx, w.record(n), 2*time.Hour); err != nil {
-				t.Fatal(err)
-			}
-			return n, w.nodeOver(w.client(nil), 2*time.Hour)
-		},
-		"cluster": func(t *testing.T) (d, other driver.Driver) {
-			w := newCluster(t)
-			return w.over(w.clusterClient(nil), nil), w.over(w.clusterClient(nil), nil)
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			d, other := open(t)
-			holders, waiters := newClient(t, d), newClient(t, other)
-			o := &hasp.LockOptions{TTL: time.Hour}
-			for name, take := range map[string]func(context.Context) (*hasp.Lease, error){
-				"writer": holders.Mutex("k", o).Lock, "reader": holders.RWMutex("rw", o).RLock, "slot": holders.Semaphore("s", 3, o).Lock,
-				"hostile": holders.Mutex("a \x00}\xff\n", o).Lock,
-			} {
-				t.Run(name, func(t *testing.T) {
-					var all []*hasp.Lease
-					for range map[bool]int{true: 3, false: 1}[name == "slot" || name == "reader"] {
-						lease, err := take(t.Context())
-						if err != nil {
-							t.Fatal(err)
-						}
-						lease.Wanted()
-						all = append(all, lease)
-					}
-					waits := make(chan error, 1)
-					go func() {
-						lease, err := waiters.Mutex(all[0].Key(), o).Lock(t.Context())
-						if err == nil {
-							err = lease.Release()
-						}
-						waits <- err
-					}()
-					for _, lease := range all {
-						select {
-						case <-lease.Wanted():
-						case <-time.After(5 * time.Minute): // a renewal comes later
-							t.Fatal("it has not heard of it")
-						}
-						if err := lease.Release(); err != nil {
-							t.Error(err)
-						}
-					}
-					if err := <-waits; err != nil {
-						t.Error(err)
-					}
-				})
-			}
-		})
-	}
 }
 
 // Who joined while the subscription did not stand is in the answer to the next renewal; and whoever joined between a renewal
