@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"regexp"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -294,6 +295,18 @@ func (w *world) keys() []string {
 	keys, err := w.admin.Keys(w.ctx, "*").Result()
 	w.succeeds(err)
 	return keys
+}
+
+// mortal fails unless all that the server has expires, but a node record.
+func (w *world) mortal(t testing.TB) {
+	t.Helper()
+	var keys, expires int64
+	text := w.admin.Info(w.ctx, "keyspace").Val()
+	_, after, _ := strings.Cut(text, "db0:")
+	_, _ = fmt.Sscanf(after, "keys=%d,expires=%d", &keys, &expires)
+	if n := keys - expires; n > w.admin.Exists(w.ctx, recordKey).Val() {
+		t.Fatalf("%d keys never expire: %q", n, permanent(t, w.admin))
+	}
 }
 
 // hook sees the commands of a client that it sends alone.

@@ -25,7 +25,7 @@ var (
 
 // All sequences of requests up to a length, of owners of every mode, and with time
 // that passes in between, get the same answers from each variant of the scripts as
-// from the engine in memory, and leave the same state behind. make test runs a sample of
+// from the engine in memory, and leave the same state behind, all of which expires. make test runs a sample of
 // the longest sequences, make equal all of them.
 func TestScriptsEqualMemory(t *testing.T) {
 	t.Parallel()
@@ -100,6 +100,7 @@ func TestEqualityFindsBrokenScripts(t *testing.T) {
 
 // equality compares the scripts with the engine in memory, on one frozen clock.
 type equality struct {
+	w               *world // of the scripts
 	clock           *frozenClock
 	memory, scripts contender
 	drivers         []*Driver // of the scripts
@@ -110,7 +111,7 @@ type equality struct {
 
 func newEquality(t *testing.T, node, alone bool) *equality {
 	w, clock := frozen(t)
-	e := &equality{clock: clock, scripts: contender{node: node}, memory: contender{node: node}}
+	e := &equality{w: w, clock: clock, scripts: contender{node: node}, memory: contender{node: node}}
 	var o memdriver.NodeOptions
 	if o.Now = clock.now; node {
 		o.MaxTTL = equalMaxTTL
@@ -171,6 +172,7 @@ func (e *equality) compare(t *testing.T, casts []string, n int) (total int) {
 				e.scripts.step(t, p.scripts, i, e.clock.now())
 			})
 		}
+		e.w.mortal(t)
 		for _, p := range pairs {
 			if a, b := p.memory, p.scripts; a.heard != b.heard && len(e.differences) < 20 {
 				e.differences = append(e.differences, fmt.Sprintf("%s %q:\nmemory  %s\nscripts %s", a.modes, a.seq, a.heard, b.heard))

@@ -18,6 +18,7 @@ func TestPlaceKeepsItsLimit(t *testing.T) {
 		e.memory.step(t, m, i, e.clock.now())
 		e.scripts.step(t, s, i, e.clock.now())
 	}
+	e.w.mortal(t) // the queue and the places are made anew
 	info, err := e.drivers[0].Inspect(t.Context(), "k")
 	if err != nil || len(info.Queue) != 1 || info.Queue[0].Limit != 1 {
 		t.Errorf("%+v, %v: want one waiter with the limit 1", info.Queue, err)

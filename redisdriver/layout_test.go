@@ -198,51 +198,6 @@ func TestHostileKeys(t *testing.T) {
 	}
 }
 
-// Every key of ours expires, at every step, lapses and strikes included.
-func TestSidecarsExpire(t *testing.T) {
-	t.Parallel()
-	w, d, dead := newTwo(t)
-	hasty(d)
-	hasty(dead)
-	a, b, c, lapses := ask("k"), ask("k"), ask("k"), ask("k")
-	lapses.TTL = 20 * time.Millisecond
-	check := func(step string) {
-		t.Helper()
-		for _, k := range w.keys() {
-			const expired = -2 // since the keys were listed: a lease may last for 20 ms
-			if left := w.admin.PTTL(w.ctx, k).Val(); left != expired && (left < 0 || left > 24*time.Hour) {
-				t.Errorf("%s: %q expires in %v", step, k, left)
-			}
-		}
-	}
-	w.grant(d, a)
-	check("a grant")
-	w.wait(dead, lapses)
-	check("a place")
-	_ = dead.Close()
-	w.until("the server knows that nobody listens", func() bool {
-		return w.admin.PubSubNumSub(w.ctx, dead.inboxName()).Val()[dead.inboxName()] == 0
-	})
-	w.on(d).wait(b).release(a) // strikes
-	check("a strike")
-	w.grant(d, b)
-	check("a claim")
-	w.on(d).join(lapses).release(b) // to a waiter that polls
-	w.until("it lapses", func() bool { return !w.inspect(d, "k").Held })
-	w.grant(d, c)
-	check("a lapse")
-	contend.Renew(w.ctx, d, []contend.Owner{c, queued(lapses)}, func(i int, r driver.Renewal) {
-		failIf(t, r.Err != nil, "Renew %d: %v", i, r.Err)
-	})
-	check("a renewal")
-	w.on(d).release(lapses, c)
-	check("a release")
-	w.do("DEL", "hasp.places:{lock:k}") // what is left of the strikes
-	if w.admin.Exists(w.ctx, "lock:k", "hasp.queue:{lock:k}", "hasp.places:{lock:k}", "hasp.grant:{lock:k}").Val() != 0 {
-		t.Errorf("after Release there is %q", w.keys())
-	}
-}
-
 // An expiry is only ever moved later: by a short Try, a short Renew, a place
 // with less patience.
 func TestExpiriesOnlyMoveLater(t *testing.T) {

@@ -20,7 +20,7 @@ import (
 
 // Whatever the requests, in whatever order, this engine and the reference
 // engine answer the same: who is granted what, in which queue, who gets a hint of a
-// holder that did not finish. No time passes here.
+// holder that did not finish. What is stored expires, at every step. No time passes here.
 func TestAgreesWithTheReference(t *testing.T) {
 	t.Parallel()
 	for _, node := range []bool{false, true} {
@@ -105,6 +105,7 @@ func (w *world) compare(t *testing.T, d *Driver, mem *memdriver.Store, node bool
 		if ours != reference {
 			t.Fatalf("here %s\nreference %s\nafter\n%s", ours, reference, strings.Join(trace, "\n"))
 		}
+		w.mortal(t)
 		if a, b := w.shown(d), w.shown(mem); a != b {
 			t.Fatalf("here %s\nreference %s\nafter\n%s", a, b, strings.Join(trace, "\n"))
 		}

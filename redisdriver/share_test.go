@@ -89,50 +89,6 @@ func TestSharedLockIsAString(t *testing.T) {
 	}
 }
 
-// Every key of ours expires, at every step of what shares a lock.
-func TestSidecarsOfSharersExpire(t *testing.T) {
-	t.Parallel()
-	w, d := newPlain(t)
-	hasty(d)
-	check := func(step string) {
-		t.Helper()
-		for _, k := range w.keys() {
-			if left := w.admin.PTTL(w.ctx, k).Val(); left == wire.Forever || left > 24*time.Hour {
-				t.Errorf("%s: %q expires in %v", step, k, left)
-			}
-		}
-	}
-	a, b, c, writer, lapses := ask("k"), sharer("k", 3), sharer("k", 3), ask("k"), sharer("k", 3)
-	lapses.TTL = 20 * time.Millisecond
-	w.on(d).grant(a).join(b, lapses)
-	a = w.convert(d, a)
-	check("a conversion that lets in")
-	w.grant(d, b)
-	check("a claim")
-	w.until("a claim lapses", func() bool { return w.inspect(d, "k").Leases == 2 })
-	w.refuse(d, queued(writer))
-	check("a claim that lapsed")
-	for _, r := range w.renew(d, a, b) {
-		if r != nil {
-			t.Error(r)
-		}
-	}
-	check("a renewal")
-	w.on(d).release(writer, lapses).grant(c)
-	check("a grant beside others")
-	w.release(d, b)
-	check("a number that came free")
-	c.End = driver.EndUnfinished
-	w.on(d).release(c, a)
-	check("a mark on a free key")
-	a = ask("k")
-	failIf(t, !w.grant(d, a).Abandoned, "the mark is gone")
-	w.release(d, a)
-	if keys := w.ofKey(); len(keys) != 1 || !strings.HasPrefix(keys[0], "hasp.places:") { // the strike
-		t.Errorf("after the last release there is %q", keys)
-	}
-}
-
 // What one sharing left beside the lock says nothing in the next: a lease of
 // the first does not come back to life.
 func TestSharesOfAnotherTime(t *testing.T) {
