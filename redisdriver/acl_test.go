@@ -117,16 +117,7 @@ func TestNoRightToPublish(t *testing.T) {
 
 			again, e := ask("k"), ask("k")
 			w.grant(mute, again)
-			hints, err := contend.Watch(w.ctx, d, e)
-			if err != nil || hints == nil {
-				t.Fatal(hints, err)
-			}
-			if res := w.refuse(d, queued(e)); res.RetryIn != lookAfter {
-				t.Errorf("behind a holder that cannot tell: %+v", res)
-			}
-			contend.Renew(w.ctx, d, []contend.Owner{queued(e)}, func(_ int, r driver.Renewal) {
-				failIf(t, r.RetryIn != lookAfter, "and its sign of life: %+v", r)
-			})
+			w.mustLook(d, e)
 		})
 	}
 }
@@ -180,9 +171,9 @@ func TestNoRightToSubscribe(t *testing.T) {
 			t.Errorf("place %d got %+v", i, res)
 		}
 	}
-	contend.Renew(w.ctx, d, []contend.Owner{queued(last)}, func(_ int, r driver.Renewal) {
-		failIf(t, r.RetryIn != pollMax, "its sign of life: %+v", r)
-	})
+	if in := w.sign(d, last); in != pollMax {
+		t.Errorf("after its sign of life it polls after %v", in)
+	}
 }
 
 // Missing rights to keys or scripts are an error of the first call, which

@@ -73,10 +73,7 @@ func TestFullServer(t *testing.T) {
 			t.Errorf("Try says %v (%v)", err, d.Classify(err))
 		}
 	}
-	contend.Renew(w.ctx, d, []contend.Owner{a, alone}, func(i int, r driver.Renewal) {
-		failIf(t, r.Err != nil, "Renew %d: %v", i, r.Err)
-	})
-	w.release(d, alone)
+	w.on(d).renew(a, alone).release(alone)
 	if info := w.inspect(d, "alone"); info.Held {
 		t.Errorf("after Release there is %+v", info)
 	}
@@ -106,9 +103,9 @@ func TestServerIsGone(t *testing.T) {
 	if _, err := contend.Watch(w.ctx, d, ask("k")); d.Classify(err) != driver.ClassUnreachable {
 		t.Errorf("Watch says %v (%v)", err, d.Classify(err))
 	}
-	contend.Renew(w.ctx, d, []contend.Owner{ask("k")}, func(_ int, r driver.Renewal) {
-		failIf(t, d.Classify(r.Err) != driver.ClassUnreachable, "Renew says %v", r.Err)
-	})
+	if err := w.renew(d, ask("k"))[0]; d.Classify(err) != driver.ClassUnreachable {
+		t.Errorf("Renew says %v", err)
+	}
 }
 
 func TestConfigurationsThatCannotWork(t *testing.T) {

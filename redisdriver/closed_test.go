@@ -23,12 +23,7 @@ func TestApplicationClosedItsClient(t *testing.T) {
 			holder := w.driver(nil)
 			w.grant(holder, ask("k"))
 			d := w.as("bob", change...)
-			locks, err := hasp.New(d, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer locks.Close()
-			m := locks.Mutex("k", &hasp.LockOptions{TTL: time.Hour})
+			m := newClient(t, d).Mutex("k", &hasp.LockOptions{TTL: time.Hour})
 			ended := make(chan error, 1)
 			go func() {
 				_, err := m.Lock(w.ctx)
@@ -52,7 +47,7 @@ func TestApplicationClosedItsClient(t *testing.T) {
 			case <-w.ctx.Done():
 				t.Fatal("it still waits")
 			}
-			_, err = m.TryLock(w.ctx)
+			_, err := m.TryLock(w.ctx)
 			hinted(err)
 		})
 	}

@@ -180,9 +180,7 @@ func TestAlienQueue(t *testing.T) {
 		w.admin.ZRem(w.ctx, names.queue, "someone")
 	}
 	w.admin.HSet(w.ctx, names.places, b.Owner, "abc def") // a place without a valid value is ignored
-	contend.Renew(w.ctx, d, []contend.Owner{queued(b)}, func(_ int, r driver.Renewal) {
-		failIf(t, !errors.Is(r.Err, driver.ErrNotHeld), "a sign of life from a place that is gone: %v", r.Err)
-	})
+	w.renewsNothing(d, queued(b))
 	w.on(d).join(b).release(a).claim(b)
 	c := ask("k")
 	w.wait(d, c)

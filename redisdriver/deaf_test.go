@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -26,26 +27,27 @@ func (c *closing) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
+// deaf is a driver behind such a proxy: its connections are, that it opens while closes says so.
+func (w *world) deaf(closes *atomic.Bool) *Driver {
+	return w.over(w.client(func(o *redis.Options) {
+		o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
+			if closes.Load() && err == nil {
+				conn = &closing{conn}
+			}
+			return conn, err
+		}
+	}), nil)
+}
+
 // Behind a proxy that carries every command but SUBSCRIBE, a Lock joins the queue
 // and has the key soon after it is free.
 func TestProxyWithoutSubscribe(t *testing.T) {
 	w := newWorld(t)
-	client := func(d *Driver) *hasp.Client {
-		c, err := hasp.New(d, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = c.Close() })
-		return c
-	}
-	holder := client(w.driver(nil))
-	deaf := w.over(w.client(func(o *redis.Options) {
-		o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
-			conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
-			return &closing{conn}, err
-		}
-	}), nil)
-	behind, o := client(deaf), &hasp.LockOptions{TTL: time.Hour}
+	var closes atomic.Bool
+	closes.Store(true)
+	holder, deaf := newClient(t, w.driver(nil)), w.deaf(&closes)
+	behind, o := newClient(t, deaf), &hasp.LockOptions{TTL: time.Hour}
 	held, err := holder.Mutex("k", o).Lock(w.ctx)
 	w.succeeds(err)
 	got := make(chan error, 1)

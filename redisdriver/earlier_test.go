@@ -138,9 +138,7 @@ func TestEarlierBuildsShareFairly(t *testing.T) {
 				}
 			}
 			next.turns++
-			contend.Renew(w.ctx, next.d, []contend.Owner{next.Owner, queued(queue[0].Owner)}, func(i int, r driver.Renewal) {
-				stopIf(t, r.Err != nil, "renewal %d: %v", i, r.Err)
-			})
+			w.renewed(next.d, next.Owner, queued(queue[0].Owner))
 			holder = next
 			queue = append(queue, join(next.d, next.turns))
 		}

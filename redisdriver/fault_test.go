@@ -35,10 +35,7 @@ func TestSubscriberIsKilled(t *testing.T) {
 			}
 			w.hint(hints)
 			w.hint(bystander)
-			w.until("it is subscribed again", func() bool {
-				n, err := w.admin.PubSubNumSub(w.ctx, d.inboxName()).Result()
-				return err == nil && n[d.inboxName()] == 1
-			})
+			w.subscribed(d, 1)
 			if how == "restart" { // without persistence: all is forgotten
 				a = ask("k")
 				w.grant(w.driver(nil), a)
@@ -60,6 +57,15 @@ func TestSubscriberIsKilled(t *testing.T) {
 
 func (d *Driver) inboxName() string { return wire.Sidecars + "inbox:" + d.id }
 
+// subscribed waits until so many connections are subscribed to the inbox of a driver.
+func (w *world) subscribed(d *Driver, n int64) {
+	w.Helper()
+	w.until(fmt.Sprintf("%d listen", n), func() bool {
+		all, err := w.admin.PubSubNumSub(w.ctx, d.inboxName()).Result()
+		return err == nil && all[d.inboxName()] == n
+	})
+}
+
 // FLUSHALL deletes holder and queue. A waiter learns by its next sign of
 // life that its place is gone, and tries again; fences keep rising.
 func TestFlushWhileWaiting(t *testing.T) {
@@ -67,11 +73,8 @@ func TestFlushWhileWaiting(t *testing.T) {
 	a, b := ask("k"), ask("k")
 	before := w.grant(d, a).Fence
 	w.on(d).wait(b).do("FLUSHALL")
-	out := map[int]error{}
-	contend.Renew(w.ctx, d, []contend.Owner{a, queued(b)}, func(i int, r driver.Renewal) { out[i] = r.Err })
-	if !errors.Is(out[0], driver.ErrNotHeld) || !errors.Is(out[1], driver.ErrNotHeld) {
-		t.Errorf("after FLUSHALL Renew says %v", out)
-	}
+	w.renewsNothing(d, a)
+	w.renewsNothing(d, queued(b))
 	if after := w.grant(d, queued(b)).Fence; after <= before {
 		t.Errorf("the fence is %d after %d", after, before)
 	}
@@ -82,11 +85,7 @@ func TestScriptFlush(t *testing.T) {
 	a, b := ask("k"), ask("k")
 	w.on(d).grant(a).wait(b).do("SCRIPT", "FLUSH")
 	w.inspect(d, "k")
-	w.do("SCRIPT", "FLUSH")
-	contend.Renew(w.ctx, d, []contend.Owner{a, queued(b)}, func(i int, r driver.Renewal) {
-		failIf(t, r.Err != nil, "Renew %d: %v", i, r.Err)
-	})
-	w.on(d).do("SCRIPT", "FLUSH").release(a).do("SCRIPT", "FLUSH").grant(b).do("SCRIPT", "FLUSH")
+	w.on(d).do("SCRIPT", "FLUSH").renew(a, queued(b)).do("SCRIPT", "FLUSH").release(a).do("SCRIPT", "FLUSH").grant(b).do("SCRIPT", "FLUSH")
 	errs := make(chan error)
 	const many = 200 // travel together
 	for i := range many {
@@ -213,9 +212,7 @@ func TestCloseLeavesTheClient(t *testing.T) {
 	if err := rdb.Ping(w.ctx).Err(); err != nil {
 		t.Errorf("the caller's client: %v", err)
 	}
-	w.until("the subscription is gone", func() bool {
-		return w.admin.PubSubNumSub(w.ctx, d.inboxName()).Val()[d.inboxName()] == 0
-	})
+	w.subscribed(d, 0)
 	if _, err := contend.Watch(w.ctx, d, ask("k")); !errors.Is(err, driver.ErrClosed) {
 		t.Errorf("Watch after Close: %v", err)
 	}
@@ -245,9 +242,7 @@ func TestSubscriptionFollowsTheMaster(t *testing.T) {
 	at(w)
 	old.do("REPLICAOF", host, port)
 	old.do("CLIENT", "KILL", "TYPE", "normal") // the commands of the driver, and of admin
-	w.until("it is subscribed at the new master", func() bool {
-		return w.admin.PubSubNumSub(w.ctx, d.inboxName()).Val()[d.inboxName()] == 1
-	})
+	w.subscribed(d, 1)                         // at the new master
 }
 
 // In a cluster the server ends a subscription whose slot moves away; the

@@ -84,9 +84,7 @@ func TestForeignHolderIsLeftAlone(t *testing.T) {
 				if (res.Left == 0) != (ttl == 0) || res.RetryIn <= 0 || res.RetryIn > lookAfter {
 					t.Errorf("refused with %+v", res)
 				}
-				done := map[int]driver.Renewal{}
-				contend.Renew(w.ctx, d, []contend.Owner{r}, func(i int, r driver.Renewal) { done[i] = r })
-				failIf(t, !errors.Is(done[0].Err, driver.ErrNotHeld), "Renew says %+v", done)
+				w.renewsNothing(d, r)
 				w.release(d, r) // its place
 				info := w.inspect(d, "k")
 				if !info.Held || !info.Holder.Foreign || (info.Left < 0) != (ttl == 0) || info.Fence != 0 {
@@ -148,9 +146,7 @@ func TestOtherTypeInTheWay(t *testing.T) {
 		w.grant(d, r)
 		rs = append(rs, r)
 	}
-	errs := make([]error, len(rs))
-	contend.Renew(w.ctx, d, rs, func(i int, r driver.Renewal) { errs[i] = r.Err })
-	for i, err := range errs {
+	for i, err := range w.renew(d, rs...) {
 		if want := i == 0; errors.Is(err, driver.ErrNotHeld) != want || !want && err != nil {
 			t.Errorf("request %d: %v", i, err)
 		}
@@ -214,9 +210,7 @@ func TestExpiriesOnlyMoveLater(t *testing.T) {
 	short.TTL, c.Patience = time.Second, 10*time.Minute
 	w.on(d).grant(short).join(c)
 	b.Patience = 10 * time.Minute
-	contend.Renew(w.ctx, d, []contend.Owner{short, queued(b), queued(c)}, func(i int, r driver.Renewal) {
-		failIf(t, r.Err != nil, "Renew %d: %v", i, r.Err)
-	})
+	w.renewed(d, short, queued(b), queued(c))
 	for k, was := range before {
 		if now := w.admin.PExpireTime(w.ctx, k).Val(); now < was {
 			t.Errorf("%q expires at %v, it was %v", k, now, was)

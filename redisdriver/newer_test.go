@@ -150,9 +150,7 @@ func (w *world) dumps() map[string]string {
 func (w *world) askAll(d *Driver, a, b contend.Owner, hidden bool) map[string]error {
 	errs := map[string]error{}
 	try := func(what string, r contend.Owner) { _, errs[what] = contend.Try(w.ctx, seen(d), r) }
-	renew := func(what string, r contend.Owner) {
-		contend.Renew(w.ctx, d, []contend.Owner{r}, func(_ int, a driver.Renewal) { errs[what] = a.Err })
-	}
+	renew := func(what string, r contend.Owner) { errs[what] = w.renew(d, r)[0] }
 	c := b
 	c.Owner = ask("k").Owner
 	try("try a", a)
@@ -194,11 +192,11 @@ func TestNewerLayoutBesideOthers(t *testing.T) {
 	w.do("SET", d.names("old").grant, "x") // left over
 	w.do("DEL", d.names("k9").grant)
 	w.do("PERSIST", "lock:k9")
-	contend.Renew(w.ctx, d, all, func(i int, r driver.Renewal) {
-		if later := new(LayoutError); errors.As(r.Err, &later) != (i == 7) || i != 7 && r.Err != nil {
-			t.Errorf("renewal %d: %v", i, r.Err)
+	for i, err := range w.renew(d, all...) {
+		if later := new(LayoutError); errors.As(err, &later) != (i == 7) || i != 7 && err != nil {
+			t.Errorf("renewal %d: %v", i, err)
 		}
-	})
+	}
 	left := map[string]bool{}
 	var last error
 	for l, err := range d.ListLeftovers(w.ctx, "", nil) {
@@ -292,11 +290,9 @@ func TestStrangePlaceIsNotOvertaken(t *testing.T) {
 	strange(time.Minute)
 	w.release(d, a) // nothing is handed to it, nor to another
 	w.refuses(d, ask("k"), d.names("k").places)
-	contend.Renew(w.ctx, d, []contend.Owner{queued(b)}, func(_ int, r driver.Renewal) {
-		if data := new(DataError); !errors.As(r.Err, &data) {
-			t.Errorf("a sign of life from it: %v", r.Err)
-		}
-	})
+	if data := new(DataError); !errors.As(w.renew(d, queued(b))[0], &data) {
+		t.Error("a sign of life from it is no error")
+	}
 	failIf(t, !w.admin.HExists(w.ctx, d.names("k").places, b.Owner).Val(), "the place is gone")
 	strange(0)
 	w.grant(d, ask("k"))

@@ -336,15 +336,7 @@ func TestNodeRights(t *testing.T) {
 		t.Errorf("the grant is %q", text)
 	}
 	e = proposing("other", 1)
-	w.watch(w.node(), e)
-	other := w.node()
-	w.wait(other, e)
-	if res := w.refuse(other, queued(e)); res.RetryIn != lookAfter {
-		t.Errorf("behind a holder that cannot tell: %+v", res)
-	}
-	contend.Renew(w.ctx, other, []contend.Owner{queued(e)}, func(_ int, r driver.Renewal) {
-		failIf(t, r.RetryIn != lookAfter, "and its sign of life: %+v", r)
-	})
+	w.mustLook(w.node(), e)
 }
 
 // A vote that a foreign client has is refused, alone and in company; one whose record is

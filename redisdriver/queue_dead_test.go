@@ -33,9 +33,7 @@ func (w *world) sleeps(d *Driver, r contend.Owner, hints <-chan driver.Hint, sig
 		case <-hints:
 		case <-at:
 		case <-sign:
-			news := false
-			contend.Renew(w.ctx, d, []contend.Owner{queued(r)}, func(_ int, a driver.Renewal) { news = a.Err != nil || a.RetryIn > 0 })
-			if !news {
+			if a := w.answers(d, queued(r))[0]; a.Err == nil && a.RetryIn == 0 {
 				continue
 			}
 		case <-w.ctx.Done():
@@ -110,7 +108,7 @@ func TestPassedOverPlaceIsFoundAgain(t *testing.T) {
 		w.refuse(d, queued(c))
 		w.tick()
 		if renews {
-			contend.Renew(w.ctx, d, []contend.Owner{queued(late)}, func(int, driver.Renewal) {})
+			w.renew(d, queued(late))
 		} else {
 			w.refuse(dead, queued(late))
 		}
@@ -370,9 +368,7 @@ func TestStrikesAreBounded(t *testing.T) {
 	a, b := ask("k"), ask("k")
 	w.on(d).grant(a).on(gone).wait(ask("k"))
 	w.succeeds(gone.Close())
-	w.until("the subscription is gone", func() bool {
-		return w.admin.PubSubNumSub(w.ctx, gone.inboxName()).Val()[gone.inboxName()] == 0
-	})
+	w.subscribed(gone, 0)
 	w.wait(d, b)
 	var strikes strings.Builder
 	for i := range 80 {

@@ -13,7 +13,6 @@ import (
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/contend"
-	"github.com/hasplock/hasp/redisdriver/internal/wire"
 )
 
 // Places are ordered by last + 1, so that no clock that steps reorders them.
@@ -48,10 +47,7 @@ func TestNobodyListens(t *testing.T) {
 	}
 	hints := w.wait(d, c)
 	w.succeeds(gone.Close())
-	channel := wire.Sidecars + "inbox:" + gone.id
-	w.until("the subscription is gone", func() bool {
-		return w.admin.PubSubNumSub(w.ctx, channel).Val()[channel] == 0
-	})
+	w.subscribed(gone, 0)
 	w.on(d).release(a).has(c).hint(hints)
 }
 
@@ -151,9 +147,7 @@ func TestUncountedPlaceIsNotSkipped(t *testing.T) {
 	far.boxes.open[-1].Raise(false)
 	w.on(far).join(b).on(d).wait(ask("k"))
 	_ = far.Close()
-	w.until("nobody listens", func() bool {
-		return w.admin.PubSubNumSub(w.ctx, far.inboxName()).Val()[far.inboxName()] == 0
-	})
+	w.subscribed(far, 0)
 	w.on(d).release(a).has(b)
 }
 
@@ -227,11 +221,7 @@ func TestFirstLooksAfterForeigners(t *testing.T) {
 	if res := w.refuse(d, queued(b)); res.RetryIn != 0 || res.Ahead != 1 {
 		t.Errorf("the second got %+v", res)
 	}
-	renewed := func() map[int]driver.Renewal {
-		out := map[int]driver.Renewal{}
-		contend.Renew(w.ctx, d, []contend.Owner{queued(b), queued(c)}, func(i int, r driver.Renewal) { out[i] = r })
-		return out
-	}
+	renewed := func() []driver.Renewal { return w.answers(d, queued(b), queued(c)) }
 	if rs := renewed(); rs[0] != (driver.Renewal{}) || rs[1] != (driver.Renewal{}) {
 		t.Errorf("signs of life of the others: %+v", rs)
 	}

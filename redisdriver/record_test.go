@@ -48,10 +48,19 @@ func (w *world) restart(ds ...*Driver) {
 	}
 }
 
-// renew returns what a Renew says of each request.
+// answers returns what a Renew says of each request.
+func (w *world) answers(d *Driver, rs ...contend.Owner) []driver.Renewal {
+	all := make([]driver.Renewal, len(rs))
+	contend.Renew(w.ctx, d, rs, func(i int, r driver.Renewal) { all[i] = r })
+	return all
+}
+
+// renew returns the errors of them.
 func (w *world) renew(d *Driver, rs ...contend.Owner) []error {
 	errs := make([]error, len(rs))
-	contend.Renew(w.ctx, d, rs, func(i int, r driver.Renewal) { errs[i] = r.Err })
+	for i, r := range w.answers(d, rs...) {
+		errs[i] = r.Err
+	}
 	return errs
 }
 
@@ -141,9 +150,7 @@ func TestNodeComesBackWithItsData(t *testing.T) {
 				w.do("SAVE")
 			}
 			w.restart(d)
-			w.until("it is subscribed again", func() bool {
-				return w.admin.PubSubNumSub(w.ctx, d.inboxName()).Val()[d.inboxName()] == 1
-			})
+			w.subscribed(d, 1)
 			if w.admin.Exists(w.ctx, "lock:k", "lock:r", recordKey).Val() != 3 {
 				t.Fatalf("it came back with %q", w.keys())
 			}

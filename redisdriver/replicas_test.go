@@ -98,9 +98,7 @@ func TestReplicasConfirm(t *testing.T) {
 func TestLockWaitsForReplicas(t *testing.T) {
 	t.Parallel()
 	w, replicas, d := followed(t)
-	c, err := hasp.New(d, nil)
-	w.succeeds(err)
-	defer c.Close()
+	c := newClient(t, d)
 	replicas[1].Stop()
 	var short *ReplicasError
 	w.until("TryLock says that they do not confirm", func() bool { // on a slow machine, that the store did not answer in time

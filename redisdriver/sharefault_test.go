@@ -160,13 +160,7 @@ func TestNoRightToPublishToSharers(t *testing.T) {
 
 			again, writer := reader("k"), ask("k")
 			w.grant(mute, again)
-			w.watch(d, writer)
-			if res := w.refuse(d, queued(writer)); res.RetryIn != lookAfter {
-				t.Errorf("behind a holder that cannot tell: %+v", res)
-			}
-			contend.Renew(w.ctx, d, []contend.Owner{queued(writer)}, func(_ int, r driver.Renewal) {
-				failIf(t, r.RetryIn != lookAfter, "and its sign of life: %+v", r)
-			})
+			w.mustLook(d, writer)
 			convert := ask("other")
 			w.on(mute).grant(convert).on(d).wait(reader("other"))
 			w.convert(mute, convert)

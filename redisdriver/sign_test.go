@@ -14,13 +14,23 @@ import (
 )
 
 // sign gives a sign of life, and returns when the store says to try again.
-func (w *world) sign(d *Driver, r contend.Owner) (in time.Duration) {
+func (w *world) sign(d *Driver, r contend.Owner) time.Duration {
 	w.Helper()
-	contend.Renew(w.ctx, d, []contend.Owner{queued(r)}, func(_ int, a driver.Renewal) {
-		failIf(w, a.Err != nil, "the place is gone: %v", a.Err)
-		in = a.RetryIn
-	})
-	return in
+	a := w.answers(d, queued(r))[0]
+	failIf(w, a.Err != nil, "the place is gone: %v", a.Err)
+	return a.RetryIn
+}
+
+// mustLook has d's r wait behind a holder that cannot tell it of a release: its Try, and its sign of life, have it look after that.
+func (w *world) mustLook(d *Driver, r contend.Owner) {
+	w.Helper()
+	w.watch(d, r)
+	if res := w.refuse(d, queued(r)); res.RetryIn != lookAfter {
+		w.Errorf("behind a holder that cannot tell: %+v", res)
+	}
+	if in := w.sign(d, r); in != lookAfter {
+		w.Errorf("after its sign of life it should look after %v", in)
+	}
 }
 
 // A sign of life of the first in the queue says when it should look: when the holder's
@@ -98,10 +108,9 @@ func TestSignOfLifeOfSeveralPlaces(t *testing.T) {
 	w, d := newPlain(t)
 	first, second := ask("k"), ask("k")
 	w.on(d).grant(ask("k")).wait(first, second)
-	in := map[int]time.Duration{}
-	contend.Renew(w.ctx, d, []contend.Owner{queued(second), queued(first)}, func(i int, a driver.Renewal) { in[i] = a.RetryIn })
-	if in[0] != 0 || in[1] <= 0 {
-		t.Errorf("the second should look after %v, the first after %v", in[0], in[1])
+	in := w.answers(d, queued(second), queued(first))
+	if in[0].RetryIn != 0 || in[1].RetryIn <= 0 {
+		t.Errorf("the second should look after %v, the first after %v", in[0].RetryIn, in[1].RetryIn)
 	}
 }
 

@@ -151,9 +151,7 @@ func TestLeftoverWithoutAGrant(t *testing.T) {
 		if left := w.inspect(d, "k").Left; left <= 0 || left > keep {
 			t.Errorf("%s: %v left", name, left)
 		}
-		contend.Renew(w.ctx, d, []contend.Owner{a}, func(_ int, r driver.Renewal) {
-			failIf(t, r.Err != nil, "%s: a holder that still renews: %v", name, r.Err)
-		})
+		w.renewed(d, a)
 		if left := w.inspect(d, "k").Left; left < a.TTL-time.Minute {
 			t.Errorf("%s: %v left after a renewal", name, left)
 		}
@@ -178,7 +176,7 @@ func TestSharedLeftover(t *testing.T) {
 	over(b)
 	dead := w.only(d)
 	failIf(t, dead.Live, "shared by none that renews: listed as %+v", dead)
-	contend.Renew(w.ctx, d, []contend.Owner{b}, func(int, driver.Renewal) {})
+	w.renewed(d, b)
 	w.leaves(d, dead)
 	over(b)
 	w.removes(d, dead, 0)

@@ -6,7 +6,6 @@ package redisdriver
 import (
 	"context"
 	"fmt"
-	"net"
 	"regexp"
 	"strings"
 	"sync/atomic"
@@ -16,7 +15,6 @@ import (
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/contend"
-	"github.com/redis/go-redis/v9"
 )
 
 // loss is what a Tell reported.
@@ -325,15 +323,7 @@ func TestListensAgain(t *testing.T) {
 	w := newWorld(t)
 	var closes atomic.Bool
 	closes.Store(true)
-	d := w.over(w.client(func(o *redis.Options) {
-		o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
-			conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
-			if closes.Load() && err == nil {
-				conn = &closing{conn}
-			}
-			return conn, err
-		}
-	}), nil)
+	d := w.deaf(&closes)
 	other := w.driver(nil)
 	losses := told(d)
 	r, missed := ask("k"), ask("missed")

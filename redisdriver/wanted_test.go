@@ -4,9 +4,7 @@
 package redisdriver
 
 import (
-	"context"
 	"fmt"
-	"net"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -15,7 +13,6 @@ import (
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/contend"
 	"github.com/hasplock/hasp/redisdriver/internal/wire"
-	"github.com/redis/go-redis/v9"
 )
 
 // asks has a holder ask to be told of who joins, and returns what it is told.
@@ -219,15 +216,7 @@ func TestJoinsBeforeTheSubscription(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	var closes atomic.Bool
-	d := w.over(w.client(func(o *redis.Options) {
-		o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
-			conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
-			if closes.Load() && err == nil {
-				conn = &closing{conn}
-			}
-			return conn, err
-		}
-	}), nil)
+	d := w.deaf(&closes)
 	other := w.driver(nil)
 	r, waiter := ask("k"), ask("k")
 	w.grant(d, r)
@@ -245,9 +234,7 @@ func TestJoinsBeforeTheSubscription(t *testing.T) {
 	cut()
 	w.refuse(other, queued(waiter))
 	r.Wanted = func() { t.Error("it was told") }
-	var answer driver.Renewal
-	contend.Renew(w.ctx, d, []contend.Owner{r}, func(_ int, a driver.Renewal) { answer = a })
-	if answer.Err != nil || !answer.Wanted || len(told) != 0 {
+	if answer := w.answers(d, r)[0]; answer.Err != nil || !answer.Wanted || len(told) != 0 {
 		t.Errorf("the renewal answers %+v, told %d times", answer, len(told))
 	}
 	r.Wanted = nil
@@ -295,9 +282,7 @@ func TestAskingWithoutTheRights(t *testing.T) {
 			w.grant(holder, r)
 			told := w.asks(holder, r)
 			w.refuse(waiter, queued(b))
-			var answer driver.Renewal
-			contend.Renew(w.ctx, holder, []contend.Owner{r}, func(_ int, a driver.Renewal) { answer = a })
-			if answer.Err != nil || !answer.Wanted || len(told) != 0 {
+			if answer := w.answers(holder, r)[0]; answer.Err != nil || !answer.Wanted || len(told) != 0 {
 				t.Errorf("the renewal answers %+v, told %d times", answer, len(told))
 			}
 		})
