@@ -385,6 +385,32 @@ func TestTwoLineNodes(t *testing.T) {
 	})
 }
 
+// A node where a Try had no answer remembers the owner that is released.
+func TestReleaseIsUnsettledWhereATryIsOut(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, nodes := spies(t, 3)
+		nodes[2].on(func(r voting.VoteRequest) error {
+			if r.Key == "k" {
+				return context.DeadlineExceeded // and the request goes on
+			}
+			return nil
+		})
+		r := asks("k")
+		granted(t, d, r)
+		synctest.Wait()
+		time.Sleep(time.Second) // and it is in service again
+		r.Settled = true
+		release(t, d, r)
+		synctest.Wait()
+		for i, settled := range []bool{true, true, false} {
+			last := nodes[i].lastRelease()
+			if last.Owner != r.Owner || last.Settled != settled {
+				t.Errorf("node %d: the release says settled: %v, want %v", i, last.Settled, settled)
+			}
+		}
+	})
+}
+
 // When a look at the time comes late, it is this process that stood still: the
 // answers may be there, unread.
 func TestProcessThatStoodStill(t *testing.T) {
