@@ -315,7 +315,8 @@ func TestProposalNeedsItsMark(t *testing.T) {
 	}
 }
 
-// Without the right to INFO a node grants nothing; a proposal whose holder may not publish says so.
+// The rights that the documentation asks of a node's users are enough, and
+// without one of them nothing is granted.
 func TestNodeRights(t *testing.T) {
 	w := newWorld(t)
 	w.admit(w.node())
@@ -327,6 +328,16 @@ func TestNodeRights(t *testing.T) {
 	if _, err := contend.Try(w.ctx, seen(d), ask("k")); d.Classify(err) != driver.ClassDenied {
 		t.Errorf("without +info Try says %v", err)
 	}
+	d = user()
+	a, b := proposing("k", w.micros()), proposing("k", 1)
+	w.grant(d, a)
+	hints := w.wait(d, b)
+	w.on(d).renew(a, queued(b)).release(a).hint(hints)
+	b.Fence = w.micros()
+	w.on(d).grant(b).release(b)
+	w.record(d)
+	w.do("DEL", recordKey, proposedKey)
+	w.admit(d)
 	mute := user("-publish")
 	c, e := proposing("k", w.micros()), proposing("k", 1)
 	w.on(mute).grant(c).on(w.node()).wait(e).on(mute).release(c) // and learns that it may not publish

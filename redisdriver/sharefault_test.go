@@ -138,6 +138,31 @@ func TestPermanentAndUnclaimed(t *testing.T) {
 	w.on(d).refuse(ask("k")).grant(b).release(b).grant(ask("k"))
 }
 
+// The documented rights are enough for all that sharers do.
+func TestDocumentedRightsAreEnoughToShare(t *testing.T) {
+	w := newWorld(t)
+	d := w.as("bob")
+	a, b, c, writer := ask("k"), sharer("k", 3), sharer("k", 3), ask("k")
+	w.grant(d, a)
+	hints, late := w.wait(d, b), w.wait(d, c)
+	a = w.convert(d, a)
+	w.on(d).hint(hints).hint(late).claim(b).join(writer).renew(a, b, queued(writer))
+	w.inspect(d, "k")
+	for _, err := range d.List(w.ctx, "") {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	b.End = driver.EndUnfinished
+	for _, r := range []contend.Owner{a, b, c} {
+		w.release(d, r)
+	}
+	w.on(d).do("DEL", "lock:k").claim(writer)
+	if denied := w.do("ACL", "LOG"); len(denied.([]any)) != 0 {
+		t.Errorf("the server refused: %v", denied)
+	}
+}
+
 // Without the right to PUBLISH whoever lets others in finds out before anything
 // is written, and says so from then on.
 func TestNoRightToPublishToSharers(t *testing.T) {
