@@ -40,11 +40,6 @@
 // downgrades at some point and only reads from then on. One process in three keeps its key for up to two seconds after a write
 // ([hasp.LockOptions].Keep), and then takes it again without the nodes.
 //
-// What is reported are broken promises (see [Promise]), and whatever is left after every client was closed, since a
-// bubble does not end before its last goroutine.
-//
-// What needs exact timing is a story, written by hand: see story.go. The broken variants have both.
-//
 // A seed determines which faults are injected, and when, and what the network does to the n-th message of each link. It does not
 // determine everything: owners are random, package quorum draws its back-off from a source that cannot be seeded, goroutines that
 // are ready at one instant run in any order, and a lease also counts on the real clock of the machine. A failure shows again in
