@@ -86,6 +86,7 @@ func TestCleanUpEnds(t *testing.T) {
 		n.leave(errGone)
 		time.Sleep(time.Second)
 		ls[0].fail(nil)
+		ls[0].delay(time.Millisecond) // of its probes, too
 		begun := time.Now()
 		for i := 0; i < 5000 && !n.serving(); i++ { // 1000 calls a second whose contexts ended
 			x := asks("x")

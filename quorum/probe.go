@@ -50,16 +50,15 @@ func (n *node) watchOver() {
 		if err == nil && n.cleanUp() {
 			n.measure()
 			n.mu.Lock()
-			ok := len(n.cleanups.all) == 0 // nothing came meanwhile
-			if ok {
-				n.out = nil
-			}
+			n.out = nil
+			late := len(n.cleanups.all) > 0 && !n.cleanups.working // came meanwhile
+			n.cleanups.working = n.cleanups.working || late
 			n.mu.Unlock()
-			if ok {
-				n.d.route()
-				return
+			n.d.route()
+			if late {
+				n.d.spawn(n.cleanUpSoon)
 			}
-			continue
+			return
 		}
 		if err == nil {
 			err = errSilent
