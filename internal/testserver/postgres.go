@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -83,7 +84,7 @@ func postgresFrom(t testing.TB, env []string, as account, fill func(s *Server, d
 			args := []string{"-D", data, "-p", strconv.Itoa(s.port)}
 			for _, set := range append([]string{
 				"listen_addresses=127.0.0.1", "unix_socket_directories=" + s.dir, "fsync=off", "full_page_writes=off",
-				"shared_buffers=32MB", "max_connections=500", "jit=off",
+				"shared_buffers=32MB", "max_connections=500", "jit=off", "dynamic_shared_memory_type=mmap",
 			}, settings...) {
 				args = append(args, "-c", set)
 			}
@@ -114,7 +115,12 @@ func (s *Server) endPostgres() {
 		case <-time.After(startLimit):
 		}
 	}
-	awaitNobody(filepath.Join(s.dir, "data"))
+	data := filepath.Join(s.dir, "data")
+	awaitNobody(data)
+	text, _ := os.ReadFile(filepath.Join(data, "postmaster.pid"))
+	if f := strings.Fields(string(text)); len(f) > 7 { // it was killed, and its shared memory would stay
+		_ = exec.CommandContext(context.Background(), "ipcrm", "-m", f[7]).Run()
+	}
 }
 
 // awaitNobody waits until no process works in a directory, as each of a PostgreSQL
