@@ -48,8 +48,6 @@
 // journal_mode is PERSIST so that the one file says what is held: in WAL a clean-up that
 // takes the -wal gives every key away. A process that was stopped in the middle of a read
 // or a transaction (some milliseconds) keeps all others from writing until it goes on.
-// A file that another program left in WAL is switched by the first process that opens it
-// when no other has it open.
 //
 // # SQLite: guarantees and assumptions
 //
@@ -106,8 +104,7 @@
 // Poolers of connections do no harm: there are no session locks, and no settings of a
 // session. Behind PgBouncer pgx must not prepare statements (default_query_exec_mode=exec).
 //
-// Where the password is rotated, have it asked for at each connection: stdlib.OptionBeforeConnect of pgx (and pgxlisten.New takes the
-// same function), mysql.BeforeConnect of go-sql-driver.
+// Where the password is rotated, have it asked for at each connection: stdlib.OptionBeforeConnect of pgx, mysql.BeforeConnect.
 //
 // While a lease is held, one connection of a pool whose SetMaxOpenConns is 4 or more is kept for renewals and releases,
 // which so do not wait for the caller's own queries.

@@ -132,6 +132,9 @@ func (d *diagnosis) print(w io.Writer) {
 			sign = "for"
 		}
 		fmt.Fprintf(w, "%-8s  %s %s: %s\n", once(i, "usable"), sign, u.Use.Words(), plain.Line(u.Why))
+		if d.UsableFor == doctor.ForNothing {
+			return // the others would say the same
+		}
 	}
 }
 
