@@ -135,28 +135,32 @@ func TestReadmeProgramByURL(t *testing.T) {
 func TestReadmeFragments(t *testing.T) {
 	_, _, _, fragments := readme(t)
 	for _, body := range fragments {
-		used := "_ = lease\n"
-		if strings.Contains(body, "both, err") {
-			used += "_ = both\n"
+		end := "_ = lease\nreturn err\n"
+		switch {
+		case strings.Contains(body, "both, err"):
+			end = "_ = both\n" + end
+		case strings.Contains(body, "return errors.Join"):
+			end = ""
 		}
 		gotool(t, "vet", `package main
 
 import (
 	"context"
+	"errors"
 
 	"github.com/hasplock/hasp"
 )
 
 type order struct{}
 
+var _ = errors.Join
+
 func save(ctx context.Context, o order, fence uint64) error { return ctx.Err() }
 
 func schedule(ctx context.Context, fence uint64) error { return ctx.Err() }
 
 func f(ctx context.Context, locks *hasp.Client, order order) error {
-	`+body+used+`
-	return err
-}
+	`+body+end+`}
 
 func main() { _, _, _ = f, save, schedule }
 `)
