@@ -13,7 +13,7 @@ help: ## list the targets
 check: ## before a commit, in 45 seconds: lint of what changed, vet, and the tests that start no server
 	@scripts/check
 
-test: ## does it work here? The core with the race detector, each engine once on a real server, in 5 minutes
+test: ## does it work here? The core with the race detector, each engine once on a real server, in 6 minutes
 	@scripts/test short $(MODULES)
 
 test-all: ## before a release: every variant of every engine, with the race detector, in half an hour
