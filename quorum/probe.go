@@ -39,7 +39,7 @@ var (
 func (d *Driver) probeLimit() time.Duration { return max(probeLimit, d.o.NodeTimeout) }
 
 // watchOver probes a node that is out of service until it is well: it answers,
-// it votes, and what was to be released there is.
+// it votes, and has what was to be released there when it answered.
 func (n *node) watchOver() {
 	pause, swept := probePause, time.Now()
 	for {

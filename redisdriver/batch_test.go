@@ -130,7 +130,7 @@ func TestReadOnlyReplica(t *testing.T) {
 	}
 	_, err := contend.Try(w.ctx, d, ask("alone"))
 	failIf(t, d.Classify(err) != driver.ClassReadOnly, "one that comes alone: %v", err)
-	// Where in hasp's script the server refused is of no use to whoever reads the error.
+	// The caller of Try has no use for the place in hasp's script.
 	if text := fmt.Sprint(err); !strings.HasPrefix(text, "READONLY ") || strings.Contains(text, "script") || strings.HasSuffix(text, ".") {
 		t.Errorf("one that comes alone says %q", text)
 	}

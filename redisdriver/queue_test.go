@@ -312,7 +312,7 @@ func TestClaimOfSeveralFences(t *testing.T) {
 	}
 }
 
-// A lock whose record is gone, or another's, gets a new fence, also for the one that has it.
+// An owner whose lock has no record, or another owner's, gets a new fence, also if it is the holder.
 func TestLockBesideAnothersGrant(t *testing.T) {
 	w, d := newPlain(t)
 	a := ask("k")

@@ -185,7 +185,7 @@ func TestNodeComesBackWithItsData(t *testing.T) {
 	}
 }
 
-// A node that is held back refuses without a trace. One that votes is not admitted again, nor any for no time.
+// A node that is held back refuses without a trace. A node that votes is not admitted again, and no node is for no time.
 func TestNodeThatWasFlushed(t *testing.T) {
 	w, d := newVoting(t)
 	w.do("FLUSHALL")

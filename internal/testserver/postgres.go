@@ -118,7 +118,7 @@ func (s *Server) endPostgres() {
 	data := filepath.Join(s.dir, "data")
 	awaitNobody(data)
 	text, _ := os.ReadFile(filepath.Join(data, "postmaster.pid"))
-	if f := strings.Fields(string(text)); len(f) > 7 { // it was killed, and its shared memory would stay
+	if f := strings.Fields(string(text)); len(f) > 7 { // it was killed, and its shared memory would stay; the test's context has ended
 		_ = exec.CommandContext(context.Background(), "ipcrm", "-m", f[7]).Run()
 	}
 }

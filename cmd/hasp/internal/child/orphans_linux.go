@@ -135,7 +135,7 @@ const (
 )
 
 // AtWork names, by the owner of each lease, what still runs under it: the processes that have the owner in the variables that hasp
-// gave its command. Those that this user may not look into, or that took the variables out, are not found.
+// gave its command. It misses processes that this user may not look into, and processes that took the variables out.
 func AtWork() map[string][]string {
 	procs, work := readProcs(), map[string][]string{}
 	delete(procs, os.Getpid())

@@ -59,7 +59,7 @@ func TestWaitSaysWhatIsLeft(t *testing.T) {
 	})
 }
 
-// Of two limits of a wait the one that comes first is said.
+// A waiter says which of its two limits comes first.
 func TestWaitSaysWhichLimitEndsIt(t *testing.T) {
 	for most, want := range map[time.Duration]string{0: "; asking again for 29s", 40 * time.Second: "; asking again for 29s", 20 * time.Second: "; giving up in 19s"} {
 		synctest.Test(t, func(t *testing.T) {
