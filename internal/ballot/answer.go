@@ -72,6 +72,7 @@ func (b *Ballot) Heard(a Reply) (back []Withdrawal, counts bool) {
 func (b *Ballot) record(a Reply) []Withdrawal {
 	v, fence := &b.votes[a.Node], FenceOf(a.Asked)
 	v.pending--
+	v.queued = v.queued || a.Asked.Queue && a.Kind == Answered
 	switch {
 	case a.Kind == NotSent: // earlier Tries are as they were
 	case a.Kind == Unknown:

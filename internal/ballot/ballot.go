@@ -42,6 +42,7 @@ type gone struct {
 type vote struct {
 	asked   bool // a Try was sent there
 	pending int  // Tries that have not returned
+	queued  bool // it answered a Try that joins the queue, which may have left a place
 
 	granted bool   // the owner has the vote, as far as is known
 	fence   uint64 // that it granted last
@@ -183,14 +184,14 @@ func (b *Ballot) quiet() bool {
 }
 
 // Blank says that no node has anything of the owner, and none will: nothing was ever
-// granted, or may have been. Once a vote was withdrawn the ballot has to be known: the
-// request may come late, and take what the owner was granted since.
+// granted, or may have been, and no node may have a place of it. Once a vote was withdrawn the ballot
+// has to be known: the request may come late, and take what the owner was granted since.
 func (b *Ballot) Blank() bool {
 	if b.place.node != None || b.lease.fence != 0 {
 		return false
 	}
 	for i := range b.votes {
-		if v := &b.votes[i]; !v.quiet() || v.fence != 0 || v.withdrawn != 0 || v.open != 0 {
+		if v := &b.votes[i]; !v.quiet() || v.queued || v.fence != 0 || v.withdrawn != 0 || v.open != 0 {
 			return false
 		}
 	}

@@ -49,8 +49,8 @@ type person struct {
 	over     bool // it asks no more
 }
 
-// In no schedule has a lease less than a majority of votes before it is released, or are two holders beside each other of
-// which one writes.
+// In no schedule has a lease less than a majority of votes before it is released, are two holders beside each other of
+// which one writes, or has a node something of an owner whose ballot is blank.
 func TestRandomSchedules(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		epoch, grants, many := time.Now(), 0, *schedules
@@ -131,6 +131,9 @@ func (c *crowd) act() {
 func (c *crowd) judge(seed uint64, step int) {
 	for i := range c.owners {
 		p := &c.owners[i]
+		if p.b.Blank() && !c.lossy && p.somewhere() { // what a lossy network repeats comes late
+			c.Errorf("schedule %d, step %d: %c's ballot is blank, and a node has something of it", seed, step, p.name[0])
+		}
 		if p.fence == 0 {
 			continue
 		}
@@ -157,6 +160,18 @@ func (p *person) votes() (n int) {
 		}
 	}
 	return n
+}
+
+// somewhere says that a node has a vote or a place of the owner.
+func (p *person) somewhere() bool {
+	return slices.ContainsFunc(p.nodes, func(s *memdriver.Store) bool {
+		info, err := s.Inspect(p.Context(), "k")
+		if err != nil {
+			p.Fatal(err)
+		}
+		return slices.ContainsFunc(info.Holders, func(l driver.Holding) bool { return l.Holder.Owner == p.name }) ||
+			slices.ContainsFunc(info.Queue, func(w driver.Holder) bool { return w.Owner == p.name })
+	})
 }
 
 func (p *person) view() View {
