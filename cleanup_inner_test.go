@@ -171,6 +171,34 @@ func TestCleanupsPause(t *testing.T) {
 	})
 }
 
+// Once a silent store answers a Try, it is sent what is pending at once, and then what a caller leaves.
+func TestAnsweredTrySendsCleanups(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &releasing{Driver: memdriver.New(), answer: func(int) error { return errAway }}
+		c := innerClient(t, d, nil)
+		leave := func() {
+			if !c.core.calls.Enter() {
+				t.Fatal("closed")
+			}
+			defer c.core.calls.Leave()
+			c.core.cleanUp(driver.ReleaseRequest{TTL: DefaultTTL}, true, false)
+		}
+		leave()
+		time.Sleep(5 * time.Second) // the pauses are long
+		synctest.Wait()
+		d.answer = func(int) error { return nil }
+		before := d.n
+		if _, err := c.Mutex("k", nil).TryLock(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		leave()
+		if sent := d.n - before; sent != 2 || PendingReleases(c) > 0 {
+			t.Errorf("after the Try's answer %d releases were sent, and %d are pending", sent, PendingReleases(c))
+		}
+	})
+}
+
 // A store that refuses one key's release is asked for the other's at once, and a silent one is not.
 func TestRefusedCleanupHoldsBackNoOther(t *testing.T) {
 	for answer, want := range map[error]int{errDenied: 2, errAway: 1} {

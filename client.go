@@ -159,7 +159,7 @@ func newCore(d driver.Driver, o *Options) *core {
 	c := &core{drv: d, traits: d.Traits(), observe: o.Observe, recordCallers: o.RecordCallers, maxSilence: o.MaxSilence,
 		maxFaulty: cmp.Or(o.MaxFaulty, defaultFaulty), now: clock.Cheap(), waits: admission.New(o.StateDir, o.StateFailed), calls: gate.New()}
 	c.renewer = keepalive.New(d.Renew, func() clock.Instant { return c.now() }, c.calls)
-	c.cleanups = &cleanups{c: c}
+	c.cleanups = &cleanups{c: c, again: make(chan struct{}, 1)}
 	return c
 }
 
@@ -403,6 +403,7 @@ func (c *core) tryStore(ctx context.Context, r driver.TryRequest) (res driver.Re
 		if c.hears(err); err != nil {
 			return res, nil, err
 		}
+		c.cleanups.retry()
 		var admitted bool
 		if admitted, storeErr = c.admitOrWhy(ctx, res, r.TTL); !admitted {
 			break

@@ -180,8 +180,10 @@ type cleanups struct {
 	mu      sync.Mutex
 	pending []*cleanup // the oldest first
 	running bool       // run is at work
-	unheard bool       // the latest that was sent had no answer, not even a refusal
 	closing bool       // Close has begun
+
+	unheard atomic.Bool   // the latest that was sent had no answer, not even a refusal
+	again   chan struct{} // room for one: ends a pause
 }
 
 type cleanup struct {
@@ -209,7 +211,7 @@ func (c *core) releaseOnce(ctx, open context.Context, limit time.Duration, req d
 func (cs *cleanups) silent() bool {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
-	return cs.unheard && len(cs.pending) > 0
+	return cs.unheard.Load() && len(cs.pending) > 0
 }
 
 // add notes a release that has been tried, or its call has been under way, since began. It must be called within a call
@@ -245,7 +247,23 @@ func (cs *cleanups) run() {
 		if over.Err() != nil {
 			over = cs.c.calls.Base
 		}
-		pause.Wait(over.Done())
+		timer := time.NewTimer(pause.Next())
+		select {
+		case <-timer.C:
+		case <-cs.again:
+		case <-over.Done():
+		}
+		timer.Stop()
+	}
+}
+
+// retry ends a pause: a store that answers a Try may answer a release, and what is pending may keep waiters out.
+func (cs *cleanups) retry() {
+	if cs.unheard.Load() {
+		select {
+		case cs.again <- struct{}{}:
+		default:
+		}
 	}
 }
 
@@ -253,7 +271,8 @@ func (cs *cleanups) run() {
 func (cs *cleanups) close() {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
-	cs.closing, cs.unheard = true, false
+	cs.closing = true
+	cs.unheard.Store(false)
 }
 
 // look drops what is done or expired, or what Close waits for no longer, and returns the rest, in another order each
@@ -264,7 +283,7 @@ func (cs *cleanups) look() []*cleanup {
 	defer cs.mu.Unlock()
 	now := time.Now()
 	cs.pending = slices.DeleteFunc(cs.pending, func(w *cleanup) bool {
-		return w.done || w.until.Before(now) || cs.closing && w.patient.Before(now) && (w.failed || cs.unheard)
+		return w.done || w.until.Before(now) || cs.closing && w.patient.Before(now) && (w.failed || cs.unheard.Load())
 	})
 	cs.running = len(cs.pending) > 0 && cs.c.calls.Base.Err() == nil
 	if !cs.running {
@@ -313,6 +332,7 @@ func (cs *cleanups) send(limit time.Duration, w *cleanup) bool {
 	if !settled && closes != nil && closes.Err() != nil {
 		return false // Close ended the request: that says nothing of the store
 	}
-	w.done, w.failed, cs.unheard = settled, !settled && cs.closing, !settled && !cs.c.answered(err)
+	w.done, w.failed = settled, !settled && cs.closing
+	cs.unheard.Store(!settled && !cs.c.answered(err))
 	return settled
 }
