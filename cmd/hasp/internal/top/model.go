@@ -185,7 +185,10 @@ func (m *Model) arrange() {
 	}
 	compare := columns[orders[m.sort]].compare
 	slices.SortFunc(m.rows, func(a, b *entry) int {
-		order := cmp.Or(compare(a, b), cmp.Compare(a.Key, b.Key))
+		order := compare(a, b)
+		if order == 0 {
+			order = cmp.Compare(a.Key, b.Key)
+		}
 		if m.reversed {
 			return -order
 		}

@@ -23,14 +23,6 @@ type Mark struct {
 	Style    Style
 }
 
-// mark adds a text of a style.
-func (l *Line) mark(text string, s Style) {
-	if from := len(l.Text); s != Normal {
-		l.Marks = append(l.Marks, Mark{from, from + len(text), s})
-	}
-	l.Text += text
-}
-
 // styled returns the line with its styles.
 func (l Line) styled() string {
 	s, at := "", 0
@@ -81,8 +73,8 @@ var Ellipsis = "…"
 
 // Cut returns as much of a text as has room.
 func Cut(text string, width int) string {
-	if width <= 0 {
-		return ""
+	if len(text) <= width { // no character takes more columns than bytes
+		return text
 	}
 	return ansi.Truncate(text, width, Ellipsis)
 }

@@ -5,6 +5,7 @@ package top
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -188,36 +189,49 @@ arrows j k g G PgUp PgDn move, q quits`
 // viewList is the list.
 func (m *Model) viewList(width int, p parts, now time.Time) (lines []Line) {
 	fit, widths := fitting(width)
-	cell := func(n int, text string) string {
-		if text = Cut(text, widths[n]); columns[fit[n]].right {
-			return strings.Repeat(" ", widths[n]-Width(text)) + text
+	var text []byte // of the row that is being written
+	cell := func(n int, part string) {
+		part = Cut(part, widths[n])
+		blank := strings.Repeat(" ", max(0, widths[n]-Width(part)))
+		if columns[fit[n]].right {
+			text = append(append(text, blank...), part...)
+		} else {
+			text = append(append(text, part...), blank...)
 		}
-		return Pad(text, widths[n])
 	}
 	if p.titles {
-		titles := Line{Style: Bold, Text: " "}
+		text = append(text, ' ')
 		for n, c := range fit {
-			titles.Text += " " + cell(n, columns[c].title)
+			text = append(text, ' ')
+			cell(n, columns[c].title)
 		}
-		lines = append(lines, titles)
+		lines = append(lines, Line{Style: Bold, Text: string(text)})
 	}
 	rows := m.visible(p.rows)
 	for _, e := range rows {
-		l := Line{Text: beside[:1]}
+		l := Line{}
+		text = append(text[:0], beside...)
 		if e.Key == m.chosen {
-			l = Line{Text: cursor[:1], Style: Inverse}
+			l.Style, text[0] = Inverse, cursor[0]
 		}
-		if needs := m.needs(e, now); needs == Normal {
-			l.Text += beside[1:]
-		} else {
-			l.mark("!", needs)
+		needs := make([]Style, len(columns))
+		for c := range columns {
+			needs[c] = columns[c].needs(m, e, now)
+		}
+		if gravest := slices.Max(needs); gravest != Normal { // also of a column that has no room
+			l.Marks, text[1] = append(l.Marks, Mark{1, 2, gravest}), '!'
 		}
 		for n, c := range fit {
 			if n > 0 {
-				l.Text += " "
+				text = append(text, ' ')
 			}
-			l.mark(cell(n, columns[c].text(m, e, now)), columns[c].needs(m, e, now))
+			from := len(text)
+			cell(n, columns[c].text(m, e, now))
+			if needs[c] != Normal {
+				l.Marks = append(l.Marks, Mark{from, len(text), needs[c]})
+			}
 		}
+		l.Text = string(text)
 		lines = append(lines, l)
 	}
 	if len(rows) == 0 && !m.at.IsZero() {
@@ -228,14 +242,6 @@ func (m *Model) viewList(width int, p parts, now time.Time) (lines []Line) {
 		lines = append(lines, Line{Text: beside + text})
 	}
 	return lines
-}
-
-// needs is the gravest of what in a row needs a person, also of the columns that have no room.
-func (m *Model) needs(e *entry, now time.Time) (s Style) {
-	for i := range columns {
-		s = max(s, columns[i].needs(m, e, now))
-	}
-	return s
 }
 
 // viewOne is a key with its holders and its queue.
