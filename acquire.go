@@ -35,35 +35,21 @@ const (
 	watchFirst = 5 * time.Millisecond
 )
 
-// subject is what the calls of a lock ask for. It never changes.
-type subject struct {
-	c      *core
-	key    string
-	opts   *settings // its own, and never changed: a handle may be overwritten while its leases live
-	mode   Mode
-	limit  int
-	enters bool // a waiter enters on a handover
-}
-
 // lockCall is one call of Lock or TryLock.
 type lockCall struct {
-	subject                 // a copy: the handle may be overwritten meanwhile
-	ctx     context.Context // bounds the wait: the caller's; Close ends it only in Locks, so each wait looks at calls.Open, too
-	op      string
-	waits   bool // it is a Lock
-	partly  bool // its lease is not the caller's until others are held, too
+	*lock
+	ctx    context.Context // bounds the wait: the caller's; Close ends it only in Locks, so each wait looks at calls.Open, too
+	op     string
+	waits  bool // it is a Lock
+	partly bool // its lease is not the caller's until others are held, too
 }
 
 // source is where the leases of a lock come from: the store, unless its options say that calls take turns on a lease.
-type source interface {
-	lease(lockCall) (*Lease, error)
-}
+type source func(lockCall) (*Lease, error)
 
 // direct is the source that asks the store for each call.
-type direct struct{}
-
-func (direct) lease(cl lockCall) (*Lease, error) {
-	cl.c.shelf.releaseKey(cl.ctx, cl.key) // a key that this client keeps, perhaps with other options (LockOptions.Keep)
+func (cl lockCall) direct() (*Lease, error) {
+	cl.c.cohorts.releaseKey(cl.ctx, cl.key) // a key that this client keeps, perhaps with other options (LockOptions.Keep)
 	a := cl.attempt()
 	return a.tell(a.alone())
 }
@@ -80,9 +66,9 @@ type attempt struct {
 	waiter
 }
 
-// attempt returns what a call that asks the store begins with.
-func (cl lockCall) attempt() *attempt {
-	return &attempt{lockCall: cl, began: cl.c.now(), waiter: waiter{wait: wait.New(&cl.opts.waits, cl.enters), req: driver.TryRequest{
+// attempt returns what a call that asks the store begins with: a value, which stays on the stack of a direct call.
+func (cl lockCall) attempt() attempt {
+	return attempt{lockCall: cl, began: cl.c.now(), waiter: waiter{wait: wait.New(&cl.opts.waits, cl.enters), req: driver.TryRequest{
 		Claim:    driver.Claim{Key: cl.key, Owner: rand.Text(), Label: cl.c.labels.label(cl.opts.Reason), Mode: cl.mode, Limit: cl.limit},
 		TTL:      cl.opts.TTL,
 		Patience: cl.opts.waits.Patience,
@@ -145,7 +131,7 @@ func (a *attempt) step() (lease *Lease, err error) {
 // tryLock asks once, and waits only where the holder keeps the key for no caller, until it has given it back.
 func (a *attempt) tryLock() (*Lease, error) {
 	lease, err := a.ask()
-	if a.wait.Kept() && !a.c.shelf.has(a.key) {
+	if a.wait.Kept() && !a.c.cohorts.has(a.key) {
 		lease, err = a.askKeeper()
 	}
 	switch {
@@ -278,7 +264,7 @@ func (a *attempt) granted(start clock.Instant, res driver.Result) (*Lease, error
 // hold returns the hold of a grant that was asked for at born, and came at now.
 func (a *attempt) hold(born, now clock.Instant, res driver.Result, marked bool) *hold {
 	fence := res.Fence - uint64(max(res.Fences, 1)-1) // the smallest of those that were granted
-	h := newHold(a.c, driver.RenewRequest{Claim: a.req.Claim, TTL: a.req.TTL, Fence: fence}, a.opts, born,
+	h := newHold(a.c, driver.RenewRequest{Claim: a.req.Claim, TTL: a.req.TTL, Fence: fence}, &a.opts, born,
 		lifetime.Facts{Settled: a.wait.Settled(), Marked: marked})
 	h.grant = grant{slot: res.Slot, abandoned: marked, handoff: res.Handoff, fences: res.Fences}
 	if !a.partly {

@@ -30,10 +30,7 @@ import (
 // Client creates locks in one store. It is safe for use by many goroutines; a
 // program needs one for each store. It has one goroutine while it holds leases or
 // waits, and none otherwise. Its zero value panics: New makes one.
-type Client struct {
-	core    *core
-	cohorts cohorts
-}
+type Client struct{ core *core }
 
 // New returns a client of the store behind d. It does no I/O, and takes ownership
 // of d: Close closes it. nil options mean the defaults. An error says that the
@@ -58,9 +55,7 @@ func New(d driver.Driver, o *Options) (*Client, error) {
 	if teller, ok := d.(driver.Teller); ok {
 		teller.Tell((&ended{c: c}).hear)
 	}
-	client := &Client{core: c}
-	client.cohorts.c, c.shelf = c, &client.cohorts
-	return client, nil
+	return &Client{c}, nil
 }
 
 // made returns what the parts of the client share. It panics for a Client that New did not make.
@@ -115,7 +110,7 @@ func (c *core) close() error {
 	case <-c.calls.Idle(): // the driver ends what Base ended; a function of Do may not return at all
 	case <-time.After(moment):
 	}
-	err = errors.Join(err, c.shelf.notFreed())
+	err = errors.Join(err, c.cohorts.notFreed())
 	for _, h := range running {
 		err = errors.Join(err, h.notReleased())
 	}
@@ -145,14 +140,7 @@ type core struct {
 	renewer       *keepalive.Loop
 	cleanups      *cleanups
 	busy          busy
-	shelf         shelf
-}
-
-// shelf has the keys that the client keeps for no caller.
-type shelf interface {
-	releaseKey(ctx context.Context, key string) // releases the key if it is kept, and waits for that until ctx ends
-	has(key string) bool                        // whether it is kept, or was when its lease was granted
-	notFreed() error                            // what could not be released during Close
+	cohorts       cohorts
 }
 
 func newCore(d driver.Driver, o *Options) *core {
@@ -160,6 +148,7 @@ func newCore(d driver.Driver, o *Options) *core {
 		maxFaulty: cmp.Or(o.MaxFaulty, defaultFaulty), now: clock.Cheap(), waits: admission.New(o.StateDir, o.StateFailed), calls: gate.New()}
 	c.renewer = keepalive.New(d.Renew, func() clock.Instant { return c.now() }, c.calls)
 	c.cleanups = &cleanups{c: c, again: make(chan struct{}, 1)}
+	c.cohorts.c = c
 	return c
 }
 

@@ -31,27 +31,14 @@ type cohorts struct {
 	keeping atomic.Int64 // how many keepers there are
 }
 
-// source returns what stands in front of the store for the calls of a Mutex; nil: its options do not ask for that.
-func (cs *cohorts) source(o *settings) source {
-	switch {
-	case o.Keep > 0:
-		return keeping{cs}
-	case o.Cohort > 0:
-		return turning{cs}
-	}
-	return nil
-}
-
 // turning is the source of a Mutex whose calls of Lock take turns (LockOptions.Cohort).
-type turning struct{ *cohorts }
-
-func (cs turning) lease(cl lockCall) (*Lease, error) {
+func (cl lockCall) turning() (*Lease, error) {
 	if !cl.waits {
-		return direct{}.lease(cl)
+		return cl.direct()
 	}
-	cs.releaseKey(cl.ctx, cl.key)
+	cl.c.cohorts.releaseKey(cl.ctx, cl.key)
 	a := cl.attempt()
-	return a.tell(cs.takeTurn(a))
+	return a.tell(cl.c.cohorts.takeTurn(&a))
 }
 
 // cohortID is what calls must share.

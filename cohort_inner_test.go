@@ -18,7 +18,7 @@ import (
 // passingTurn is one that its cohort may pass on.
 func passingTurn(c *Client, co *cohort, o LockOptions) *turn {
 	set, _ := o.normal(c.core.traits)
-	h := newHold(c.core, driver.RenewRequest{Claim: driver.Claim{Key: "k"}, Fence: 7}, set, c.core.now(), lifetime.Facts{})
+	h := newHold(c.core, driver.RenewRequest{Claim: driver.Claim{Key: "k"}, Fence: 7}, &set, c.core.now(), lifetime.Facts{})
 	h.life.Grant(c.core.now(), c.core.now(), DefaultTTL)
 	h.life.Add(true)
 	h.life.Release(true, false, false, driver.EndFinished)
@@ -85,7 +85,7 @@ func TestNothingIsPassedDuringClose(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			c := innerClient(t, memdriver.New(), nil)
 			next := &queuedCall{given: make(chan gift, 1)}
-			co := &cohort{all: &c.cohorts, queue: []*queuedCall{next}}
+			co := &cohort{all: &c.core.cohorts, queue: []*queuedCall{next}}
 			h := passingTurn(c, co, LockOptions{Cohort: 10 * time.Second})
 			c.core.renewer.Add(h, c.core.now())
 			if closing {
@@ -129,12 +129,12 @@ func later(i clock.Instant, d time.Duration) clock.Instant {
 func TestQuitAsTheLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := innerClient(t, memdriver.New(), nil)
-		co, _ := c.cohorts.join(cohortID{key: "k"})
-		_, turn := c.cohorts.join(cohortID{key: "k"})
+		co, _ := c.core.cohorts.join(cohortID{key: "k"})
+		_, turn := c.core.cohorts.join(cohortID{key: "k"})
 		co.promote(nil)
 		co.quit(turn)
 		synctest.Wait()
-		if len(c.cohorts.byID) > 0 {
+		if len(c.core.cohorts.byID) > 0 {
 			t.Error("the cohort goes on")
 		}
 	})
@@ -145,8 +145,8 @@ func TestNothingIsPassedToNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := innerClient(t, memdriver.New(), nil)
 		for _, co := range []*cohort{
-			{all: &c.cohorts},
-			{all: &c.cohorts, id: cohortID{opts: LockOptions{Keep: 1}}, keeper: keeper{shy: true}},
+			{all: &c.core.cohorts},
+			{all: &c.core.cohorts, id: cohortID{opts: LockOptions{Keep: 1}}, keeper: keeper{shy: true}},
 		} {
 			h := passingTurn(c, co, LockOptions{Cohort: 10 * time.Second})
 			c.core.renewer.Add(h, c.core.now())

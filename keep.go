@@ -182,17 +182,16 @@ func (co *cohort) take(use bool, now clock.Instant) *Lease {
 }
 
 // keeping is the source of a Mutex whose key stays here after its Release (LockOptions.Keep).
-type keeping struct{ *cohorts }
-
-func (cs keeping) lease(cl lockCall) (*Lease, error) {
+func (cl lockCall) keeping() (*Lease, error) {
+	cs := &cl.c.cohorts
 	if lease := cs.kept(cl); lease != nil {
 		return lease, nil
 	}
 	a := cl.attempt()
 	if cl.waits {
-		return a.tell(cs.takeTurn(a))
+		return a.tell(cs.takeTurn(&a))
 	}
-	return a.tell(cs.tryLock(a))
+	return a.tell(cs.tryLock(&a))
 }
 
 // has says whether this client has the key, and may keep it.

@@ -27,7 +27,7 @@ func keptHold(t *testing.T, c *Client) (*cohort, *turn) {
 	if err == nil {
 		err = lease.Release()
 	}
-	co := c.cohorts.keepers["k"]
+	co := c.core.cohorts.keepers["k"]
 	if err != nil || co == nil || co.kept == nil || co.kept.life.State() != lifetime.Kept {
 		t.Fatal("not kept", err)
 	}
@@ -110,19 +110,19 @@ func TestNothingStaysOfWhatWasKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := innerClient(t, memdriver.New(), nil)
 		co, h := keptHold(t, c)
-		if c.cohorts.keeping.Load() != 1 {
+		if c.core.cohorts.keeping.Load() != 1 {
 			t.Error("not counted")
 		}
-		other := &cohort{all: &c.cohorts, id: co.id}
+		other := &cohort{all: &c.core.cohorts, id: co.id}
 		other.ends()
-		if c.cohorts.keepers["k"] != co || c.cohorts.keeping.Load() != 1 {
+		if c.core.cohorts.keepers["k"] != co || c.core.cohorts.keeping.Load() != 1 {
 			t.Error("another's end is taken for its own")
 		}
 		<-h.released()
 		if n := len(c.core.renewer.Members()); n > 0 {
 			t.Errorf("%d are renewed", n)
 		}
-		if cs := &c.cohorts; len(cs.keepers)+len(cs.byID)+len(cs.habits) > 0 || cs.keeping.Load() != 0 {
+		if cs := &c.core.cohorts; len(cs.keepers)+len(cs.byID)+len(cs.habits) > 0 || cs.keeping.Load() != 0 {
 			t.Errorf("%d keepers, %d cohorts, %d habits, %d counted", len(cs.keepers), len(cs.byID), len(cs.habits), cs.keeping.Load())
 		}
 	})
@@ -136,7 +136,7 @@ func TestWantedAtTheWrongMoment(t *testing.T) {
 			c := innerClient(t, store, nil)
 			store.SetUnreachable(true) // it never heard of the hold, and would end it where it is asked to tell of waiters
 			o := &LockOptions{Cohort: time.Hour, Keep: time.Hour}
-			co := &cohort{all: &c.cohorts, id: cohortID{"k", *o}}
+			co := &cohort{all: &c.core.cohorts, id: cohortID{"k", *o}}
 			h := passingTurn(c, co, *o)
 			h.life.Want(wanted)
 			c.core.renewer.Add(h, c.core.now())
@@ -148,9 +148,9 @@ func TestWantedAtTheWrongMoment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := innerClient(t, memdriver.New(), nil)
 		co, h := keptHold(t, c)
-		c.cohorts.mu.Lock()
+		c.core.cohorts.mu.Lock()
 		lease := co.take(true, c.core.now())
-		c.cohorts.mu.Unlock()
+		c.core.cohorts.mu.Unlock()
 		h.mu.Lock()
 		tell := h.signals.told(h.life.Want(true))
 		h.mu.Unlock()
@@ -174,7 +174,7 @@ func TestJoinAKeeper(t *testing.T) {
 				h.life.Want(true)
 				h.mu.Unlock()
 			}
-			_, turn := c.cohorts.join(co.id)
+			_, turn := c.core.cohorts.join(co.id)
 			g := <-turn.given
 			info, err := c.Operator().Inspect(t.Context(), "k")
 			if (g.lease != nil) != fit || info.Held != fit || err != nil {
@@ -320,7 +320,7 @@ func TestMessageRacesWithPass(t *testing.T) {
 	c := innerClient(t, memdriver.New(), nil)
 	o := &LockOptions{Keep: time.Hour}
 	for i := range 5000 {
-		co := &cohort{all: &c.cohorts, id: cohortID{"k", *o}}
+		co := &cohort{all: &c.core.cohorts, id: cohortID{"k", *o}}
 		h := passingTurn(c, co, *o)
 		co.latest, co.onWanted = h.hold, co.hear
 		c.core.renewer.Add(h, c.core.now())
@@ -328,9 +328,9 @@ func TestMessageRacesWithPass(t *testing.T) {
 		both.Go(co.hear)
 		both.Go(func() { co.handOn(h) })
 		both.Wait()
-		c.cohorts.mu.Lock()
+		c.core.cohorts.mu.Lock()
 		k := co.kept
-		c.cohorts.mu.Unlock()
+		c.core.cohorts.mu.Unlock()
 		if k == nil {
 			continue
 		}
@@ -355,7 +355,7 @@ func TestKeptKeyIsTakenBeforeItIsGivenBack(t *testing.T) {
 		start := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
-		c.cohorts.releaseAndWait(ctx, kept)
+		c.core.cohorts.releaseAndWait(ctx, kept)
 		if waited := time.Since(start); waited > 0 {
 			t.Errorf("it waited for %v", waited)
 		}

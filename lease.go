@@ -404,7 +404,7 @@ type leaseCtx struct {
 	stop   func() bool // forgets what watches the parent
 }
 
-// holdKey asks a context for a client's hold of a key.
+// holdKey is a key of a client. A pointer to it asks a context for the client's hold of the key, without an allocation.
 type holdKey struct {
 	c   *core
 	key string
@@ -440,8 +440,9 @@ func (x *leaseCtx) Value(k any) any {
 	if k == any(innermostKey{}) {
 		return x
 	}
-	if k == any(holdKey{x.lease.h.c, x.lease.h.req.Key}) && !x.lease.wasReleased() {
-		return x.lease.h
+	h := x.lease.h
+	if k, ok := k.(*holdKey); ok && *k == (holdKey{h.c, h.req.Key}) && !x.lease.wasReleased() {
+		return h
 	}
 	return x.Context.Value(k)
 }

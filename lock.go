@@ -22,24 +22,36 @@ type Locker interface {
 	handle() *lock
 }
 
-// lock is what all lock types are: a key, and how it is to be held. It never changes.
+// lock is what all lock types are: a key, and how it is to be held. It never changes, also when its handle is overwritten.
 type lock struct {
-	subject
-	from source
-	err  error // what is wrong with the key or the options: each call returns it
+	holdKey
+	opts   settings
+	mode   Mode
+	enters bool // a waiter enters on a handover
+	limit  int
+	from   source
+	err    error // what is wrong with the key or the options: each call returns it
 }
 
-func (c *core) lock(key string, o *LockOptions, mode Mode, limit int) lock {
-	l := lock{subject: subject{c: c, key: key, mode: mode, limit: limit}, from: direct{}}
+func (client *Client) lock(key string, o *LockOptions, mode Mode, limit int) *lock {
+	c := client.made()
+	l := &lock{holdKey: holdKey{c, key}, mode: mode, limit: limit, from: lockCall.direct}
 	var err error
 	if l.opts, err = o.normal(c.traits); err != nil {
 		l.err = mistake{err}
 	} else if mode == Shared {
 		l.err = c.unshared(limit)
 	}
+	switch {
+	case l.opts.Keep > 0:
+		l.from = lockCall.keeping
+	case l.opts.Cohort > 0:
+		l.from = lockCall.turning
+	}
 	l.opts.waits = wait.Terms{TTL: l.opts.TTL, Lead: l.opts.Lead, Patience: min(l.opts.TTL, maxPatience), Call: tryLimit,
 		Silence: c.maxSilence, Grace: c.maxFaulty}
-	l.enters = c.traits.Tells.Has(driver.TellsHandover) && mode == Exclusive && !l.opts.NoRenew && l.opts.Lead <= min(mostLead, l.opts.TTL/4)
+	l.enters = c.traits.Tells.Has(driver.TellsHandover) && mode == Exclusive && !l.opts.NoRenew && l.opts.Lead <= min(mostLead, l.opts.TTL/4) &&
+		l.opts.Keep == 0 && l.opts.Cohort == 0 // a handover has no fences for turns
 	if err := driver.CheckKey(key); err != nil {
 		l.err = mistake{err}
 	}
@@ -51,7 +63,7 @@ func (c *core) lock(key string, o *LockOptions, mode Mode, limit int) lock {
 const mostLead = 100 * time.Millisecond
 
 // noTurns refuses the options that are Mutex's alone.
-func (l lock) noTurns() lock {
+func (l *lock) noTurns() *lock {
 	switch {
 	case l.err != nil:
 	case l.opts.Cohort > 0:
@@ -82,7 +94,7 @@ func (l *lock) ready(ctx context.Context) (*Lease, error) {
 	if ctx.Err() != nil {
 		return nil, endOf(ctx)
 	}
-	if h, ok := ctx.Value(holdKey{l.c, l.key}).(*hold); ok {
+	if h, ok := ctx.Value(&l.holdKey).(*hold); ok {
 		return h.reenter(l.mode, l.limit, l.opts.Reentrant)
 	}
 	return nil, nil //nolint:nilnil // neither: ask the store
@@ -94,7 +106,7 @@ func (l *lock) lease(ctx context.Context, op string, waits, partly bool) (*Lease
 		return nil, l.c.fail(op, l.key, ErrClosed)
 	}
 	defer l.c.calls.Leave()
-	return l.from.lease(lockCall{l.subject, ctx, op, waits, partly})
+	return l.from(lockCall{l, ctx, op, waits, partly})
 }
 
 // do holds the key while f runs. lost: the lease was lost before f returned.
@@ -125,7 +137,7 @@ func (l *lock) do(ctx context.Context, op string, f func(ctx context.Context, le
 
 // mustBeMade panics for a lock that no Client made.
 func (l *lock) mustBeMade() {
-	if l.c == nil {
+	if l == nil {
 		panic("hasp: this lock was not made by a Client: use Client.Mutex, RWMutex, Semaphore or Election")
 	}
 }
@@ -133,16 +145,12 @@ func (l *lock) mustBeMade() {
 // Mutex is a key with one holder at a time. It is a handle without state: any
 // number of goroutines may use one, or many for the same key, and each Lock is an
 // acquisition of its own.
-type Mutex struct{ l lock }
+type Mutex struct{ l *lock }
 
 // Mutex returns the lock of a key of 1 to 512 bytes. nil options mean the
 // defaults. An invalid key or option is reported on first use.
 func (c *Client) Mutex(key string, o *LockOptions) *Mutex {
-	m := &Mutex{c.made().lock(key, o, Exclusive, 0)}
-	if turns := c.cohorts.source(m.l.opts); turns != nil {
-		m.l.from, m.l.enters = turns, false // a handover has no fences for turns
-	}
-	return m
+	return &Mutex{c.lock(key, o, Exclusive, 0)}
 }
 
 // Lock waits for its turn and returns a lease.
@@ -179,7 +187,7 @@ func (m *Mutex) Do(ctx context.Context, f func(ctx context.Context, lease *Lease
 	return err
 }
 
-func (m *Mutex) handle() *lock { return &m.l }
+func (m *Mutex) handle() *lock { return m.l }
 
 // RWMutex is a key with either one writer or any number of readers. Owners are served
 // in the order in which they came: consecutive readers are admitted together, and owners
@@ -194,15 +202,15 @@ func (m *Mutex) handle() *lock { return &m.l }
 //
 // Like a Mutex it is a handle without state. A Mutex or an Election of the same
 // key is a writer.
-type RWMutex struct{ w, r lock }
+type RWMutex struct{ w, r *lock }
 
 // RWMutex returns the read-write lock of a key of 1 to 512 bytes. nil options
 // mean the defaults; Cohort must be 0. An invalid key or option, or an engine that
 // cannot share a key (ErrUnsupported), is reported on first use.
 func (c *Client) RWMutex(key string, o *LockOptions) *RWMutex {
 	return &RWMutex{
-		w: c.made().lock(key, o, Exclusive, 0).noTurns(),
-		r: c.made().lock(key, o, Shared, 0).noTurns(),
+		w: c.lock(key, o, Exclusive, 0).noTurns(),
+		r: c.lock(key, o, Shared, 0).noTurns(),
 	}
 }
 
@@ -244,10 +252,10 @@ func (m *RWMutex) RDo(ctx context.Context, f func(ctx context.Context, lease *Le
 // RLocker returns the read side, for Locks.
 func (m *RWMutex) RLocker() Locker { return &reader{m.r} }
 
-func (m *RWMutex) handle() *lock { return &m.w }
+func (m *RWMutex) handle() *lock { return m.w }
 
 // reader is the read side of an RWMutex.
-type reader struct{ l lock }
+type reader struct{ l *lock }
 
 func (r *reader) Lock(ctx context.Context) (*Lease, error) {
 	return r.l.acquire(ctx, "read lock", true)
@@ -257,7 +265,7 @@ func (r *reader) TryLock(ctx context.Context) (*Lease, error) {
 	return r.l.acquire(ctx, "try read lock", false)
 }
 
-func (r *reader) handle() *lock { return &r.l }
+func (r *reader) handle() *lock { return r.l }
 
 // Semaphore is a key with up to n holders at a time, each with a slot of its own
 // (Lease.Slot). Like a Mutex it is a handle without state.
@@ -269,13 +277,13 @@ func (r *reader) handle() *lock { return &r.l }
 // With Reentrant, a Lock with a context from a lease of the same client, key
 // and n counts that one up, with its slot. Readers of an RWMutex of the same key
 // count as holders.
-type Semaphore struct{ l lock }
+type Semaphore struct{ l *lock }
 
 // Semaphore returns the semaphore of a key of 1 to 512 bytes, with n slots. nil
 // options mean the defaults; Cohort must be 0. An invalid key or option, an n
 // below 1, or an engine without slots (ErrUnsupported) is reported on first use.
 func (c *Client) Semaphore(key string, n int, o *LockOptions) *Semaphore {
-	l := c.made().lock(key, o, Shared, n).noTurns()
+	l := c.lock(key, o, Shared, n).noTurns()
 	if n < 1 {
 		l.err = mistake{fmt.Errorf("the semaphore has %d slots: it needs at least 1", n)}
 	}
@@ -299,7 +307,7 @@ func (s *Semaphore) Do(ctx context.Context, f func(ctx context.Context, lease *L
 	return err
 }
 
-func (s *Semaphore) handle() *lock { return &s.l }
+func (s *Semaphore) handle() *lock { return s.l }
 
 // observeEvery is how often Leaders asks the store.
 const observeEvery = time.Second
@@ -307,7 +315,7 @@ const observeEvery = time.Second
 // Election is a key whose holder leads. Candidates queue; the leader resigns by
 // releasing its lease. Like a Mutex it is a handle without state, and a Mutex of
 // the same key excludes the leader.
-type Election struct{ l lock }
+type Election struct{ l *lock }
 
 // Election returns the election of a key of 1 to 512 bytes. nil options mean the
 // defaults; Cohort must be 0. An invalid key or option is reported on first use.
@@ -315,7 +323,7 @@ type Election struct{ l lock }
 // With LockOptions.Lead the leader's contexts end that long before another can
 // lead; with MaxHold a leader's term is bounded.
 func (c *Client) Election(key string, o *LockOptions) *Election {
-	return &Election{c.made().lock(key, o, Exclusive, 0).noTurns()}
+	return &Election{c.lock(key, o, Exclusive, 0).noTurns()}
 }
 
 // Lock campaigns: it waits until it leads, as Mutex.Lock does. The lease's contexts end
@@ -407,4 +415,4 @@ func (e *Election) Leaders(ctx context.Context) iter.Seq2[Info, error] {
 	}
 }
 
-func (e *Election) handle() *lock { return &e.l }
+func (e *Election) handle() *lock { return e.l }

@@ -127,10 +127,10 @@ func plan(op string, items []Locker) (given, parts []*part, err error) {
 		if l.err != nil {
 			return nil, nil, l.c.fail(op, l.key, l.err)
 		}
-		p := byKey[holdKey{l.c, l.key}]
+		p := byKey[l.holdKey]
 		if p == nil {
 			p = &part{lock: l}
-			byKey[holdKey{l.c, l.key}] = p
+			byKey[l.holdKey] = p
 			parts = append(parts, p)
 		}
 		if p.mode != l.mode || p.limit != l.limit {

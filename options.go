@@ -123,8 +123,7 @@ type settings struct {
 }
 
 // normal returns the settings of options, and what is wrong with them.
-func (o *LockOptions) normal(tr driver.Traits) (*settings, error) {
-	n := new(settings)
+func (o *LockOptions) normal(tr driver.Traits) (n settings, err error) {
 	if o != nil {
 		n.LockOptions = *o
 	}
