@@ -390,8 +390,8 @@ func (a *attempt) emit(kind event.Kind, more func(e *event.Event)) {
 		return
 	}
 	now := a.c.now()
-	e := event.Event{Kind: kind, Key: a.req.Key, Owner: a.req.Owner, Mode: a.req.Mode, TTL: a.req.TTL,
-		Waited: now.Sub(a.began)}
+	e := events.Get().(*event.Event)
+	e.Kind, e.Key, e.Owner, e.Mode, e.TTL, e.Waited = kind, a.req.Key, a.req.Owner, a.req.Mode, a.req.TTL, now.Sub(a.began)
 	if a.asked != 0 {
 		e.Sent = sentAt(a.asked, now)
 	}
@@ -401,7 +401,7 @@ func (a *attempt) emit(kind event.Kind, more func(e *event.Event)) {
 	case !ends && !a.waiting:
 		a.waiting, e.WaiterDelta = true, 1
 	}
-	more(&e)
+	more(e)
 	a.c.emit(a.ctx, e)
 }
 

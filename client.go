@@ -155,19 +155,15 @@ func newCore(d driver.Driver, o *Options) *core {
 // events are used again, so that an observer costs no memory for each of its calls.
 var events = sync.Pool{New: func() any { return new(event.Event) }}
 
-func (c *core) emit(ctx context.Context, e event.Event) {
-	if c.observe == nil {
-		return
-	}
+// emit tells the observer, which there is, of one of events.
+func (c *core) emit(ctx context.Context, e *event.Event) {
 	if ctx == nil {
 		ctx = context.Background()
 	}
 	e.Engine = c.traits.Engine
-	shown := events.Get().(*event.Event)
-	*shown = e
-	c.observe(ctx, shown)
-	*shown = event.Event{}
-	events.Put(shown)
+	c.observe(ctx, e)
+	*e = event.Event{}
+	events.Put(e)
 }
 
 // sentAt returns a time on the monotonic clock as the observer wants it.

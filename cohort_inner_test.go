@@ -17,8 +17,9 @@ import (
 
 // passingTurn is one that its cohort may pass on.
 func passingTurn(c *Client, co *cohort, o LockOptions) *turn {
-	set, _ := o.normal(c.core.traits)
-	h := newHold(c.core, driver.RenewRequest{Claim: driver.Claim{Key: "k"}, Fence: 7}, &set, c.core.now(), lifetime.Facts{})
+	set := &settings{}
+	_ = set.set(&o, c.core.traits)
+	h := newHold(c.core, driver.RenewRequest{Claim: driver.Claim{Key: "k"}, Fence: 7}, set, c.core.now(), lifetime.Facts{})
 	h.life.Grant(c.core.now(), c.core.now(), DefaultTTL)
 	h.life.Add(true)
 	h.life.Release(true, false, false, driver.EndFinished)

@@ -355,24 +355,24 @@ func (h *hold) emit(kind event.Kind, more func(e *event.Event)) {
 	if h.c.observe == nil {
 		return
 	}
-	ctx, e := h.event(kind)
-	more(&e)
+	e := events.Get().(*event.Event)
+	ctx := h.describe(e, kind)
+	more(e)
 	h.c.emit(ctx, e)
 }
 
-// event returns what all events of this hold say, and the context of its caller.
-func (h *hold) event(kind event.Kind) (context.Context, event.Event) {
+// describe notes what all events of this hold say, and returns the context of its caller.
+func (h *hold) describe(e *event.Event, kind event.Kind) context.Context {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	e := event.Event{Kind: kind, Key: h.req.Key, Owner: h.req.Owner, Fence: h.req.Fence, Mode: h.req.Mode, TTL: h.life.TTL(),
-		Slot: h.grant.slot}
+	e.Kind, e.Key, e.Owner, e.Fence, e.Mode, e.TTL, e.Slot = kind, h.req.Key, h.req.Owner, h.req.Fence, h.req.Mode, h.life.TTL(), h.grant.slot
 	switch kind {
 	case event.Acquired:
 		e.LeaseDelta = h.life.Began()
 	case event.Lost, event.Released:
 		e.LeaseDelta = h.life.Ended(kind == event.Released)
 	}
-	return h.handles.caller, e
+	return h.handles.caller
 }
 
 // emitAcquired tells the observer that the lease is the caller's, which asked for it at
@@ -386,8 +386,7 @@ func (l *Lease) emitAcquired(began clock.Instant, waited bool) {
 		}
 	}()
 	h := l.h
-	if h.c.observe != nil { // emit would move the event to the heap, for each pair of calls twice
-		ctx, e := h.event(event.Acquired)
+	h.emit(event.Acquired, func(e *event.Event) {
 		now := h.c.now()
 		e.Waited, e.Handoff = now.Sub(began), h.grant.handoff
 		if !h.grant.unasked {
@@ -396,24 +395,20 @@ func (l *Lease) emitAcquired(began clock.Instant, waited bool) {
 		if waited {
 			e.WaiterDelta = -1
 		}
-		h.c.emit(ctx, e)
-	}
+	})
 	panics = false
 }
 
 // emitReleased tells the observer that the key was released: to the store, which was told
 // at sent, or to the next turn.
 func (h *hold) emitReleased(sent time.Duration, err error) {
-	if h.c.observe == nil {
-		return
-	}
-	ctx, e := h.event(event.Released)
-	now := h.c.now()
-	e.Held, e.Err = h.life.Held(now), err
-	if sent != 0 {
-		e.Sent = sentAt(sent, now)
-	}
-	h.c.emit(ctx, e)
+	h.emit(event.Released, func(e *event.Event) {
+		now := h.c.now()
+		e.Held, e.Err = h.life.Held(now), err
+		if sent != 0 {
+			e.Sent = sentAt(sent, now)
+		}
+	})
 }
 
 // handles are the leases of a hold that were not released. Its mu guards them.

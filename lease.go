@@ -146,7 +146,7 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 	if ttl == 0 { // in options that means the default
 		return h.c.fail("extend", h.req.Key, mistake{errors.New("the TTL is 0: it must be positive")})
 	}
-	if _, err := (&LockOptions{TTL: ttl, Lead: h.opts.Lead}).normal(h.c.traits); err != nil {
+	if err := new(settings).set(&LockOptions{TTL: ttl, Lead: h.opts.Lead}, h.c.traits); err != nil {
 		return h.c.fail("extend", h.req.Key, mistake{err})
 	}
 	ctx, done, err := h.c.calls.During(ctx)

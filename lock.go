@@ -36,8 +36,7 @@ type lock struct {
 func (client *Client) lock(key string, o *LockOptions, mode Mode, limit int) *lock {
 	c := client.made()
 	l := &lock{holdKey: holdKey{c, key}, mode: mode, limit: limit, from: lockCall.direct}
-	var err error
-	if l.opts, err = o.normal(c.traits); err != nil {
+	if err := l.opts.set(o, c.traits); err != nil {
 		l.err = mistake{err}
 	} else if mode == Shared {
 		l.err = c.unshared(limit)

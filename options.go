@@ -122,8 +122,8 @@ type settings struct {
 	waits wait.Terms
 }
 
-// normal returns the settings of options, and what is wrong with them.
-func (o *LockOptions) normal(tr driver.Traits) (n settings, err error) {
+// set makes n the settings of options, and returns what is wrong with them.
+func (n *settings) set(o *LockOptions, tr driver.Traits) error {
 	if o != nil {
 		n.LockOptions = *o
 	}
@@ -134,31 +134,31 @@ func (o *LockOptions) normal(tr driver.Traits) (n settings, err error) {
 	drift := lifetime.Drift(n.TTL)
 	switch {
 	case n.TTL < 0:
-		return n, fmt.Errorf("the TTL is %v: it must be positive", n.TTL)
+		return fmt.Errorf("the TTL is %v: it must be positive", n.TTL)
 	case n.TTL < tr.MinTTL:
-		return n, fmt.Errorf("the TTL is %v: %s needs at least %v", n.TTL, tr.Engine, tr.MinTTL)
+		return fmt.Errorf("the TTL is %v: %s needs at least %v", n.TTL, tr.Engine, tr.MinTTL)
 	case tr.MaxTTL > 0 && n.TTL > tr.MaxTTL:
-		return n, fmt.Errorf("the TTL is %v: %s allows at most %v", n.TTL, tr.Engine, tr.MaxTTL)
+		return fmt.Errorf("the TTL is %v: %s allows at most %v", n.TTL, tr.Engine, tr.MaxTTL)
 	case n.TTL > maxTTL:
-		return n, fmt.Errorf("the TTL is %v: it must be at most %v, which is ten years", n.TTL, maxTTL)
+		return fmt.Errorf("the TTL is %v: it must be at most %v, which is ten years", n.TTL, maxTTL)
 	case n.TTL <= drift:
-		return n, fmt.Errorf("the TTL is %v: nothing is left of it after the drift of %v", n.TTL, drift)
+		return fmt.Errorf("the TTL is %v: nothing is left of it after the drift of %v", n.TTL, drift)
 	case n.Lead < 0 || n.Lead >= n.TTL-drift:
-		return n, fmt.Errorf("the lead is %v: it must be between 0 and the TTL of %v less its drift of %v", n.Lead, n.TTL, drift)
+		return fmt.Errorf("the lead is %v: it must be between 0 and the TTL of %v less its drift of %v", n.Lead, n.TTL, drift)
 	case n.Cohort < 0:
-		return n, fmt.Errorf("the time of a cohort is %v: it must be positive, or 0 for none", n.Cohort)
+		return fmt.Errorf("the time of a cohort is %v: it must be positive, or 0 for none", n.Cohort)
 	case n.Cohort > 0 && n.NoRenew:
-		return n, errors.New("a cohort needs renewal: with NoRenew each turn would have only what the previous one left of the TTL")
+		return errors.New("a cohort needs renewal: with NoRenew each turn would have only what the previous one left of the TTL")
 	case n.Keep < 0:
-		return n, fmt.Errorf("the time to keep a key is %v: it must be positive, or 0 to give it back at once", n.Keep)
+		return fmt.Errorf("the time to keep a key is %v: it must be positive, or 0 to give it back at once", n.Keep)
 	case n.Keep > 0 && n.NoRenew:
-		return n, errors.New("a key that is kept needs renewal: set Keep to 0, or NoRenew to false")
+		return errors.New("a key that is kept needs renewal: set Keep to 0, or NoRenew to false")
 	case n.MaxHold < 0:
-		return n, fmt.Errorf("MaxHold is %v: it must be positive, or 0 for no bound", n.MaxHold)
+		return fmt.Errorf("MaxHold is %v: it must be positive, or 0 for no bound", n.MaxHold)
 	case n.MaxHold > 0 && n.MaxHold <= n.Lead:
-		return n, fmt.Errorf("MaxHold is %v: it must be longer than the lead of %v", n.MaxHold, n.Lead)
+		return fmt.Errorf("MaxHold is %v: it must be longer than the lead of %v", n.MaxHold, n.Lead)
 	}
-	return n, nil
+	return nil
 }
 
 // Mode is how a key is held. The zero value is Exclusive.

@@ -41,7 +41,7 @@ func TestLockOptionsBounds(t *testing.T) {
 		{LockOptions{MaxHold: time.Second, Lead: time.Second}, "longer than the lead"},
 		{LockOptions{MaxHold: time.Second, Lead: time.Second - 1}, ""},
 	} {
-		_, err := c.o.normal(tr)
+		err := new(settings).set(&c.o, tr)
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%+v: %v, want %q", c.o, err, c.want)
 		}
@@ -51,7 +51,7 @@ func TestLockOptionsBounds(t *testing.T) {
 		-1: "must be positive", 2020202 * time.Nanosecond: "nothing is left of it", 2020203 * time.Nanosecond: "",
 		maxTTL: "", maxTTL + 1: "at most 87600h0m0s",
 	} {
-		if _, err := (&LockOptions{TTL: ttl}).normal(driver.Traits{}); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+		if err := new(settings).set(&LockOptions{TTL: ttl}, driver.Traits{}); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("TTL %d: %v, want %q", ttl, err, want)
 		}
 	}
