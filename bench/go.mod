@@ -3,8 +3,8 @@ module github.com/hasplock/hasp/bench
 go 1.26.0
 
 require (
-	github.com/bsm/redislock v0.9.4
-	github.com/go-redsync/redsync/v4 v4.17.0
+	github.com/bsm/redislock v0.10.0
+	github.com/go-redsync/redsync/v4 v4.18.1
 	github.com/go-zookeeper/zk v1.0.4
 	github.com/hasplock/hasp v0.0.0
 	github.com/hasplock/hasp/redisdriver v0.0.0
