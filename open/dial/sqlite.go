@@ -18,7 +18,7 @@ import (
 type sqliteFile string
 
 // parseSQLite reads what follows "sqlite:". The path is a path: only ?, # and %
-// are special in it.
+// are special in it. It is made absolute: messages name the very file, and connections find it from any directory.
 func parseSQLite(_, rest string) (*URL, error) {
 	path, query, _ := strings.Cut(rest, "?")
 	u := &URL{}
@@ -42,6 +42,9 @@ func parseSQLite(_, rest string) (*URL, error) {
 	case strings.ContainsRune(path, 0):
 		return nil, errors.New("the path of the SQLite file has a NUL in it")
 	}
+	if whole, err := filepath.Abs(path); err == nil { // else the current directory is gone, and so is the file
+		path = whole
+	}
 	u.place = sqliteFile(path)
 	return u, nil
 }
@@ -59,13 +62,9 @@ func (f sqliteFile) String() string { return "sqlite:" + string(f) }
 func (f sqliteFile) parts() Parts { return Parts{Kind: SQLite, Addrs: []string{string(f)}} }
 
 // openSQLite opens a SQLite file. What this user may only read is opened for that:
-// to look at locks needs no more, and to lock is refused by SQLite. Later
-// connections find it from any directory. The -journal gets the file's permissions:
+// to look at locks needs no more, and to lock is refused by SQLite. The -journal gets the file's permissions:
 // a user that may use the one must be able to use the other.
 func openSQLite(path string) (*sql.DB, error) {
-	if whole, err := filepath.Abs(path); err == nil { // else the current directory is gone, and so is the file
-		path = whole
-	}
 	dsn := sqldriver.SQLiteDSN(path) + "&modeof=" + strings.ReplaceAll(url.QueryEscape(path), "+", "%20")
 	if unwritable(path) {
 		dsn += "&mode=ro"

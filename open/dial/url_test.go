@@ -4,12 +4,17 @@
 package dial
 
 import (
+	"os"
 	"strings"
 	"testing"
 	"time"
 )
 
 func TestParse(t *testing.T) {
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
 	for text, want := range map[string]struct {
 		shown    string
 		ttl      time.Duration
@@ -21,10 +26,10 @@ func TestParse(t *testing.T) {
 		watchdog time.Duration
 	}{
 		"sqlite:/a/b.db":                           {shown: "sqlite:/a/b.db"},
-		"sqlite:b.db":                              {shown: "sqlite:b.db"},
+		"sqlite:b.db":                              {shown: "sqlite:" + here + "/b.db"},
 		"sqlite:///a/b.db?ttl=1m":                  {shown: "sqlite:/a/b.db", ttl: time.Minute},
-		"SQLITE:a%3Fb%25":                          {shown: "sqlite:a?b%"},
-		"sqlite:a#b c":                             {shown: "sqlite:a#b c"},
+		"SQLITE:a%3Fb%25":                          {shown: "sqlite:" + here + "/a?b%"},
+		"sqlite:a#b c":                             {shown: "sqlite:" + here + "/a#b c"},
 		"redis://localhost":                        {shown: "redis://localhost:6379/0"},
 		"redis://":                                 {shown: "redis://localhost:6379/0"},
 		"redis://h:1/2?ttl=5s&prefix=a:":           {shown: "redis://h:1/2", ttl: 5 * time.Second, prefix: "a:"},

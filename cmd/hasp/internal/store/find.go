@@ -156,6 +156,9 @@ func fromFile(by, name string) (*URL, error) {
 	if err != nil {
 		return nil, err
 	}
+	if _, path, _ := strings.Cut(alone, ":"); u.IsFile() && !filepath.IsAbs(strings.TrimPrefix(path, "//")) {
+		return nil, fmt.Errorf("%s: the file %s names %q, a relative path: each directory would have locks of its own; write the whole path", by, name, path)
+	}
 	u.file, u.by, u.Source = name, by, "as the file "+name+" says"
 	// Its group may be the users of the store, and is the mask of an ACL where the file has one, as a credential of systemd has.
 	if u.Password() && runtime.GOOS != "windows" && info.Mode().Perm()&0o004 != 0 {

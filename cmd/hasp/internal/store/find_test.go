@@ -124,6 +124,18 @@ func TestRotation(t *testing.T) {
 	}
 }
 
+// A file names one store, whatever directory its reader is in.
+func TestFileNamesAWholePath(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "url")
+	for text, works := range map[string]bool{"sqlite:locks.db": false, "SQLite:a/locks.db?ttl=5s": false, "sqlite:/a/locks.db": true, "sqlite:///a/locks.db": true} {
+		must(t, os.WriteFile(file, []byte(text+"\n"), 0o600))
+		if _, err := fromFile(EnvFile, file); (err == nil) != works || err != nil && !strings.Contains(err.Error(), "write the whole path") {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
 // The hint at the rights is for a user that lacks them.
 func TestUnreadableStoreOfThisMachine(t *testing.T) {
 	t.Parallel()

@@ -45,12 +45,7 @@ func (u *URL) inherited() string {
 	if !u.IsFile() {
 		return ""
 	}
-	name := u.Parts().Addrs[0]
-	path, err := filepath.Abs(name)
-	if err != nil { // the current directory is gone, and so is the file
-		path = name
-	}
-	text := "sqlite:" + quotePath.Replace(path)
+	text := "sqlite:" + quotePath.Replace(u.Parts().Addrs[0])
 	if _, query, ok := strings.Cut(u.text, "?"); ok {
 		text += "?" + query
 	}
