@@ -11,6 +11,8 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"github.com/hasplock/hasp/driver"
 )
 
 // policy: only our own files, no inline script or style, no frame around us.
@@ -130,5 +132,5 @@ func refuse(w http.ResponseWriter, r *http.Request, code int, err error) {
 	}
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.WriteHeader(code)
-	_, _ = w.Write([]byte(shown(err.Error()) + "\n"))
+	_, _ = w.Write([]byte(driver.Printable(err.Error()) + "\n"))
 }

@@ -7,7 +7,9 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"unicode/utf8"
+	"unicode"
+
+	"github.com/hasplock/hasp/driver"
 )
 
 func TestKeysSurviveAPath(t *testing.T) {
@@ -40,7 +42,7 @@ func FuzzKey(f *testing.F) {
 		if got, err := decodeKey(text); err == nil && encodeKey(got) != text {
 			t.Errorf("%q and %q are both %q", text, encodeKey(got), got)
 		}
-		if s := shown(key); strings.ContainsFunc(s, func(r rune) bool { return unprintable(r) && r != '\\' && r != utf8.RuneError }) {
+		if s := driver.Printable(key); strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
 			t.Errorf("%q is shown as %q", key, s)
 		}
 	})

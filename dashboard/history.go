@@ -10,6 +10,7 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/people"
 )
 
 // mostChanges bounds the history of a key, mostQueue what is shown of its queue.
@@ -98,14 +99,14 @@ func happened(before, now *entry) (texts []string) {
 	waited, waits := owners(before.Queue, nil), owners(now.Queue, nil)
 	for _, l := range before.Holders {
 		if !has[ownerOf(l.Holder)] {
-			texts = append(texts, whoIs(l.Holder)+" no longer holds it")
+			texts = append(texts, people.Name(l.Holder)+" no longer holds it")
 		}
 	}
 	for _, l := range now.Holders {
 		if had[ownerOf(l.Holder)] {
 			continue
 		}
-		text := whoIs(l.Holder) + " holds it"
+		text := people.Name(l.Holder) + " holds it"
 		if waited[ownerOf(l.Holder)] {
 			text += ", from the queue"
 		}
@@ -117,12 +118,12 @@ func happened(before, now *entry) (texts []string) {
 	var came, left []string
 	for _, h := range now.Queue {
 		if !waited[ownerOf(h)] {
-			came = append(came, whoIs(h)+" waits for it")
+			came = append(came, people.Name(h)+" waits for it")
 		}
 	}
 	for _, h := range before.Queue {
 		if id := ownerOf(h); !waits[id] && !has[id] {
-			left = append(left, whoIs(h)+" no longer waits")
+			left = append(left, people.Name(h)+" no longer waits")
 		}
 	}
 	return append(append(texts, few(came, "%d more wait for it")...), few(left, "%d more no longer wait")...)

@@ -7,7 +7,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"strings"
-	"unicode"
 
 	"github.com/hasplock/hasp/driver"
 )
@@ -31,18 +30,4 @@ func decodeKey(s string) (string, error) {
 		return "", errKey
 	}
 	return string(b), nil
-}
-
-// shown returns text that others wrote as a page shows it: what is not graphic, turns text
-// around, or is no UTF-8, is escaped. That it means nothing to HTML is up to the page.
-func shown(s string) string {
-	if strings.IndexFunc(s, unprintable) < 0 {
-		return s
-	}
-	return driver.Printable(s)
-}
-
-// unprintable finds U+FFFD, too, which stands for what is no UTF-8.
-func unprintable(r rune) bool {
-	return r == unicode.ReplacementChar || r == '\\' || !unicode.IsPrint(r)
 }

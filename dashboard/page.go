@@ -47,7 +47,7 @@ var pages = sync.OnceValue(func() *template.Template {
 			return people.Short(time.UnixMilli(ms).Sub(now))
 		},
 		"clock": func(ms int64) string { return time.UnixMilli(ms).UTC().Format("15:04:05") },
-		"shown": shown, "commands": commands,
+		"shown": driver.Printable, "commands": commands,
 		// What a part of a page needs, under names.
 		"pair": func(r row, now time.Time) any {
 			return struct {
@@ -90,7 +90,7 @@ type frame struct {
 
 func (s *server) frame(r *http.Request, page string) frame {
 	now := time.Now()
-	return frame{Title: shown(s.Title), Prefix: shown(s.Prefix), Page: page, Who: sender(r), Now: now, NowMS: now.UnixMilli()}
+	return frame{Title: driver.Printable(s.Title), Prefix: driver.Printable(s.Prefix), Page: page, Who: sender(r), Now: now, NowMS: now.UnixMilli()}
 }
 
 func (s *server) render(w http.ResponseWriter, r *http.Request, code int, name string, data any) {

@@ -490,5 +490,5 @@ func trouble(err error) string {
 	case errors.Is(err, context.DeadlineExceeded):
 		return "the store does not answer in time"
 	}
-	return shown(err.Error())
+	return driver.Printable(err.Error())
 }

@@ -161,7 +161,7 @@ func (q query) wants(e *entry) bool {
 	}
 	text := strings.ToLower(q.Text)
 	l := e.Holder.Describe()
-	return strings.Contains(strings.ToLower(whoIs(e.Holder)), text) || strings.Contains(strings.ToLower(shown(l.Reason)), text)
+	return strings.Contains(strings.ToLower(people.Name(e.Holder)), text) || strings.Contains(strings.ToLower(driver.Printable(l.Reason)), text)
 }
 
 // page returns the entries of one page, and how many pages there are: at least one.
@@ -187,12 +187,12 @@ type row struct {
 }
 
 func toRow(e *entry) row {
-	r := row{ID: encodeKey(e.Key), Key: shown(e.Key), Waiters: e.Waiters, Mode: "–", Holder: "nobody", Fence: fence(e.Fence)}
+	r := row{ID: encodeKey(e.Key), Key: driver.Printable(e.Key), Waiters: e.Waiters, Mode: "–", Holder: "nobody", Fence: fence(e.Fence)}
 	if r.Mark, r.Needs = e.needs, e.needs != ""; !e.Held {
 		return r
 	}
 	l := e.Holder.Describe()
-	r.Mode, r.Holder, r.Since, r.Reason = people.ModeOf(e.Info), whoIs(e.Holder), millis(l.Since), shown(l.Reason)
+	r.Mode, r.Holder, r.Since, r.Reason = people.ModeOf(e.Info), people.Name(e.Holder), millis(l.Since), driver.Printable(l.Reason)
 	if e.Leases > 1 {
 		r.Holder += fmt.Sprintf(" and %d more", e.Leases-1)
 	}
@@ -230,15 +230,6 @@ func millis(t time.Time) int64 {
 	return t.UnixMilli()
 }
 
-// whoIs names a holder or a waiter: web-3 (pid 4211, user app).
-func whoIs(h hasp.Holder) string {
-	l := h.Describe()
-	if h.Foreign || l.Host == "" || l.PID == 0 || l.User == "" {
-		return h.String()
-	}
-	return fmt.Sprintf("%s (pid %d, user %s)", shown(l.Host), l.PID, shown(l.User))
-}
-
 // person is a holder or a waiter of a key, as the page of the key shows it.
 type person struct {
 	Owner  string `json:"owner"` // empty when it cannot be broken
@@ -253,7 +244,7 @@ type person struct {
 
 func toPerson(h hasp.Holder) person {
 	l := h.Describe()
-	how := people.Mode(h.Mode)
+	how := h.Mode.String()
 	if h.Limit > 0 {
 		how = fmt.Sprintf("one of %d", h.Limit)
 	}
@@ -261,7 +252,7 @@ func toPerson(h hasp.Holder) person {
 	if h.Foreign || !driver.ValidOwner(owner) {
 		owner = ""
 	}
-	return person{Owner: owner, Who: whoIs(h), How: how, Since: millis(l.Since), Reason: shown(l.Reason), Mark: markOf(h)}
+	return person{Owner: owner, Who: people.Name(h), How: how, Since: millis(l.Since), Reason: driver.Printable(l.Reason), Mark: markOf(h)}
 }
 
 // lockView is all about one key, as its page shows it.
@@ -277,7 +268,7 @@ type lockView struct {
 }
 
 func toLockView(e *entry) lockView {
-	v := lockView{ID: encodeKey(e.Key), Key: shown(e.Key), State: "free", Holders: []person{}, Queue: []person{}, Waiters: e.Waiters, ByHand: []string{}, Free: []string{}}
+	v := lockView{ID: encodeKey(e.Key), Key: driver.Printable(e.Key), State: "free", Holders: []person{}, Queue: []person{}, Waiters: e.Waiters, ByHand: []string{}, Free: []string{}}
 	for i, l := range e.Holders {
 		p := toPerson(l.Holder)
 		if l.Holder.Limit > 0 {
@@ -299,10 +290,10 @@ func toLockView(e *entry) lockView {
 		v.Queue = append(v.Queue, toPerson(h))
 	}
 	for _, s := range e.LookCommands {
-		v.ByHand = append(v.ByHand, shown(s))
+		v.ByHand = append(v.ByHand, driver.Printable(s))
 	}
 	for _, s := range e.FreeCommands {
-		v.Free = append(v.Free, shown(s))
+		v.Free = append(v.Free, driver.Printable(s))
 	}
 	return v
 }
