@@ -172,13 +172,13 @@ func (j *judge) server() {
 		j.confirming(j.f.online())
 	case replicas > 0 && j.a.Redisson:
 		j.say(Warn, "role", "it is a master with %s. One that is promoted may not have received every lock, and there can be "+
-			"two holders. Redisson's layout has nothing against that (hasp's own has max-ttl= and replicas=)", several(replicas))
+			"two holders. Redisson's layout has nothing against that (hasp's own has max-ttl= and replicas=)", people.Count(replicas, "replica", "replicas"))
 	case replicas > 0 && j.a.Cluster:
 		j.say(Warn, "role", "it is a master with %s. One that is promoted may not have received every lock, and there can be "+
-			"two holders: set replicas=%d in the store's URL, for every client", several(replicas), replicas)
+			"two holders: set replicas=%d in the store's URL, for every client", people.Count(replicas, "replica", "replicas"), replicas)
 	case replicas > 0 && j.a.MaxTTL == 0:
 		text := fmt.Sprintf("it is a master with %s. One that is promoted may not have received every lock, and there can be "+
-			"two holders: set %s)", several(replicas), advised)
+			"two holders: set %s)", people.Count(replicas, "replica", "replicas"), advised)
 		if !j.stops(replicas) {
 			text += ", and run: " + j.stopping(replicas)
 		}
@@ -213,21 +213,13 @@ func (j *judge) cluster() {
 func (j *judge) confirming(connected int) {
 	switch want := j.a.Replicas; {
 	case connected < want:
-		j.say(Fail, "role", "it is a master with %s, and replicas=%d: too few can confirm a lock, and none is granted", several(connected), want)
+		j.say(Fail, "role", "it is a master with %s, and replicas=%d: too few can confirm a lock, and none is granted", people.Count(connected, "replica", "replicas"), want)
 	case connected > want:
 		j.say(Warn, "role", "it is a master with %s, of which %d must confirm a lock. One that did not may be promoted, and there can be "+
-			"two holders: set replicas=%d in the store's URL, for every client", several(connected), want, connected)
+			"two holders: set replicas=%d in the store's URL, for every client", people.Count(connected, "replica", "replicas"), want, connected)
 	default:
-		j.say(OK, "role", "it is a master with %s, and all confirm a lock before it is granted. %s", several(connected), price(connected))
+		j.say(OK, "role", "it is a master with %s, and all confirm a lock before it is granted. %s", people.Count(connected, "replica", "replicas"), price(connected))
 	}
-}
-
-// several counts replicas.
-func several(replicas int) string {
-	if replicas == 1 {
-		return "1 replica"
-	}
-	return fmt.Sprintf("%d replicas", replicas)
 }
 
 func (j *judge) memory() {
@@ -291,9 +283,6 @@ func Said(err error) string {
 
 // atoi reads a number; what is none is 0.
 func atoi(s string) int {
-	n, err := strconv.Atoi(s)
-	if err != nil {
-		return 0
-	}
+	n, _ := strconv.Atoi(s)
 	return n
 }

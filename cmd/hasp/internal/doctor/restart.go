@@ -15,6 +15,7 @@ import (
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/admission"
+	"github.com/hasplock/hasp/internal/people"
 )
 
 // defaults are what a server takes for settings that its file does not have.
@@ -231,7 +232,7 @@ func price(n int) string {
 func (j *judge) replicas(n int) {
 	if j.stops(n) {
 		j.say(OK, "role", "it is a master with %s. One that is promoted is held back at first, and without it this one stops "+
-			"granting and renewing (min-replicas-to-write %d, min-replicas-max-lag %d). %s", several(n), atoi(j.f.Config["min-replicas-to-write"]),
+			"granting and renewing (min-replicas-to-write %d, min-replicas-max-lag %d). %s", people.Count(n, "replica", "replicas"), atoi(j.f.Config["min-replicas-to-write"]),
 			atoi(j.f.Config["min-replicas-max-lag"]), price(n))
 		return
 	}
@@ -239,5 +240,5 @@ func (j *judge) replicas(n int) {
 	if _, known := j.f.Config["min-replicas-to-write"]; !known {
 		why = "whether this one then stops renewing is unknown (CONFIG is not allowed); if not, there can be two holders"
 	}
-	j.say(Warn, "role", "it is a master with %s. One that is promoted is held back at first, but %s. Run: %s. %s", several(n), why, j.stopping(n), price(n))
+	j.say(Warn, "role", "it is a master with %s. One that is promoted is held back at first, but %s. Run: %s. %s", people.Count(n, "replica", "replicas"), why, j.stopping(n), price(n))
 }

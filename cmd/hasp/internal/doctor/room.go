@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/people"
 )
 
 const (
@@ -77,18 +78,10 @@ func (j *judge) lag() {
 	switch {
 	case len(all) == late:
 	case fine.behind == 0:
-		j.say(OK, "replica", "%s up to date, heard of %s ago", of(len(all)-late), within(fine.silent))
+		j.say(OK, "replica", "%s up to date, heard of %s ago", people.Count(len(all)-late, "replica is", "replicas are"), within(fine.silent))
 	default:
-		j.say(OK, "replica", "%s at most %s behind, heard of %s ago", of(len(all)-late), size(fine.behind), within(fine.silent))
+		j.say(OK, "replica", "%s at most %s behind, heard of %s ago", people.Count(len(all)-late, "replica is", "replicas are"), size(fine.behind), within(fine.silent))
 	}
-}
-
-// of is the subject of a sentence about so many replicas.
-func of(n int) string {
-	if n == 1 {
-		return "1 replica is"
-	}
-	return fmt.Sprintf("%d replicas are", n)
 }
 
 // within rounds a time that is given in whole seconds.
