@@ -107,7 +107,7 @@ func Waiting(h hasp.Holder) *HolderJSON {
 		return nil
 	}
 	l := h.Describe()
-	j := &HolderJSON{Owner: h.Owner, Mode: Mode(h.Mode), Slots: h.Limit, Host: l.Host, PID: l.PID, User: l.User, Reason: l.Reason, Ended: Ended(h), Foreign: h.Foreign}
+	j := &HolderJSON{Owner: h.Owner, Mode: h.Mode.String(), Slots: h.Limit, Host: l.Host, PID: l.PID, User: l.User, Reason: l.Reason, Ended: Ended(h), Foreign: h.Foreign}
 	if year := l.Since.Year(); !l.Since.IsZero() && year >= 0 && year <= 9999 { // others JSON cannot carry
 		j.Since = &l.Since
 	}

@@ -17,14 +17,6 @@ import (
 	"github.com/hasplock/hasp/internal/process"
 )
 
-// Mode names a mode for people and for programs.
-func Mode(m hasp.Mode) string {
-	if m == hasp.Shared {
-		return "shared"
-	}
-	return "exclusive"
-}
-
 // ModeOf says in the column MODE how a key is held; of a semaphore, how many hold it.
 func ModeOf(i hasp.Info) string {
 	switch {
@@ -33,7 +25,7 @@ func ModeOf(i hasp.Info) string {
 	case i.Holder.Limit > 0:
 		return fmt.Sprintf("%d of %d", i.Leases, i.Holder.Limit)
 	}
-	return Mode(i.Holder.Mode)
+	return i.Holder.Mode.String()
 }
 
 // HeldFor says in the column HELD for how long something has been so; "-" if that is not known.

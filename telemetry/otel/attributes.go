@@ -35,15 +35,11 @@ const (
 
 // describe returns what both spans say of a lock.
 func (t *Tracer) describe(e *event.Event) []attribute.KeyValue {
-	mode := "exclusive"
-	if e.Mode == hasp.Shared {
-		mode = "shared"
-	}
 	all := make([]attribute.KeyValue, 0, 12)
 	all = append(all,
 		attrSystem.String(e.Engine),
 		attrClass.String(telemetry.Label(t.class(e.Key))),
-		attrMode.String(mode),
+		attrMode.String(e.Mode.String()),
 		attrOwner.String(driver.Printable(e.Owner)),
 		attrTTL.Float64(e.TTL.Seconds()))
 	if t.recordKey {

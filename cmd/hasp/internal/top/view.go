@@ -301,7 +301,7 @@ func (m *Model) sayHolder(add func(string, ...any), mark string, l driver.Holdin
 	h := l.Holder
 	d := h.Describe()
 	add("%s%s", mark, people.Name(h))
-	facts := []string{people.Mode(h.Mode)}
+	facts := []string{h.Mode.String()}
 	if h.Limit > 0 {
 		facts[0] = fmt.Sprintf("slot %d of %d", h.Slot, h.Limit)
 	}
