@@ -8,6 +8,7 @@ package top
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -177,9 +178,10 @@ func (m *Model) visible(n int) []*entry {
 // arrange filters and sorts. The cursor stays on its key, or where it was when that is gone.
 func (m *Model) arrange() {
 	m.rows = m.rows[:0]
+	fits := matcher(m.filter)
 	for i := range m.all {
 		e := &m.all[i]
-		if m.filter == "" || Match(m.filter, e.shown) || e.holder != "" && Match(m.filter, e.holder) {
+		if m.filter == "" || fits(e.shown) || e.holder != "" && fits(e.holder) {
 			m.rows = append(m.rows, e)
 		}
 	}
@@ -231,29 +233,14 @@ func holderOf(i hasp.Info) string {
 	return s
 }
 
-// Match says whether a text fits a filter: with * or ? as a whole, which stand for any
+// matcher says whether a text fits a filter: with * or ? as a whole, which stand for any
 // characters and for one; else it has the filter in it.
-func Match(filter, text string) bool {
-	filter, text = strings.ToLower(filter), strings.ToLower(text)
+func matcher(filter string) func(text string) bool {
+	filter = strings.ToLower(filter)
 	if !strings.ContainsAny(filter, "*?") {
-		return strings.Contains(text, filter)
+		return func(text string) bool { return strings.Contains(strings.ToLower(text), filter) }
 	}
-	f, t := []rune(filter), []rune(text)
-	star, from, i, j := -1, 0, 0, 0 // the latest star, and from where in the text it was tried
-	for j < len(t) {
-		switch {
-		case i < len(f) && f[i] == '*':
-			star, from = i, j
-			i++
-		case i < len(f) && (f[i] == '?' || f[i] == t[j]):
-			i++
-			j++
-		case star >= 0:
-			from++
-			i, j = star+1, from
-		default:
-			return false
-		}
-	}
-	return strings.Trim(string(f[i:]), "*") == ""
+	pattern := strings.NewReplacer(`\*`, ".*", `\?`, ".").Replace(regexp.QuoteMeta(filter))
+	whole := regexp.MustCompile("(?s)^" + pattern + "$")
+	return func(text string) bool { return whole.MatchString(strings.ToLower(text)) }
 }

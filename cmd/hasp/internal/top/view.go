@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/charmbracelet/x/ansi"
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/people"
@@ -357,35 +358,7 @@ func (m *Model) confirming(width int) []string {
 }
 
 // wrap breaks a text into lines, between words where it can.
-func wrap(text string, width int) (lines []string) {
-	line := ""
-	for word := range strings.SplitSeq(text, " ") {
-		for {
-			joined := word
-			if line != "" {
-				joined = line + " " + word
-			}
-			if Width(joined) <= width {
-				line = joined
-				break
-			}
-			if line != "" {
-				lines, line = append(lines, line), ""
-				continue
-			}
-			n := head(word, width)
-			lines, word = append(lines, word[:n]), word[n:]
-		}
-	}
-	return append(lines, line)
-}
-
-// head is how many bytes of a word have room; at least one character.
-func head(word string, width int) int {
-	for i, r := range word {
-		if i > 0 && Width(word[:i+len(string(r))]) > width {
-			return i
-		}
-	}
-	return len(word)
+func wrap(text string, width int) []string {
+	words := ansi.Wrap(text, width, "") // which may make a line with a hyphen too wide
+	return strings.Split(ansi.Hardwrap(words, width, true), "\n")
 }
