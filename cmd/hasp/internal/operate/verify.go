@@ -13,7 +13,6 @@ import (
 	mathrand "math/rand/v2"
 	"os"
 	"os/exec"
-	"strconv"
 	"syscall"
 	"time"
 
@@ -53,33 +52,9 @@ type trial struct {
 	ttl     base.Duration
 	clients int
 	keys    int
-	seed    seed
+	seed    uint64
 	output  base.Choice
 }
-
-// seed is a flag's value: a number that everything random follows from.
-type seed struct {
-	n     uint64
-	given bool
-}
-
-func (v *seed) Set(s string) error {
-	n, err := strconv.ParseUint(s, 10, 64)
-	if err != nil {
-		return errors.New("a seed is a number from 0 to 18446744073709551615")
-	}
-	v.n, v.given = n, true
-	return nil
-}
-
-func (v *seed) String() string {
-	if !v.given {
-		return ""
-	}
-	return strconv.FormatUint(v.n, 10)
-}
-
-func (v *seed) Type() string { return "N" }
 
 func newVerify() *cobra.Command {
 	t := &trial{output: base.Outputs(), for_: base.Duration{D: 20 * time.Second, Given: true}}
@@ -99,7 +74,7 @@ func newVerify() *cobra.Command {
 	f.IntVar(&t.clients, "clients", 6, "`N` processes that want the keys, 2 to 64")
 	f.IntVar(&t.keys, "keys", 2, "`N` keys that they want, 1 to 64")
 	f.Var(&t.ttl, "ttl", "of the leases, at most a third of --for (default 1s, or the least that the store has)")
-	f.Var(&t.seed, "seed", "of an earlier run, for the same faults at the same moments")
+	f.Uint64Var(&t.seed, "seed", 0, "`N` of an earlier run, for the same faults at the same moments")
 	t.output.AddOutput(cmd, "lines, or an object")
 	t.store.Add(cmd)
 	return cmd
@@ -125,7 +100,7 @@ func newWorker() *cobra.Command {
 }
 
 // check sets the defaults and refuses what makes no sense.
-func (t *trial) check(l *base.Locks) error {
+func (t *trial) check(cmd *cobra.Command, l *base.Locks) error {
 	switch {
 	case t.for_.D > verifyMost:
 		return base.Usage("--for %v is too long: at most %v", t.for_.D, verifyMost)
@@ -144,10 +119,10 @@ func (t *trial) check(l *base.Locks) error {
 		return base.Usage("--for %v is too short for a TTL of %v: at least three times that, %v, so that killed and stopped clients can be seen to lose their keys",
 			t.for_.D, t.ttl.D, least)
 	}
-	if !t.seed.given {
+	if !cmd.Flags().Changed("seed") {
 		var b [4]byte
 		_, _ = rand.Read(b[:]) // never fails
-		t.seed.n = uint64(binary.LittleEndian.Uint32(b[:]))
+		t.seed = uint64(binary.LittleEndian.Uint32(b[:]))
 	}
 	return nil
 }
@@ -160,11 +135,11 @@ func (t *trial) run(cmd *cobra.Command) error {
 	}
 	silent := false
 	defer func() { l.Leave(silent) }()
-	if err := t.check(l); err != nil {
+	if err := t.check(cmd, l); err != nil {
 		return err
 	}
 	prefix, bare := "hasp-verify/"+l.Store.Name(), !l.Traits().Fencing
-	o := &player.Trial{Clients: t.clients, TTL: t.ttl.D, Seed: t.seed.n, For: t.for_.D, Kill: true, Stop: player.CanPause,
+	o := &player.Trial{Clients: t.clients, TTL: t.ttl.D, Seed: t.seed, For: t.for_.D, Kill: true, Stop: player.CanPause,
 		Rest: max(t.ttl.D/2, verifyRest), Pace: verifyPace,
 		Client: func(int) (*exec.Cmd, player.Job) {
 			client := player.Again("")
