@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"os"
 	"slices"
 	"time"
@@ -20,30 +21,25 @@ import (
 )
 
 // All returns the keys that start with prefix, sorted. A store of which nothing is heard
-// for askLimit is silent, unless it may have to search for longer.
+// for AskLimit is silent, unless it may have to search for longer.
 func (l *Locks) All(ctx context.Context, prefix string) ([]hasp.Info, error) {
-	if !l.Store.Searches {
-		within, cancel := context.WithCancelCause(ctx)
-		defer cancel(nil)
-		silence := time.AfterFunc(AskLimit, func() { cancel(os.ErrDeadlineExceeded) })
-		defer silence.Stop()
-		infos, err := l.collect(within, prefix, func() { silence.Reset(AskLimit) })
-		if err != nil && errors.Is(context.Cause(within), os.ErrDeadlineExceeded) {
-			err = &hasp.Error{Op: "list", Engine: l.Traits().Engine, Class: driver.ClassUnreachable, Err: fmt.Errorf("no answer within %v", AskLimit)}
-		}
-		return infos, err
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	limit := AskLimit
+	if l.Store.Searches {
+		limit = math.MaxInt64
 	}
-	return l.collect(ctx, prefix, func() {})
-}
-
-// collect returns the keys that start with prefix, sorted; heard is called for each.
-func (l *Locks) collect(ctx context.Context, prefix string, heard func()) ([]hasp.Info, error) {
+	silence := time.AfterFunc(limit, func() { cancel(os.ErrDeadlineExceeded) })
+	defer silence.Stop()
 	seen := map[string]hasp.Info{}
 	for info, err := range l.Operator().List(ctx, prefix) {
+		if err != nil && errors.Is(context.Cause(ctx), os.ErrDeadlineExceeded) {
+			err = &hasp.Error{Op: "list", Engine: l.Traits().Engine, Class: driver.ClassUnreachable, Err: fmt.Errorf("no answer within %v", AskLimit)}
+		}
 		if err != nil {
 			return nil, err
 		}
-		heard()
+		silence.Reset(limit)
 		seen[info.Key] = info // the store may name one twice
 	}
 	return slices.SortedFunc(maps.Values(seen), func(a, b hasp.Info) int { return cmp.Compare(a.Key, b.Key) }), nil

@@ -4,9 +4,12 @@
 package base
 
 import (
+	"bufio"
 	"fmt"
 	"io"
 	"os"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -48,6 +51,19 @@ func (a *answer) Failed() *Exit {
 // Note tells a person something on standard error, beside the answer.
 func Note(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, "hasp: %s\n", plain.Lines(fmt.Sprintf(format, args...)))
+}
+
+// Ask asks for one of these words to be typed, after a question on standard error; they are what.
+func Ask(question, what string, words ...string) error {
+	fmt.Fprint(os.Stderr, question)
+	line, err := bufio.NewReader(os.Stdin).ReadString('\n')
+	if slices.Contains(words, strings.TrimRight(line, "\r\n")) {
+		return nil
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr)
+	}
+	return Usage("that is not %s: nothing was done", what)
 }
 
 // FlushLimit is how long hasp waits at its end until its messages have been read.

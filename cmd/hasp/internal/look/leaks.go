@@ -4,7 +4,6 @@
 package look
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"errors"
@@ -12,7 +11,6 @@ import (
 	"io"
 	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/hasplock/hasp"
@@ -365,7 +363,7 @@ func (c *leaksCommand) remove(ctx context.Context, found []*leak) error {
 		return nil
 	}
 	if !c.yes {
-		if err := confirmed(len(todo)); err != nil {
+		if err := base.Ask(fmt.Sprintf("To remove %s, type yes: ", people.Count(len(todo), "leak", "leaks")), "yes", "yes"); err != nil {
 			return err
 		}
 	}
@@ -378,19 +376,6 @@ func (c *leaksCommand) remove(ctx context.Context, found []*leak) error {
 		}
 	}
 	return nil
-}
-
-// confirmed asks whether to do it.
-func confirmed(n int) error {
-	fmt.Fprintf(os.Stderr, "To remove %s, type yes: ", people.Count(n, "leak", "leaks"))
-	line, err := bufio.NewReader(os.Stdin).ReadString('\n')
-	if strings.TrimRight(line, "\r\n") == "yes" {
-		return nil
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr)
-	}
-	return base.Usage("that is not yes: nothing was done")
 }
 
 // removeOne removes one leak, exactly as it was found, and has that recorded. Nothing else here removes anything.

@@ -4,10 +4,8 @@
 package operate
 
 import (
-	"bufio"
 	"fmt"
 	"os"
-	"strings"
 
 	"github.com/hasplock/hasp/cmd/hasp/internal/base"
 	"github.com/hasplock/hasp/cmd/hasp/internal/child"
@@ -82,7 +80,9 @@ func breakKey(cmd *cobra.Command, store *base.StoreFlag, log *audit.Log, key, ow
 	}
 	base.Note("%s", base.Plan(info, key, v))
 	if !yes {
-		if err := confirm(key); err != nil {
+		shown := driver.Printable(key) // as a key is typed that cannot be typed
+		question := fmt.Sprintf("To do it, type the key (%s): ", plain.Line(shown))
+		if err := base.Ask(question, "the key", key, shown, plain.Line(shown)); err != nil {
 			return err
 		}
 	}
@@ -93,20 +93,4 @@ func breakKey(cmd *cobra.Command, store *base.StoreFlag, log *audit.Log, key, ow
 	}
 	base.Note("broke %s: taken from %s", base.Quote(key), people.Name(v.Holder))
 	return nil
-}
-
-// confirm asks for the key to be typed. A key that cannot be typed is typed as
-// it is shown.
-func confirm(key string) error {
-	shown := driver.Printable(key)
-	fmt.Fprintf(os.Stderr, "To do it, type the key (%s): ", plain.Line(shown))
-	line, err := bufio.NewReader(os.Stdin).ReadString('\n')
-	typed := strings.TrimRight(line, "\r\n")
-	if typed == key || typed == shown || typed == plain.Line(shown) {
-		return nil
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr)
-	}
-	return base.Usage("that is not the key: nothing was done")
 }
