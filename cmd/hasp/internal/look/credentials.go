@@ -17,6 +17,7 @@ import (
 	"syscall"
 
 	"github.com/hasplock/hasp/cmd/hasp/internal/base"
+	"github.com/hasplock/hasp/cmd/hasp/internal/child"
 	"github.com/hasplock/hasp/dashboard"
 	"github.com/hasplock/hasp/internal/files"
 )
@@ -239,7 +240,7 @@ func (c *credentials) onHangup(ctx context.Context, end func()) {
 	if len(files) == 0 {
 		return
 	}
-	ends := hasTerminal() && !signal.Ignored(syscall.SIGHUP)
+	ends := child.HasTerminal() && !signal.Ignored(syscall.SIGHUP)
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
 	go func() {
@@ -250,7 +251,7 @@ func (c *credentials) onHangup(ctx context.Context, end func()) {
 				return
 			case <-hangups:
 			}
-			if ends && !hasTerminal() {
+			if ends && !child.HasTerminal() {
 				end()
 				return
 			}
@@ -259,13 +260,4 @@ func (c *credentials) onHangup(ctx context.Context, end func()) {
 			}
 		}
 	}()
-}
-
-// hasTerminal says whether this process has a terminal that may hang up.
-func hasTerminal() bool {
-	f, err := os.Open("/dev/tty")
-	if err == nil {
-		_ = f.Close() // it was only looked for
-	}
-	return err == nil
 }

@@ -49,29 +49,20 @@ func (f *leak) wrong() string {
 	if f.leftover != nil {
 		return people.Leftover(*f.leftover, time.Now())
 	}
-	since, usual := "", ""
+	since, dead, usual, kept := "", "", "", ""
 	if f.held > 0 {
 		since = " for " + people.Short(f.held)
+	}
+	if people.Ended(f.holder) {
+		dead = ", a process of this host that has ended"
 	}
 	if f.usual > 0 {
 		usual = fmt.Sprintf(", and the keys of %q usually for %s", telemetry.Class(f.key), people.Short(f.usual))
 	}
-	return fmt.Sprintf("held%s by %s%s%s%s", since, people.Name(f.holder), f.dead(), usual, f.kept())
-}
-
-func (f *leak) dead() string {
-	if people.Ended(f.holder) {
-		return ", a process of this host that has ended"
+	if f.left > 0 {
+		kept = fmt.Sprintf("; the store keeps it for %s more unless it is renewed", people.Short(f.left))
 	}
-	return ""
-}
-
-// kept says how long the store keeps it, if it is not renewed.
-func (f *leak) kept() string {
-	if f.left <= 0 {
-		return ""
-	}
-	return fmt.Sprintf("; the store keeps it for %s more unless it is renewed", people.Short(f.left))
+	return fmt.Sprintf("held%s by %s%s%s%s", since, people.Name(f.holder), dead, usual, kept)
 }
 
 // advice says what to do.

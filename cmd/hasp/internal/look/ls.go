@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -34,11 +35,7 @@ hasp top shows the same list live, and breaks.`,
   hasp ls orders/ -o json | jq .holder.host`,
 		Args: base.AtMost(1, "PREFIX"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			prefix := ""
-			if len(args) == 1 {
-				prefix = args[0]
-			}
-			return list(cmd, store, output.JSON(), prefix)
+			return list(cmd, store, output.JSON(), strings.Join(args, ""))
 		},
 	}
 	output.AddOutput(cmd, "a table, or objects, one a line")

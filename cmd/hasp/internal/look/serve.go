@@ -49,11 +49,7 @@ func newServe(d Diagnose) *cobra.Command {
 		Example: serveExample,
 		Args:    base.AtMost(1, "PREFIX"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			prefix := ""
-			if len(args) == 1 {
-				prefix = args[0]
-			}
-			return serve(cmd, o, prefix)
+			return serve(cmd, o, strings.Join(args, ""))
 		},
 	}
 	f := cmd.Flags()

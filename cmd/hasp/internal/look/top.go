@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -55,10 +56,7 @@ func newTop() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			m := &top.Model{Store: plain.Line(l.URL.String()), ReadOnly: readOnly, Every: every.D}
-			if len(args) == 1 {
-				m.Prefix = args[0]
-			}
+			m := &top.Model{Store: plain.Line(l.URL.String()), Prefix: strings.Join(args, ""), ReadOnly: readOnly, Every: every.D}
 			err = watchTop(&topLocks{Locks: l, log: log, prefix: m.Prefix}, m)
 			l.Leave(true) // nothing of ours is in the store
 			return err

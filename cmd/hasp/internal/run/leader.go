@@ -7,9 +7,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
-	"syscall"
 	"time"
 	"unicode/utf8"
 
@@ -33,11 +30,8 @@ func observeLeader(cmd *cobra.Command, o *options, words []string) error {
 	if err != nil {
 		return err
 	}
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	ctx, cancel := context.WithCancelCause(context.Background())
-	defer cancel(nil)
-	go func() { cancel(base.Signaled{Sig: (<-signals).(syscall.Signal)}) }()
+	ctx, stop := base.UntilSignal()
+	defer stop()
 	done := make(chan error, 1)
 	go func() { done <- follow(ctx, l, key, o.output.Word == "json", base.Stdout) }()
 	unread := false
@@ -52,7 +46,7 @@ func observeLeader(cmd *cobra.Command, o *options, words []string) error {
 	}
 	l.Leave(err != nil || unread)
 	if sig, ok := context.Cause(ctx).(base.Signaled); ok && err == nil { //nolint:errorlint // the very cause
-		return &base.Exit{Code: 128 + int(sig.Sig), Verdict: "interrupted", Interrupted: sig.Sig == syscall.SIGINT}
+		return base.EndedBy(sig.Sig)
 	}
 	return err
 }
