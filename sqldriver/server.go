@@ -165,20 +165,19 @@ const longest = 100 * 365 * 24 * time.Hour
 // grantAtOnce grants a key of which nothing is to be known but that it was released. The
 // zero Result: something is; or others were faster.
 func (c *conn) grantAtOnce(r voting.VoteRequest) (driver.Result, error) {
-	ttl, kept, lasts := int64(r.TTL), int64(r.TTL+rules.KeepFence), int64(span(r.TTL))
+	var owner, key, label, ttl, kept, lasts any = r.Owner, []byte(r.Key), []byte(r.Label), int64(r.TTL), int64(r.TTL + rules.KeepFence), int64(span(r.TTL))
 	fence, fences := int64(0), max(r.Fences, 1)
 	c.sent = true
 	var err error
 	if c.s.eng.sequence {
 		fences = min(fences, fencesAtOnce)
 		var made int
-		key, label := []byte(r.Key), []byte(r.Label)
-		err = c.scan(sGrant, []any{r.Owner, label, lasts, ttl, kept, key, key, r.Owner, label, lasts, ttl, kept, key}, &fence, &made)
+		err = c.scan(sGrant, []any{owner, label, lasts, ttl, kept, key, key, owner, label, lasts, ttl, kept, key}, &fence, &made)
 		c.made += made
 	} else {
 		var res sql.Result
 		var n int64
-		if res, err = c.exec(sGrant, r.Owner, []byte(r.Label), fences, lasts, ttl, kept, []byte(r.Key)); err == nil {
+		if res, err = c.exec(sGrant, owner, label, fences, lasts, ttl, kept, key); err == nil {
 			n, err = res.RowsAffected()
 		}
 		if err == nil && n > 0 {
@@ -243,7 +242,7 @@ func (c *conn) release(r driver.ReleaseRequest) (had bool, err error) {
 		}
 	default:
 		c.sent = true
-		kept := int64(rules.KeepFence)
+		var kept any = int64(rules.KeepFence)
 		n, err := c.count(sRelease, kept, kept, []byte(r.Key), r.Owner, []byte(r.Label), finished)
 		if err != nil && !c.failed(err) {
 			return false, err

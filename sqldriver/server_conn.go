@@ -9,7 +9,7 @@ import (
 	sqldrv "database/sql/driver"
 	"errors"
 	"fmt"
-	"hash/crc32"
+	"hash/maphash"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -208,13 +208,15 @@ type Noticer interface {
 }
 
 // warned says whether a commit is known to the server alone, though it was to be known to a standby as well.
-func (c *conn) warned() (was bool) {
-	if c.s.notices != nil {
-		_ = c.sql.Raw(func(conn any) error { // of a closed connection there is nothing to know
-			was = c.s.notices.Warned(conn)
-			return nil
-		})
+func (c *conn) warned() bool {
+	if c.s.notices == nil {
+		return false
 	}
+	var was bool
+	_ = c.sql.Raw(func(conn any) error { // of a closed connection there is nothing to know
+		was = c.s.notices.Warned(conn)
+		return nil
+	})
 	return was
 }
 
@@ -483,5 +485,7 @@ func (c *conn) sweep(most int) error {
 type crowds [256]atomic.Bool
 
 func (c *crowds) at(key string) *atomic.Bool {
-	return &c[crc32.ChecksumIEEE([]byte(key))%uint32(len(c))]
+	return &c[maphash.String(crowdSeed, key)%uint64(len(c))]
 }
+
+var crowdSeed = maphash.MakeSeed()

@@ -114,7 +114,7 @@ const adviceReadOnly = "locks must be written, and this server takes no writes: 
 // refuses says whether a server refused what it was asked, and left nothing of it, since it is not, or no longer, the
 // server that takes writes: another connection may lead to that.
 func refuses(err error) bool {
-	return errors.Is(err, errDemoted) || in(sqlState(err), "25006", "0A000") || in(mysqlNumber(err), 1290, 1792, 1836, 1047, 3032)
+	return err != nil && (errors.Is(err, errDemoted) || in(sqlState(err), "25006", "0A000") || in(mysqlNumber(err), 1290, 1792, 1836, 1047, 3032))
 }
 
 // errForgets is of a server on which a lease might be forgotten.

@@ -4,7 +4,7 @@
 package sqldriver
 
 import (
-	"fmt"
+	"encoding/hex"
 	"strconv"
 	"strings"
 )
@@ -269,26 +269,20 @@ const fenceLeast = 1 << 50
 // which would take a request more: bytes in hexadecimal, so that nothing in them can be
 // taken for SQL.
 func literal(text string, args []any) string {
-	if len(args) == 0 {
-		return text
-	}
-	parts := strings.Split(text, "?")
-	var b strings.Builder
-	for i, p := range parts {
-		b.WriteString(p)
-		if i == len(parts)-1 {
-			break
-		}
-		switch a := args[i].(type) {
+	b := make([]byte, 0, 2*len(text))
+	for _, arg := range args {
+		before, after, _ := strings.Cut(text, "?")
+		b, text = append(b, before...), after
+		switch a := arg.(type) {
 		case []byte:
-			fmt.Fprintf(&b, "X'%x'", a)
+			b = append(hex.AppendEncode(append(b, "X'"...), a), '\'')
 		case string:
-			fmt.Fprintf(&b, "X'%x'", a)
+			b = append(hex.AppendEncode(append(b, "X'"...), []byte(a)), '\'')
 		case int64:
-			b.WriteString(strconv.FormatInt(a, 10))
+			b = strconv.AppendInt(b, a, 10)
 		case int:
-			b.WriteString(strconv.Itoa(a))
+			b = strconv.AppendInt(b, int64(a), 10)
 		}
 	}
-	return b.String()
+	return string(append(b, text...))
 }
