@@ -23,6 +23,7 @@ import (
 type Driver struct {
 	sqlite
 	writes writer
+	freed  crowds // the keys that this driver released last: they are free, most likely
 }
 
 var (
@@ -106,7 +107,7 @@ func (d *Driver) Close() error {
 }
 
 // Try implements [driver.Driver]. A refusal that changes nothing costs a read,
-// for which no writer waits.
+// for which no writer waits, but where this driver released the key last.
 func (d *Driver) Try(ctx context.Context, r driver.TryRequest) (driver.Result, error) {
 	return d.Vote(ctx, voting.VoteRequest{TryRequest: r})
 }
@@ -116,15 +117,16 @@ func (d *Driver) Vote(ctx context.Context, r voting.VoteRequest) (driver.Result,
 	if err := valid(r.Check()); err != nil {
 		return driver.Result{}, err
 	}
-	glance, err := d.glance(ctx, r)
-	switch {
-	case err != nil:
-		return driver.Result{}, driver.NotSent(err) // it only read
-	case glance != nil:
-		return *glance, nil
+	if r.Proposal != 0 || !d.freed.at(r.Key).Swap(false) {
+		switch glance, err := d.glance(ctx, r); {
+		case err != nil:
+			return driver.Result{}, driver.NotSent(err) // it only read
+		case glance != nil:
+			return *glance, nil
+		}
 	}
 	var res driver.Result
-	err = d.writes.do(ctx, 1, func(t *tx) (err error) {
+	err := d.writes.do(ctx, 1, func(t *tx) (err error) {
 		res, err = t.try(r)
 		return err
 	})
@@ -222,6 +224,7 @@ func (d *Driver) Withdraw(ctx context.Context, r voting.WithdrawRequest) error {
 	case !had:
 		return driver.ErrNotHeld
 	}
+	d.freed.at(r.Key).Store(true)
 	return nil
 }
 

@@ -36,15 +36,17 @@ type head struct {
 	floors  rules.Floors
 	node    string // a random name of the file
 	wall    int64  // the wall clock at clock, in microseconds; 0: not known
+
+	synchronous, busy int // what the connection runs with; 0 where it was not asked
 }
 
 func (h *head) fields() []any {
 	return []any{&h.version, &h.boot, &h.before, &h.clock, &h.journal, &h.floors.Newest, &h.floors.Old, &h.floors.Mid, &h.floors.At, &h.node, &h.wall}
 }
 
-// scanHead reads the row of hasp_meta.
-func scanHead(from *sql.Row, fields []any) error {
-	err := from.Scan(fields...)
+// scan reads the answer to qHead.
+func (h *head) scan(from *sql.Row) error {
+	err := from.Scan(append(h.fields(), &h.synchronous, &h.busy)...)
 	if errors.Is(err, sql.ErrNoRows) {
 		return errNoHead
 	}

@@ -47,8 +47,7 @@ func (s *sqlite) see() (reading, error) {
 
 // explain adds to an error of the database what kind of trouble it is, and what to do.
 func (s *sqlite) explain(err error) error {
-	var se *storeError
-	if err == nil || errors.As(err, &se) {
+	if err == nil || errors.As(err, new(*storeError)) {
 		return err
 	}
 	f := s.file.Load()
@@ -216,7 +215,11 @@ func (s *sqlite) setup(ctx context.Context) error {
 		return err
 	}
 	defer c.Close()
-	if err := checkSettings(c.QueryRowContext(ctx, sqliteText[qSettings])); err != nil {
+	var h head
+	if err := c.QueryRowContext(ctx, `SELECT `+sqliteSettings).Scan(&h.synchronous, &h.busy); err != nil {
+		return err
+	}
+	if err := h.checkSettings(); err != nil {
 		return err
 	}
 	switch version, err := tablesVersion(ctx, c); {
@@ -268,17 +271,13 @@ func (s *sqlite) makeTables(ctx context.Context, c *sql.Conn) error {
 
 // checkSettings refuses to work where a commit could be forgotten, or where
 // every moment's contention would be an error.
-func checkSettings(from *sql.Row) error {
-	var synchronous, busy int
-	if err := from.Scan(&synchronous, &busy); err != nil {
-		return err
-	}
+func (h *head) checkSettings() error {
 	var what string
 	switch {
-	case synchronous < 2:
-		what = fmt.Sprintf("synchronous is %d; it must be FULL (2), or fences may be given twice after a power failure", synchronous)
-	case busy < 1000:
-		what = fmt.Sprintf("busy_timeout is %d ms; it must be 1000 or more, or processes that write at the same moment fail", busy)
+	case h.synchronous < 2:
+		what = fmt.Sprintf("synchronous is %d; it must be FULL (2), or fences may be given twice after a power failure", h.synchronous)
+	case h.busy < 1000:
+		what = fmt.Sprintf("busy_timeout is %d ms; it must be 1000 or more, or processes that write at the same moment fail", h.busy)
 	default:
 		return nil
 	}

@@ -147,7 +147,7 @@ func (s *sqlite) present(ctx context.Context) (now rules.Now, ok bool, err error
 	if err != nil {
 		return now, false, err
 	}
-	if err := scanHead(stmt.QueryRowContext(ctx), h.fields()); err != nil {
+	if err := h.scan(stmt.QueryRowContext(ctx)); err != nil {
 		return now, false, err
 	}
 	at, err := s.see()

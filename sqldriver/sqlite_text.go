@@ -109,22 +109,22 @@ const (
 		coalesce((SELECT k.wrote FROM hasp_lease k WHERE k.key = ?1 AND k.owner = ''), 0),
 		(SELECT coalesce(max(g.seq), 0) FROM hasp_lease g WHERE g.key = ?1 AND g.kind = 'gone' AND g.owner <> ''),
 		EXISTS (SELECT 1 FROM hasp_lease e WHERE e.key = ?1 AND e.kind = 'held' AND e.seq > 0 AND e.most > 0 AND +e.expires <= ?3)`
-	sqliteJournal = `(SELECT journal_mode FROM pragma_journal_mode)`
-	sqliteHead    = `, m.version, m.boot, m.before, m.clock, ` + sqliteJournal + `, m.fence, m.old, m.mid, m.at, m.node, m.wall
-		FROM hasp_meta m`
+	sqliteHead = `m.version, m.boot, m.before, m.clock, (SELECT journal_mode FROM pragma_journal_mode), m.fence, m.old, m.mid, m.at, m.node, m.wall`
 	sqliteRows = `
 		LEFT JOIN hasp_lease h ON h.key = ?1 AND h.kind = 'held' AND h.seq = 0
 		LEFT JOIN hasp_lease p ON p.key = ?1 AND p.owner = ?2`
 )
+
+// sqliteSettings are what a connection runs with.
+const sqliteSettings = `(SELECT synchronous FROM pragma_synchronous), (SELECT timeout FROM pragma_busy_timeout)`
 
 // A query names a statement of the transactions and reads.
 type query int
 
 // The arguments of each are in sqliteText, by number.
 const (
-	qSettings    query = iota // what a connection runs with
-	qLock                     // take the right to write
-	qHead                     // the row of hasp_meta
+	qLock        query = iota // take the right to write
+	qHead                     // the row of hasp_meta, and what the connection runs with
 	qLook                     // what a Try decides upon
 	qLookBeside               // what a Try decides upon that would share the key
 	qView                     // qLook without the row of hasp_meta
@@ -152,19 +152,15 @@ const (
 // held, most is not over, and little of it is of one key. A parameter in a LIMIT is never
 // alone: SQLite looks at the value of such a one, and prepares the statement again for each.
 var sqliteText = [queries]string{
-	qSettings: `SELECT
-		(SELECT synchronous FROM pragma_synchronous),
-		(SELECT timeout FROM pragma_busy_timeout)`,
-
 	// Changes nothing: every Go driver begins a transaction in its own way, and
 	// most don't lock.
 	qLock: `DELETE FROM hasp_meta WHERE id = 0`,
 
-	qHead: `SELECT version, boot, before, clock, ` + sqliteJournal + `, fence, old, mid, at, node, wall FROM hasp_meta WHERE id = 1`,
+	qHead: `SELECT ` + sqliteHead + `, ` + sqliteSettings + ` FROM hasp_meta m WHERE m.id = 1`,
 
 	// ?1 key ?2 owner ?3 now
-	qLook:       `SELECT ` + sqliteView + sqliteHead + sqliteRows + ` WHERE m.id = 1`,
-	qLookBeside: `SELECT ` + sqliteView + sqliteBeside + sqliteHead + sqliteRows + ` WHERE m.id = 1`,
+	qLook:       `SELECT ` + sqliteView + `, ` + sqliteHead + ` FROM hasp_meta m` + sqliteRows + ` WHERE m.id = 1`,
+	qLookBeside: `SELECT ` + sqliteView + sqliteBeside + `, ` + sqliteHead + ` FROM hasp_meta m` + sqliteRows + ` WHERE m.id = 1`,
 
 	// The same.
 	qView:       `SELECT ` + sqliteView + ` FROM (SELECT 1) ` + sqliteRows,
@@ -233,9 +229,10 @@ var sqliteText = [queries]string{
 		mark = max(mark, ?4)
 		WHERE key = ?1 AND owner = '' AND kind = 'held'`,
 
-	// ?1 kind ?2 over since ?3 how many
+	// ?1 leases that are over since ?2 now ?3 how many
 	qSweep: `DELETE FROM hasp_lease WHERE (key, owner) IN
-		(SELECT key, owner FROM hasp_lease WHERE kind = ?1 AND expires <= ?2 LIMIT ?3 + 0)`,
+		(SELECT key, owner FROM hasp_lease WHERE kind = 'held' AND expires <= ?1
+		UNION ALL SELECT key, owner FROM hasp_lease WHERE kind IN ('queue', 'gone') AND expires <= ?2 LIMIT ?3 + 0)`,
 
 	qMark: `UPDATE hasp_meta SET boot = ?1, before = ?2, clock = ?3, fence = ?4,
 		old = ?5, mid = ?6, at = ?7, wall = ?8 WHERE id = 1`,

@@ -51,13 +51,13 @@ func (t *tx) open() error {
 	if _, err := t.exec(qLock); err != nil {
 		return err
 	}
-	if err := checkSettings(t.row(qSettings)); err != nil {
+	err := t.was.scan(t.row(qHead))
+	if err == nil {
+		err = t.was.checkSettings()
+	}
+	if err != nil {
 		return err
 	}
-	if err := scanHead(t.row(qHead), t.was.fields()); err != nil {
-		return err
-	}
-	var err error
 	if t.now, err = t.s.see(); err != nil {
 		return err
 	}
@@ -138,15 +138,8 @@ func (t *tx) sweep() error {
 	if t.made == 0 {
 		return nil
 	}
-	for _, s := range []struct {
-		kind string
-		keep time.Duration
-	}{{rules.Held, rules.KeepFence}, {rules.Queued, 0}, {rules.Gone, 0}} {
-		if _, err := t.exec(qSweep, s.kind, int64(t.now.At-s.keep), 2*t.made+8); err != nil {
-			return err
-		}
-	}
-	return nil
+	_, err := t.exec(qSweep, int64(t.now.At-rules.KeepFence), int64(t.now.At), 2*t.made+8)
+	return err
 }
 
 // view is as of now, with what others did in this transaction.
@@ -204,7 +197,9 @@ func (t *tx) renew(r driver.RenewRequest) (out driver.Renewal, err error) {
 
 // release ends what an owner has, and reports whether it had anything.
 func (t *tx) release(r voting.WithdrawRequest) (had bool, err error) {
-	t.made++
+	if !r.Settled {
+		t.made++
+	}
 	was, err := t.end(r)
 	if err == nil {
 		err = t.write(r.Key, r.Owner, was.Depart(r.End, t.now.Now))

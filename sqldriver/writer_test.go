@@ -12,6 +12,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -45,6 +46,34 @@ func TestKeysOfNoLength(t *testing.T) {
 			t.Errorf("a key of %d bytes: %v", len(key), err)
 		}
 	}
+}
+
+// Rule: a key that this driver released last is asked for without a read before. Where another was faster that is
+// seen, and the next refusal is a read, for which no writer waits.
+func TestReleasedKeyIsAskedForAtOnce(t *testing.T) {
+	path := newFile(t)
+	other := openDriver(t, path)
+	var looked atomic.Int32
+	d := newDriver(openDSN(t, patientDSN(path)), func() (reading, error) {
+		looked.Add(1)
+		return system()
+	}, time.Now)
+	d.fileWait = time.Hour
+	t.Cleanup(func() { must(t, d.Close()) })
+	grant := func(times int32) {
+		r := settled(request("k"))
+		looked.Store(0)
+		granted(t, d, r)
+		failIf(t, looked.Load() != times, "it looked at the clock %d times, want %d", looked.Load(), times)
+		must(t, contend.Release(t.Context(), d, r))
+	}
+	grant(2)
+	grant(1)
+	granted(t, other, request("k"))
+	refused(t, d, request("k"))
+	unlock := lockFile(t, path)
+	defer unlock("SELECT 1")
+	refused(t, d, request("k"))
 }
 
 // Rule: what arrives while a transaction runs travels together in the next,
