@@ -181,3 +181,12 @@ func TestFull(t *testing.T) {
 		t.Errorf("Try: class %d: %v", d.Classify(err), err)
 	}
 }
+
+// Rule: a table that is missing is made anew by the next process.
+func TestMissingTable(t *testing.T) {
+	for _, table := range []string{"hasp_meta", "hasp_lease"} {
+		path := newFile(t)
+		change(t, path, "DROP TABLE "+table)
+		granted(t, openDriver(t, path), request("k"))
+	}
+}

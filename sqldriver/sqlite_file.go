@@ -208,7 +208,7 @@ func isMountPoint(path string) (bool, error) {
 }
 
 // setup checks the settings of the database, and makes the tables where they are missing, any
-// number of processes at once. The writer calls it until it succeeded once.
+// number of processes at once. The writer calls it where its first transaction cannot begin.
 func (s *sqlite) setup(ctx context.Context) error {
 	c, err := s.db.Conn(ctx)
 	if err != nil {

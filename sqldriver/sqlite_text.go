@@ -153,8 +153,8 @@ const (
 // alone: SQLite looks at the value of such a one, and prepares the statement again for each.
 var sqliteText = [queries]string{
 	// Changes nothing: every Go driver begins a transaction in its own way, and
-	// most don't lock.
-	qLock: `DELETE FROM hasp_meta WHERE id = 0`,
+	// most don't lock. It fails where a table is missing.
+	qLock: `DELETE FROM hasp_meta WHERE id = 0 AND EXISTS (SELECT 1 FROM hasp_lease)`,
 
 	qHead: `SELECT ` + sqliteHead + `, ` + sqliteSettings + ` FROM hasp_meta m WHERE m.id = 1`,
 

@@ -29,7 +29,7 @@ type writer struct {
 	waitsSince time.Time // since when it waits to begin a transaction; zero when it doesn't
 
 	// For the goroutine alone:
-	ready  bool          // setup succeeded
+	ready  bool          // the tables were there
 	last   head          // as the last transaction left it
 	others time.Time     // when another process was seen to have written since
 	took   time.Duration // the last transaction, from when the file was ours
@@ -222,12 +222,15 @@ func (w *writer) open(ctx context.Context) (*tx, error) {
 	if err := w.s.connect(ctx); err != nil {
 		return nil, err
 	}
-	if !w.ready {
-		if err := w.s.setup(ctx); err != nil {
-			return nil, err
-		}
-		w.ready = true
+	t, err := w.s.begin(ctx)
+	if err == nil || w.ready || isLocked(err) {
+		w.ready = w.ready || err == nil
+		return t, err
 	}
+	if err := w.s.setup(ctx); err != nil {
+		return nil, err
+	}
+	w.ready = true
 	return w.s.begin(ctx)
 }
 
