@@ -77,10 +77,10 @@ equal: ## compare the Redis scripts with the engine in memory over all sequences
 	@scripts/servers
 	@cd redisdriver && go test -count=1 -run TestScriptsEqualMemory -equal=$(LENGTH) -parallel=4 -timeout=6h -v .
 
-bench: ## measure hasp beside other locks, about 40 minutes; rewrites docs/performance.md, docs/results and what each engine costs in docs/choosing.md
+bench: ## measure hasp beside other locks, about 40 minutes; rewrites docs/performance.md and docs/results
 	@scripts/servers
 	@go run ./bench -out docs
-	@go run ./verify/cmd costs -into docs/choosing.md
+	@go run ./verify/cmd costs -into docs/results/campaigns.md
 
 bench-quick: ## a trial of the same in two minutes, written to .bin/bench
 	@scripts/servers

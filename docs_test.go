@@ -106,17 +106,41 @@ func TestResultsHavePlaces(t *testing.T) {
 	into := regexp.MustCompile(`-into[= ](?:\$\(CURDIR\)/)?([^ )\n]+)`).FindAllStringSubmatch(string(makefile), -1)
 	failIf(t, len(into) != 9, "the Makefile has %d places for results, want 9", len(into))
 	for _, m := range into {
-		if m[1] != "docs/results/campaigns.md" && m[1] != "docs/choosing.md" && m[1] != "docs/results/interop.md" {
+		if m[1] != "docs/results/campaigns.md" && m[1] != "docs/results/interop.md" {
 			t.Errorf("the Makefile writes results into %s, not into a document that has a place for them", m[1])
 		}
 	}
-	c, err := os.ReadFile("docs/choosing.md")
-	need(t, err)
-	all := string(b) + string(c)
 	for _, name := range []string{"campaign", "campaign of one server", "sweep of the other engines", "campaigns of the other engines", "campaigns of Redis with replicas", "overlap", "simulate", "engines"} {
 		for _, mark := range []string{"<!-- " + name + " -->\n", "<!-- /" + name + " -->\n"} {
-			failIf(t, strings.Count(all, mark) != 1, "no document has the line %q once", mark)
+			failIf(t, strings.Count(string(b), mark) != 1, "no document has the line %q once", mark)
 		}
+	}
+}
+
+// The tests that documents name are there.
+func TestNamedTestsAreThere(t *testing.T) {
+	declares, names := regexp.MustCompile(`(?m)^func (Test\w+)`), regexp.MustCompile("`(Test\\w+)`")
+	declared, named := map[string]bool{}, map[string]string{} // the document
+	need(t, filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		test, doc := strings.HasSuffix(path, "_test.go"), filepath.Ext(path) == ".md"
+		if err != nil || d.IsDir() || !test && !doc {
+			return err
+		}
+		b, err := os.ReadFile(path)
+		if test {
+			for _, m := range declares.FindAllSubmatch(b, -1) {
+				declared[string(m[1])] = true
+			}
+		} else {
+			for _, m := range names.FindAllSubmatch(b, -1) {
+				named[string(m[1])] = path
+			}
+		}
+		return err
+	}))
+	failIf(t, len(named) < 100, "the documents name only %d tests", len(named))
+	for name, path := range named {
+		failIf(t, !declared[name], "%s names %s, and there is no such test", path, name)
 	}
 }
 
