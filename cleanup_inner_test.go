@@ -98,7 +98,7 @@ func TestReleaseIsSentUntilItIsAnswered(t *testing.T) {
 				return c.second
 			}}
 			client := innerClient(t, d, nil)
-			err := client.core.release(t.Context(), driver.ReleaseRequest{TTL: DefaultTTL})
+			err := client.core.release(t.Context(), time.Now(), driver.ReleaseRequest{TTL: DefaultTTL})
 			if !errors.Is(err, c.want) || d.n != 2 {
 				t.Errorf("answered with %v the second time: %v after %d requests", c.second, err, d.n)
 			}

@@ -30,7 +30,10 @@ import (
 // Client creates locks in one store. It is safe for use by many goroutines; a
 // program needs one for each store. It has one goroutine while it holds leases or
 // waits, and none otherwise. Its zero value panics: New makes one.
-type Client struct{ core *core }
+type Client struct {
+	_    [0]func() // not comparable, so that any field may be added
+	core *core
+}
 
 // New returns a client of the store behind d. It does no I/O, and takes ownership
 // of d: Close closes it. nil options mean the defaults. An error says that the
@@ -55,7 +58,7 @@ func New(d driver.Driver, o *Options) (*Client, error) {
 	if teller, ok := d.(driver.Teller); ok {
 		teller.Tell((&ended{c: c}).hear)
 	}
-	return &Client{c}, nil
+	return &Client{core: c}, nil
 }
 
 // made returns what the parts of the client share. It panics for a Client that New did not make.

@@ -105,7 +105,7 @@ func (o *Operator) Break(ctx context.Context, key, owner string) error {
 // reach the store: adopt such a lease only to read. ErrNotHeld: that owner does not
 // hold the key.
 func (o *Operator) Adopt(ctx context.Context, key, owner string, opts *LockOptions) (*Lease, error) {
-	l := (&Client{o.c}).lock(key, opts, Exclusive, 0)
+	l := (&Client{core: o.c}).lock(key, opts, Exclusive, 0)
 	if l.err != nil {
 		return nil, o.c.fail("adopt", key, l.err)
 	}

@@ -71,7 +71,7 @@ func (h *hold) release(ctx context.Context, why error, end driver.End) error {
 	var err error
 	if errors.Is(why, ErrLost) { // the caller must stop now, and the store ends the lease by itself
 		h.c.cleanUp(req, true, false)
-	} else if err = h.c.release(ctx, req); errors.Is(err, errNotReleased) && h.c.calls.Open.Err() == nil {
+	} else if err = h.c.release(ctx, began, req); errors.Is(err, errNotReleased) && h.c.calls.Open.Err() == nil {
 		h.c.cleanups.add(req, true, began) // this caller waits no longer; waiters of the key do
 	}
 	switch {
@@ -147,10 +147,9 @@ func (c *core) cleanUp(req driver.ReleaseRequest, mayHold, silent bool) {
 
 var errNotReleased = errors.New("the store did not confirm the release")
 
-// release asks until ctx ends or releaseLimit is over: errNotReleased. It does not
+// release asks until ctx ends or releaseLimit is over since began: errNotReleased. It does not
 // depend on a caller's context: Base ends only when Close is over.
-func (c *core) release(ctx context.Context, req driver.ReleaseRequest) error {
-	began := time.Now()
+func (c *core) release(ctx context.Context, began time.Time, req driver.ReleaseRequest) error {
 	err := c.releaseOnce(ctx, nil, releaseLimit, req)
 	if c.settled(err, true) {
 		return err
