@@ -154,6 +154,9 @@ func (t tlsFiles) check() error {
 
 // configure reads the files.
 func (t tlsFiles) configure(base *tls.Config) (*tls.Config, error) {
+	if err := t.check(); err != nil {
+		return nil, err
+	}
 	config := base.Clone()
 	if file := t["tls-ca"]; file != "" {
 		pem, err := files.Read(file, files.MaxPEM)

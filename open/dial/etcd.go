@@ -63,12 +63,8 @@ func (e *etcdServers) open(how *opening) (*Store, error) {
 	config := clientv3.Config{Endpoints: e.addrs, Logger: zap.NewNop()} // what matters comes back as an error, or is seen
 	dial := e.seen.watch(plainly)
 	if e.secure() {
-		files := e.tls.inForce()
-		err := files.check()
-		if err == nil {
-			config.TLS, err = files.configure(&tls.Config{MinVersion: tls.VersionTLS12})
-		}
-		if err != nil {
+		var err error
+		if config.TLS, err = e.tls.inForce().configure(&tls.Config{MinVersion: tls.VersionTLS12}); err != nil {
 			return nil, err
 		}
 		config.DialOptions = []grpc.DialOption{grpc.WithTransportCredentials(handshakes{credentials.NewTLS(config.TLS), e.seen})}

@@ -206,9 +206,6 @@ func (r *redisServers) String() string {
 func (r *redisServers) open(how *opening) (*Store, error) {
 	s := &Store{}
 	files := r.tls.inForce()
-	if err := files.check(); r.nodes[0].TLSConfig != nil && err != nil {
-		return nil, err
-	}
 	var nodes []voting.Node
 	var disconnect []func() error
 	for _, o := range r.nodes {

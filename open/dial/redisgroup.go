@@ -112,12 +112,8 @@ func (g *redisGroup) String() string {
 func (g *redisGroup) options() (*redis.Options, error) {
 	o := redis.Options{Username: g.user, Password: g.password, DB: g.db}
 	if g.secure() {
-		files := g.tls.inForce()
-		err := files.check()
-		if err == nil {
-			o.TLSConfig, err = files.configure(&tls.Config{MinVersion: tls.VersionTLS12})
-		}
-		if err != nil {
+		var err error
+		if o.TLSConfig, err = g.tls.inForce().configure(&tls.Config{MinVersion: tls.VersionTLS12}); err != nil {
 			return nil, err
 		}
 	}
