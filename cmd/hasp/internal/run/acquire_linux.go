@@ -50,9 +50,6 @@ func newAcquire(args []string, k *keeper) *cobra.Command {
 			case o.busyCode.Code == 0:
 				return base.Usage("-E 0 would tell the shell that it holds a key which it does not hold: hasp acquire -n KEY || exit 0")
 			}
-			if err := o.oneKind(cmd, args); err != nil {
-				return err
-			}
 			o.reasoned = cmd.Flags().Changed("reason")
 			if k != nil {
 				return k.serve(cmd, o, keys)

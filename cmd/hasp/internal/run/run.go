@@ -69,9 +69,6 @@ func newRun(args []string) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := o.oneKind(cmd, args); err != nil {
-				return err
-			}
 			if child.Crowded() {
 				return alone()
 			}
@@ -105,15 +102,6 @@ func alone() error {
 		return startError("hasp", err)
 	}
 	return &base.Exit{Code: st.Exit(), Interrupted: st.Signal == syscall.SIGINT, Group: st.Keyboard}
-}
-
-// oneKind refuses --shared together with --slots.
-func (o *options) oneKind(cmd *cobra.Command, args []string) error {
-	if o.shared && o.slots.N > 0 {
-		return base.Usage("--shared is for any number of readers, and --slots for that many holders: use one of them:\n  %s\n  %s",
-			without(cmd.Flags(), args, "slots"), without(cmd.Flags(), args, "shared"))
-	}
-	return nil
 }
 
 // askFlags say how a key is asked for, and for how long.
@@ -175,6 +163,9 @@ const longestKept = 5 * 365 * 24 * time.Hour
 // lockOptions checks the flags against each other and against the store, and
 // returns them as the library wants them.
 func (o *options) lockOptions(l *base.Locks) (*hasp.LockOptions, error) {
+	if o.shared && o.slots.N > 0 {
+		return nil, base.Usage("--shared is for any number of readers, and --slots for that many holders: use one of them")
+	}
 	if err := o.redisson(l); err != nil {
 		return nil, err
 	}

@@ -69,51 +69,6 @@ func corrected(flags *pflag.FlagSet, args []string) (string, bool) {
 	return "", false
 }
 
-// without returns the command line without a flag. All its words are known.
-func without(flags *pflag.FlagSet, args []string, name string) string {
-	args = unsecret(flags, args)
-	short := flags.Lookup(name).Shorthand
-	line := []string{"hasp"}
-	for i := 0; i < len(args); i++ {
-		word := args[i]
-		takes, flag := value(flags, word)
-		next := flag && *takes
-		long, _, _ := strings.Cut(word, "=")
-		switch {
-		case word == "--":
-			return shell.Join(append(line, args[i:]...)...)
-		case long == "--"+name:
-			if next {
-				i++
-			}
-			continue
-		case flag && short != "" && !strings.HasPrefix(word, "--"):
-			if word = withoutLetter(flags, word, short[0]); word == "-" {
-				continue
-			}
-		}
-		line = append(line, word)
-		if next {
-			i++
-			line = append(line, args[i])
-		}
-	}
-	return shell.Join(line...)
-}
-
-// withoutLetter takes a flag that has no value out of -abc.
-func withoutLetter(flags *pflag.FlagSet, word string, letter byte) string {
-	for i := 1; i < len(word); i++ {
-		if word[i] == letter {
-			return withoutLetter(flags, word[:i]+word[i+1:], letter)
-		}
-		if flags.ShorthandLookup(word[i:i+1]).NoOptDefVal == "" {
-			break // the rest is its value
-		}
-	}
-	return word
-}
-
 // unsecret returns the command line without a URL that may hold a password.
 func unsecret(flags *pflag.FlagSet, args []string) []string {
 	line := slices.Clone(args)
