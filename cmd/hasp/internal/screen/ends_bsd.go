@@ -5,7 +5,14 @@
 
 package screen
 
-import "os"
+import (
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// drain waits until a terminal has shown all that was written.
+func drain(fd int) error { return unix.IoctlSetInt(fd, unix.TIOCDRAIN, 0) }
 
 // kernelEnds changes nothing here: Go has no call for it, so its own handler ends the process.
 func kernelEnds([]os.Signal) (restore func()) { return func() {} }

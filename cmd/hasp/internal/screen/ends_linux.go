@@ -36,3 +36,6 @@ func setAction(sig os.Signal, action, was *sigaction) bool {
 	_, _, errno := unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(n), uintptr(unsafe.Pointer(action)), uintptr(unsafe.Pointer(was)), 8, 0, 0)
 	return errno == 0
 }
+
+// drain waits until a terminal has shown all that was written.
+func drain(fd int) error { return unix.IoctlSetInt(fd, unix.TCSBRK, 1) }
