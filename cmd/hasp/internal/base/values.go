@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // longest leaves room for sums with a duration.
@@ -58,6 +59,27 @@ func (v *Duration) String() string {
 
 // Type implements [github.com/spf13/pflag.Value].
 func (v *Duration) Type() string { return "DURATION" }
+
+// number is a flag's value from least to most.
+type number struct {
+	to          *int
+	least, most int
+}
+
+// Number returns the value of a flag: a number from least to most, which goes to to.
+func Number(to *int, least, most int) pflag.Value { return &number{to, least, most} }
+
+func (v *number) Set(s string) error {
+	n, err := strconv.Atoi(s)
+	if err != nil || n < v.least || n > v.most {
+		return fmt.Errorf("it is %d to %d", v.least, v.most)
+	}
+	*v.to = n
+	return nil
+}
+
+func (v *number) String() string { return strconv.Itoa(*v.to) }
+func (v *number) Type() string   { return "N" }
 
 // Choice is a flag's value out of a few words.
 type Choice struct {

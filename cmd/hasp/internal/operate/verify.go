@@ -31,10 +31,8 @@ const exitBroken = 1
 
 // The bounds of hasp verify.
 const (
-	verifyMost    = 10 * time.Minute
-	verifyTTL     = time.Second // unless --ttl is given
-	verifyClients = 64
-	verifyKeys    = 64
+	verifyMost = 10 * time.Minute
+	verifyTTL  = time.Second // unless --ttl is given
 	// verifyWorker is the sub-command of its clients.
 	verifyWorker = "verify-worker"
 	// verifyPace is the least time from one order to the next: 200 acquisitions a
@@ -57,7 +55,7 @@ type trial struct {
 }
 
 func newVerify() *cobra.Command {
-	t := &trial{output: base.Outputs(), for_: base.Duration{D: 20 * time.Second, Given: true}}
+	t := &trial{clients: 6, keys: 2, output: base.Outputs(), for_: base.Duration{D: 20 * time.Second, Given: true}}
 	cmd := &cobra.Command{
 		Use:   "verify",
 		Short: "Try a store with clients that are killed and stopped, and judge what they saw",
@@ -71,8 +69,8 @@ func newVerify() *cobra.Command {
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.Var(&t.for_, "for", "how long clients are killed and stopped, at most 10m")
-	f.IntVar(&t.clients, "clients", 6, "`N` processes that want the keys, 2 to 64")
-	f.IntVar(&t.keys, "keys", 2, "`N` keys that they want, 1 to 64")
+	f.Var(base.Number(&t.clients, 2, 64), "clients", "`N` processes that want the keys, 2 to 64")
+	f.Var(base.Number(&t.keys, 1, 64), "keys", "`N` keys that they want, 1 to 64")
 	f.Var(&t.ttl, "ttl", "of the leases, at most a third of --for (default 1s, or the least that the store has)")
 	f.Uint64Var(&t.seed, "seed", 0, "`N` of an earlier run, for the same faults at the same moments")
 	t.output.AddOutput(cmd, "lines, or an object")
@@ -101,13 +99,8 @@ func newWorker() *cobra.Command {
 
 // check sets the defaults and refuses what makes no sense.
 func (t *trial) check(cmd *cobra.Command, l *base.Locks) error {
-	switch {
-	case t.for_.D > verifyMost:
+	if t.for_.D > verifyMost {
 		return base.Usage("--for %v is too long: at most %v", t.for_.D, verifyMost)
-	case t.clients < 2 || t.clients > verifyClients:
-		return base.Usage("--clients is %d: it is 2 to %d", t.clients, verifyClients)
-	case t.keys < 1 || t.keys > verifyKeys:
-		return base.Usage("--keys is %d: it is 1 to %d", t.keys, verifyKeys)
 	}
 	if !t.ttl.Given {
 		t.ttl.D = max(verifyTTL, l.Traits().MinTTL)

@@ -32,7 +32,7 @@ func forShells(args []string) []*cobra.Command {
 func newAcquire(args []string, k *keeper) *cobra.Command {
 	o := &options{
 		forShell: true,
-		busyCode: exitCode{Code: base.ExitBusy},
+		busyCode: base.ExitBusy,
 		onLost:   base.OneOf(lostTerm, lostTerm, lostKill, lostIgnore),
 		output:   base.Outputs(),
 	}
@@ -47,7 +47,7 @@ func newAcquire(args []string, k *keeper) *cobra.Command {
 				return err
 			case len(keys) == 0:
 				return base.Usage("KEY is missing: hasp acquire KEY")
-			case o.busyCode.Code == 0:
+			case o.busyCode == 0:
 				return base.Usage("-E 0 would tell the shell that it holds a key which it does not hold: hasp acquire -n KEY || exit 0")
 			}
 			o.reasoned = cmd.Flags().Changed("reason")

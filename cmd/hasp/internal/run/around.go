@@ -43,7 +43,7 @@ func (j *job) look(key string) {
 		if err != nil {
 			return // that is said where it matters, and each change of the wait looks again
 		}
-		if h, ok := barred(info, around, j.o.shared || j.o.slots.N > 0, j.o.slots.N); ok {
+		if h, ok := barred(info, around, j.o.shared || j.o.slots > 0, j.o.slots); ok {
 			select {
 			case j.blocked <- j.own(key, h):
 			default: // already reported
@@ -54,7 +54,7 @@ func (j *job) look(key string) {
 
 // own is the end of a wait for ourselves.
 func (j *job) own(key string, h hasp.Holder) *base.Exit {
-	return &base.Exit{Code: j.o.busyCode.Code, Verdict: "busy", Message: fmt.Sprintf(
+	return &base.Exit{Code: j.o.busyCode, Verdict: "busy", Message: fmt.Sprintf(
 		"busy: %s is held by the hasp around this command, %s, which keeps it until this command has ended: waiting for it would never end", base.Quote(key), people.Name(h))}
 }
 

@@ -31,7 +31,7 @@ const (
 func newElect(args []string) *cobra.Command {
 	o := &options{
 		election: true,
-		busyCode: exitCode{Code: base.ExitBusy}, // for one within a hasp that holds the key
+		busyCode: base.ExitBusy, // for one within a hasp that holds the key
 		onLost:   base.OneOf(lostTerm, lostTerm, lostKill),
 		output:   base.Outputs(),
 	}

@@ -56,7 +56,7 @@ func (j *job) facts(lease *hasp.Lease) []variable {
 	if j.locks.Traits().Fencing {
 		facts = append(facts, variable{"HASP_FENCE", strconv.FormatUint(lease.Fence(), 10)})
 	}
-	if j.o.slots.N > 0 {
+	if j.o.slots > 0 {
 		facts = append(facts, variable{"HASP_SLOT", strconv.Itoa(lease.Slot())})
 	}
 	return facts

@@ -258,7 +258,7 @@ func (j *job) leaveToStore(leases *hasp.Leases, sig os.Signal, rest time.Duratio
 			e := entry{Event: "leaving", Key: key, Left: people.Seconds(ttl),
 				Message: fmt.Sprintf("leaving (%v); the store keeps %s for another %s", sig, base.Quote(key), for_)}
 			err := insist(ctx, func(ctx context.Context) error { return lease.Extend(ctx, ttl) })
-			marked := j.o.slots.N > 0
+			marked := j.o.slots > 0
 			if err == nil {
 				reads := lease.Downgrade(ctx)
 				marked = marked || reads != nil

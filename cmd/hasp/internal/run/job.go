@@ -323,7 +323,7 @@ func (j *job) won(leases []*hasp.Lease, said bool) {
 	fences, slots, left := make([]string, len(leases)), make([]string, len(leases)), []string(nil)
 	for i, lease := range leases {
 		one := leaseJSON{Key: lease.Key(), Fence: lease.Fence(), Owner: lease.Owner(), Abandoned: lease.Abandoned()}
-		if n := lease.Slot(); j.o.slots.N > 0 {
+		if n := lease.Slot(); j.o.slots > 0 {
 			one.Slot = &n
 		}
 		e.Leases = append(e.Leases, one)
@@ -336,7 +336,7 @@ func (j *job) won(leases []*hasp.Lease, said bool) {
 	if j.locks.Traits().Fencing {
 		words = "fence " + strings.Join(fences, " and ") + ", "
 	}
-	if j.o.slots.N > 0 {
+	if j.o.slots > 0 {
 		words += "slot " + strings.Join(slots, " and ") + ", "
 	}
 	e.Message = fmt.Sprintf("%s %s after %s (%sTTL %v)", what, base.QuoteAll(j.keys), people.Short(waited), words, j.o.ttl.D)
@@ -370,7 +370,7 @@ func (j *job) refused(err error) error {
 	if slices.Contains(j.around, held.Holder.Owner) {
 		return j.own(key, held.Holder)
 	}
-	return &base.Exit{Code: j.o.busyCode.Code, Verdict: "busy", Message: fmt.Sprintf("busy%s: %s %s. Look: %s", for_,
+	return &base.Exit{Code: j.o.busyCode, Verdict: "busy", Message: fmt.Sprintf("busy%s: %s %s. Look: %s", for_,
 		base.Quote(key), base.Obstacle(held.Holder, held.Left, held.Ahead), j.o.store.Again("show", key))}
 }
 

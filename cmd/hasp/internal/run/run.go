@@ -10,6 +10,7 @@ package run
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"os/exec"
 	"syscall"
@@ -25,12 +26,12 @@ import (
 type options struct {
 	store      base.StoreFlag
 	shared     bool
-	slots      slots
+	slots      int  // 0: not given
 	election   bool // it is hasp elect
 	forShell   bool // it is hasp acquire
 	now        bool
 	wait       base.Duration
-	busyCode   exitCode
+	busyCode   int
 	ttl        base.Duration
 	maxHold    base.Duration
 	atLeast    base.Duration
@@ -54,7 +55,7 @@ const (
 
 func newRun(args []string) *cobra.Command {
 	o := &options{
-		busyCode: exitCode{Code: base.ExitBusy},
+		busyCode: base.ExitBusy,
 		onLost:   base.OneOf(lostTerm, lostTerm, lostKill, lostIgnore),
 		output:   base.Outputs(),
 	}
@@ -108,10 +109,10 @@ func alone() error {
 func (o *options) askFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.BoolVarP(&o.shared, "shared", "s", false, "read: share the key with other readers; exclude writers")
-	f.Var(&o.slots, "slots", "share the key with at most N-1 others; the command sees its number, 0 to N-1, as HASP_SLOT")
+	f.Var(base.Number(&o.slots, 1, math.MaxInt32), "slots", "share the key with at most N-1 others; the command sees its number, 0 to N-1, as HASP_SLOT")
 	f.BoolVarP(&o.now, "nonblock", "n", false, "do not wait; when the key is busy exit with 75, or -E")
 	f.VarP(&o.wait, "wait", "w", "wait so long at most, as 30 or 1m30s; 0 is -n; then exit with 75, or -E")
-	f.VarP(&o.busyCode, "conflict-exit-code", "E", "exit with this when the key is busy; 0 to 255")
+	f.VarP(base.Number(&o.busyCode, 0, 255), "conflict-exit-code", "E", "exit with this `CODE` when the key is busy; 0 to 255")
 	f.Var(&o.maxHold, "max-hold", "end the command after so long; as if the lock was lost")
 }
 
@@ -148,8 +149,8 @@ func (o *options) lockers(l *base.Locks, keys []string, lo *hasp.LockOptions) []
 			lockers[i] = l.RWMutex(key, lo).RLocker()
 		case o.election:
 			lockers[i] = l.Election(key, lo)
-		case o.slots.N > 0:
-			lockers[i] = l.Semaphore(key, o.slots.N, lo)
+		case o.slots > 0:
+			lockers[i] = l.Semaphore(key, o.slots, lo)
 		default:
 			lockers[i] = l.Mutex(key, lo)
 		}
@@ -163,7 +164,7 @@ const longestKept = 5 * 365 * 24 * time.Hour
 // lockOptions checks the flags against each other and against the store, and
 // returns them as the library wants them.
 func (o *options) lockOptions(l *base.Locks) (*hasp.LockOptions, error) {
-	if o.shared && o.slots.N > 0 {
+	if o.shared && o.slots > 0 {
 		return nil, base.Usage("--shared is for any number of readers, and --slots for that many holders: use one of them")
 	}
 	if err := o.redisson(l); err != nil {
@@ -210,7 +211,7 @@ func (o *options) redisson(l *base.Locks) error {
 	case !l.Store.Redisson:
 	case o.shared && !t.Shared:
 		return base.BadConfig(fmt.Errorf("the store %s cannot do this: of Redisson's locks, only those of kind=readwrite can be shared", l.URL))
-	case o.slots.N > 0 && !t.Slots:
+	case o.slots > 0 && !t.Slots:
 		return base.BadConfig(fmt.Errorf("the store %s cannot do this: Redisson's locks have no --slots", l.URL))
 	}
 	return nil
