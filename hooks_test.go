@@ -16,9 +16,12 @@ import (
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/clock"
+	"github.com/hasplock/hasp/internal/expect"
 	"github.com/hasplock/hasp/internal/fault"
 	"github.com/hasplock/hasp/memdriver"
 )
+
+var need, check = expect.Need, expect.Check
 
 const ttl = 30 * time.Second
 
@@ -237,22 +240,6 @@ func stopIf(t testing.TB, wrong bool, format string, args ...any) {
 	t.Helper()
 	if wrong {
 		t.Fatalf(format, args...)
-	}
-}
-
-// check fails a test, which goes on, with an error.
-func check(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Error(err)
-	}
-}
-
-// need ends a test with an error.
-func need(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }
 

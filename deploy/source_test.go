@@ -15,11 +15,14 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/event"
+	"github.com/hasplock/hasp/internal/expect"
 	"github.com/hasplock/hasp/memdriver"
 	haspprom "github.com/hasplock/hasp/telemetry/prometheus"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
+
+var must = expect.Need
 
 // ttl is that of all leases of a run, and the store's longest.
 const ttl = 6 * time.Second
@@ -204,12 +207,5 @@ func (r *run) until(ctx context.Context, second int) bool {
 func (r *run) failed(ctx context.Context, err error) {
 	if ctx.Err() == nil {
 		r.t.Errorf("the run went wrong: %v", err)
-	}
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/expect"
 	"github.com/hasplock/hasp/internal/testserver"
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -21,6 +22,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 )
+
+var must = expect.Need
 
 // limit ends waits for what must happen, however busy the machine is.
 const limit = 5 * time.Minute
@@ -243,13 +246,6 @@ func forgetful(t testing.TB, addr string, change func(*pb.LeaseTimeToLiveRespons
 	must(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	return opened(t, c)
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // behind has a client hold a key, and another wait for it: their requests, and the waiter's hints.

@@ -15,10 +15,13 @@ import (
 	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/event"
+	"github.com/hasplock/hasp/internal/expect"
 	"github.com/hasplock/hasp/internal/testserver"
 	"github.com/hasplock/hasp/redisdriver"
 	"github.com/redis/go-redis/v9"
 )
+
+var must = expect.Need
 
 // soon bounds what must happen, far above what it takes.
 const soon = time.Minute
@@ -235,11 +238,4 @@ func lease(t testing.TB, got <-chan waited) *hasp.Lease {
 		t.Fatal(w.err)
 	}
 	return w.lease
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

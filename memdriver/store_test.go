@@ -14,8 +14,11 @@ import (
 	"github.com/hasplock/hasp/driver/operator"
 	"github.com/hasplock/hasp/drivertest"
 	"github.com/hasplock/hasp/internal/contend"
+	"github.com/hasplock/hasp/internal/expect"
 	"github.com/hasplock/hasp/memdriver"
 )
+
+var need = expect.Need
 
 func TestEngine(t *testing.T) {
 	drivertest.Run(t, drivertest.Harness{
@@ -302,14 +305,6 @@ func stopIf(t testing.TB, wrong bool, format string, args ...any) {
 	t.Helper()
 	if wrong {
 		t.Fatalf(format, args...)
-	}
-}
-
-// need ends a test with an error.
-func need(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }
 

@@ -16,11 +16,14 @@ import (
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/driver/operator"
 	"github.com/hasplock/hasp/driver/voting"
+	"github.com/hasplock/hasp/internal/expect"
 	"github.com/hasplock/hasp/internal/testserver"
 	"github.com/hasplock/hasp/open"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
 )
+
+var must = expect.Need
 
 // each engine by its URL, over a server of its own.
 func each(t *testing.T, f func(t *testing.T, url string)) {
@@ -169,12 +172,5 @@ func TestContextBoundsDialling(t *testing.T) {
 		}
 		cancel()
 		must(t, locks.Close())
-	}
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

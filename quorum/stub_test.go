@@ -18,8 +18,11 @@ import (
 	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/internal/admission"
 	"github.com/hasplock/hasp/internal/ballot"
+	"github.com/hasplock/hasp/internal/expect"
 	"github.com/hasplock/hasp/memdriver"
 )
+
+var need, check = expect.Need, expect.Check
 
 // stub is a node in memory of which a test says what some of its methods do, and which
 // counts its calls.
@@ -229,22 +232,6 @@ func stopIf(t testing.TB, wrong bool, format string, args ...any) {
 	t.Helper()
 	if wrong {
 		t.Fatalf(format, args...)
-	}
-}
-
-// check fails a test, which goes on, with an error.
-func check(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Error(err)
-	}
-}
-
-// need ends a test with an error.
-func need(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }
 

@@ -14,15 +14,11 @@ import (
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/contend"
+	"github.com/hasplock/hasp/internal/expect"
 	_ "github.com/ncruces/go-sqlite3/driver"
 )
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = expect.Need
 
 // openFile opens a separate pool on a file, as another process would.
 func openFile(t testing.TB, path string) *sql.DB {

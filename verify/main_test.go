@@ -13,12 +13,15 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/event"
+	"github.com/hasplock/hasp/internal/expect"
 	"github.com/hasplock/hasp/internal/testserver"
 	"github.com/hasplock/hasp/redisdriver"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
 	"go.uber.org/goleak"
 )
+
+var must = expect.Need
 
 func TestMain(m *testing.M) {
 	holderMain()
@@ -217,12 +220,5 @@ func release(t testing.TB, l *hasp.Lease) {
 	t.Helper()
 	if err := l.Release(); err != nil {
 		t.Error(err)
-	}
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

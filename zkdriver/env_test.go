@@ -16,12 +16,15 @@ import (
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/contend"
+	"github.com/hasplock/hasp/internal/expect"
 	"github.com/hasplock/hasp/internal/faultproxy"
 	"github.com/hasplock/hasp/internal/stall"
 	"github.com/hasplock/hasp/internal/testserver"
 	"github.com/hasplock/hasp/zkdriver/internal/recipe"
 	"github.com/hasplock/hasp/zkdriver/internal/zk"
 )
+
+var must = expect.Need
 
 // soon bounds what must happen, far above what it takes.
 const soon = time.Minute
@@ -305,11 +308,4 @@ func answers(p *faultproxy.Proxy, code zk.Code) <-chan struct{} {
 		return false
 	})
 	return came
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

@@ -21,9 +21,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hasplock/hasp/internal/expect"
 	"github.com/hasplock/hasp/internal/testserver"
 	"github.com/redis/go-redis/v9"
 )
+
+var must = expect.Need
 
 // sandbox is a directory and a store for hasp processes. From its fifo "never" a command that is to run on
 // reads: a shell that starts one sleep after another instead keeps a busy machine busier. A command with a trap
@@ -269,12 +272,5 @@ func matches(t testing.TB, text, pattern string) {
 	t.Helper()
 	if !regexp.MustCompile("(?m)" + pattern).MatchString(text) {
 		t.Errorf("no %q in:\n%s", pattern, text)
-	}
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

@@ -8,7 +8,11 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/hasplock/hasp/internal/expect"
 )
+
+var must = expect.Need
 
 func TestParse(t *testing.T) {
 	here, err := os.Getwd()
@@ -237,11 +241,4 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("%q with %q: the text has it: %s", form, password, u)
 		}
 	})
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/drivertest"
+	"github.com/hasplock/hasp/internal/expect"
 	"github.com/hasplock/hasp/internal/testserver"
 	"github.com/hasplock/hasp/sqldriver"
 	"github.com/hasplock/hasp/sqldriver/pgxlisten"
@@ -19,14 +20,9 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 )
 
-var schemas atomic.Int64
+var must = expect.Need
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var schemas atomic.Int64
 
 func config(t testing.TB, server *testserver.Server, schema string) *pgx.ConnConfig {
 	t.Helper()

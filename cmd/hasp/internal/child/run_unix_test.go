@@ -17,7 +17,11 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/hasplock/hasp/internal/expect"
 )
+
+var must = expect.Need
 
 func shell(script string, args ...string) Spec {
 	return Spec{Path: "/bin/sh", Argv: append([]string{"sh", "-c", script, "sh"}, args...), Env: os.Environ()}
@@ -164,11 +168,4 @@ func TestEchoOfASignal(t *testing.T) {
 			t.Error("a second request to read files again was not passed on")
 		}
 	})
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

@@ -19,8 +19,11 @@ import (
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/driver/operator"
 	"github.com/hasplock/hasp/internal/audit"
+	"github.com/hasplock/hasp/internal/expect"
 	"github.com/hasplock/hasp/memdriver"
 )
+
+var must = expect.Need
 
 // littered is a store with so many leftovers, which then hangs if it is endless.
 type littered struct {
@@ -135,12 +138,5 @@ func TestRemovalsAreRecorded(t *testing.T) {
 				t.Errorf("%s: recorded %s", want, last[i])
 			}
 		}
-	}
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

@@ -18,8 +18,11 @@ import (
 	"github.com/hasplock/hasp/cmd/hasp/internal/store"
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/driver/operator"
+	"github.com/hasplock/hasp/internal/expect"
 	"github.com/hasplock/hasp/memdriver"
 )
+
+var must = expect.Need
 
 // twisted is a store in memory with something wrong. Several clients may close it.
 type twisted struct {
@@ -149,12 +152,5 @@ func TestTrialIsInterrupted(t *testing.T) {
 				t.Errorf("after %v it left %+v, %v", after, info, err)
 			}
 		})
-	}
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

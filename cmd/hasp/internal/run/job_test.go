@@ -19,8 +19,11 @@ import (
 	"github.com/hasplock/hasp/cmd/hasp/internal/base"
 	"github.com/hasplock/hasp/cmd/hasp/internal/child"
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/expect"
 	"github.com/hasplock/hasp/memdriver"
 )
+
+var must = expect.Need
 
 func quietJob(signals <-chan os.Signal) *job {
 	o := &options{}
@@ -158,12 +161,5 @@ func TestLeaseIsOverBeforeTheCommandBegins(t *testing.T) {
 		if j.over(nil, end) {
 			t.Errorf("on-lost=%s: it is the end of a candidacy", onLost)
 		}
-	}
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }

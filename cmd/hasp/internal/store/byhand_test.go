@@ -3,7 +3,13 @@
 
 package store
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/hasplock/hasp/internal/expect"
+)
+
+var must = expect.Need
 
 func TestByHand(t *testing.T) {
 	for _, c := range []struct{ url, statement, want string }{
@@ -26,12 +32,5 @@ func TestByHand(t *testing.T) {
 		if got := u.ByHand(0, c.statement); got != c.want {
 			t.Errorf("%s, %s: %s, want %s", c.url, c.statement, got, c.want)
 		}
-	}
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
 	}
 }
