@@ -465,7 +465,7 @@ func (w *waiter) cleanUp(c *core) {
 	w.leaveQueue(c)
 	if something, lost := w.wait.Left(); something {
 		r := driver.ReleaseRequest{Claim: w.req.Claim, TTL: w.req.TTL, End: driver.EndUnused, Settled: w.wait.Settled()}
-		c.cleanUp(r, lost, w.wait.Failing())
+		c.cleanUp(r, lost, w.wait.Failing(), releaseLimit)
 	}
 }
 

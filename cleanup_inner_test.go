@@ -181,7 +181,7 @@ func TestAnsweredTrySendsCleanups(t *testing.T) {
 				t.Fatal("closed")
 			}
 			defer c.core.calls.Leave()
-			c.core.cleanUp(driver.ReleaseRequest{TTL: DefaultTTL}, true, false)
+			c.core.cleanUp(driver.ReleaseRequest{TTL: DefaultTTL}, true, false, releaseLimit)
 		}
 		leave()
 		time.Sleep(5 * time.Second) // the pauses are long
@@ -231,7 +231,7 @@ func TestGiveBackToASilentStore(t *testing.T) {
 				t.Fatal("closed")
 			}
 			start := time.Now()
-			c.core.cleanUp(driver.ReleaseRequest{TTL: time.Second}, false, silent)
+			c.core.cleanUp(driver.ReleaseRequest{TTL: time.Second}, false, silent, releaseLimit)
 			if took := time.Since(start); (took > 0) == silent {
 				t.Errorf("silent is %v: it took %v", silent, took)
 			}

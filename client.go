@@ -73,8 +73,8 @@ func (c *Client) made() *core {
 func (c *Client) Traits() driver.Traits { return c.made().drv.Traits() }
 
 // Close ends every wait (ErrClosed), stops renewal, ends the contexts of all
-// leases (cause ErrClosed) and releases them, within 5 seconds in all, also of what a Release, or
-// a Do whose lease was lost, has tried before: in an outage Close does not wait for that again. A
+// leases (cause ErrClosed) and releases them, within 5 seconds in all. In an outage it does not wait again for
+// what a Release has tried for so long, nor for a lease that was lost: that is sent once more, for 0.3 seconds. A
 // key that Do holds is released only after its function returned. The error names
 // what could not be released: the store keeps that until its TTL is over. Closing
 // twice is harmless. What the caller gave to the driver stays open.

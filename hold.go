@@ -188,7 +188,7 @@ func (h *hold) finish(as lifetime.State, why error) (ended, running bool) {
 		return false, false
 	}
 	if running {
-		h.handles.closeErr = fmt.Errorf("the function that holds it has not returned; the store keeps the key for its TTL of %v", h.life.Longest())
+		h.handles.closeErr = fmt.Errorf("the function that holds it has not returned; the store keeps the key until its TTL of %v is over", h.life.Longest())
 	}
 	ctxs := h.signals.take(nil)
 	h.signals.end()

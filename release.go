@@ -70,9 +70,9 @@ func (h *hold) release(ctx context.Context, why error, end driver.End) error {
 	sent, began := h.c.now().Mono, time.Now()
 	var err error
 	if errors.Is(why, ErrLost) { // the caller must stop now, and the store ends the lease by itself
-		h.c.cleanUp(req, true, false)
+		h.c.cleanUp(req, true, false, 0)
 	} else if err = h.c.release(ctx, began, req); errors.Is(err, errNotReleased) && h.c.calls.Open.Err() == nil {
-		h.c.cleanups.add(req, true, began) // this caller waits no longer; waiters of the key do
+		h.c.cleanups.add(req, true, began.Add(releaseLimit)) // this caller waits no longer; waiters of the key do
 	}
 	switch {
 	case why != nil:
@@ -110,38 +110,50 @@ func (h *hold) notFreed(err error) {
 	h.handles.closeErr = err
 }
 
-// releaseAll releases what Close has ended, many at a time.
+// releaseAll releases what Close has ended.
 func (c *core) releaseAll(ctx context.Context, holds []*hold) error {
 	var mu sync.Mutex
 	var errs []error
-	var wg sync.WaitGroup
-	next := make(chan *hold)
-	for range min(releaseLanes, len(holds)) {
-		wg.Go(func() {
-			for h := range next {
-				if err := h.release(ctx, nil, driver.EndUnfinished); err != nil {
-					mu.Lock()
-					errs = append(errs, err)
-					mu.Unlock()
+	inLanes(holds, func(h *hold) bool {
+		if err := h.release(ctx, nil, driver.EndUnfinished); err != nil {
+			mu.Lock()
+			errs = append(errs, err)
+			mu.Unlock()
+		}
+		return true
+	})
+	return errors.Join(errs...)
+}
+
+// inLanes releases all, releaseLanes at a time. A lane ends with a release that is false; inLanes says whether none was.
+func inLanes[T any](all []T, release func(T) bool) bool {
+	next := make(chan T, len(all))
+	for _, one := range all {
+		next <- one
+	}
+	close(next)
+	var failed atomic.Bool
+	var lanes sync.WaitGroup
+	for range min(releaseLanes, len(all)) {
+		lanes.Go(func() {
+			for one := range next {
+				if !release(one) {
+					failed.Store(true)
+					return
 				}
 			}
 		})
 	}
-	for _, h := range holds {
-		next <- h
-	}
-	close(next)
-	wg.Wait()
-	return errors.Join(errs...)
+	lanes.Wait()
+	return !failed.Load()
 }
 
-// cleanUp releases what an owner may have in the store. It returns when that is
-// settled, or takes longer than a moment; that goes on in the
-// background. mayHold is as for settled; silent: the store is known to be away.
-func (c *core) cleanUp(req driver.ReleaseRequest, mayHold, silent bool) {
-	began := time.Now()
-	if silent || c.cleanups.silent() || !c.cleanups.send(moment, &cleanup{req: req, mayHold: mayHold, patient: began.Add(releaseLimit)}) {
-		c.cleanups.add(req, mayHold, began)
+// cleanUp releases what an owner may have in the store. It returns when that is settled, or after a moment; then that goes on in
+// the background, and Close waits for it until patience is over. mayHold is as for settled; silent: the store is known to be away.
+func (c *core) cleanUp(req driver.ReleaseRequest, mayHold, silent bool, patience time.Duration) {
+	patient := time.Now().Add(patience)
+	if silent || c.cleanups.silent() || !c.cleanups.send(moment, &cleanup{req: req, mayHold: mayHold, patient: patient}) {
+		c.cleanups.add(req, mayHold, patient)
 	}
 }
 
@@ -157,17 +169,24 @@ func (c *core) release(ctx context.Context, began time.Time, req driver.ReleaseR
 	ctx, cancel := context.WithDeadline(ctx, began.Add(releaseLimit))
 	defer cancel()
 	pause := backoff.Backoff{Least: 20 * time.Millisecond, Most: time.Second}
-	for {
-		if !pause.Wait(ctx.Done()) {
-			return fmt.Errorf("%w, and keeps the key for its TTL of %v: %w", errNotReleased, req.TTL, err)
-		}
-		switch err = c.releaseOnce(ctx, nil, releaseLimit, req); {
-		case errors.Is(err, ErrNotHeld):
+	for pause.Wait(ctx.Done()) {
+		switch again := c.releaseOnce(ctx, nil, releaseLimit, req); {
+		case errors.Is(again, ErrNotHeld):
 			return nil // perhaps an earlier request released it, and its reply was lost
-		case c.settled(err, true):
-			return err
+		case c.settled(again, true):
+			return again
+		case ctx.Err() == nil && !errors.Is(again, context.DeadlineExceeded): // a limit of ours says nothing of the store
+			err = again
 		}
 	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = &silentError{limit: releaseLimit}
+	}
+	text := "%w, and keeps the key until its TTL of %v is over: %w"
+	if time.Since(began) > req.TTL {
+		text = "%w, but the lease's TTL of %v is over: %w"
+	}
+	return fmt.Errorf(text, errNotReleased, req.TTL, err)
 }
 
 // cleanups are the releases that no caller waits for: of calls with an unknown outcome,
@@ -188,7 +207,7 @@ type cleanups struct {
 type cleanup struct {
 	req     driver.ReleaseRequest
 	mayHold bool      // as for settled
-	patient time.Time // until then Close waits for it, as a Release does
+	patient time.Time // until then Close waits for it, as a Release does; after that it is sent once more
 	until   time.Time // the store has nothing of the owner then, and no Try of it can come
 	failed  bool      // a request that was sent while Close waits did not settle it
 	done    bool
@@ -213,16 +232,15 @@ func (cs *cleanups) silent() bool {
 	return cs.unheard.Load() && len(cs.pending) > 0
 }
 
-// add notes a release that has been tried, or its call has been under way, since began. It must be called within a call
-// that the gate let in: Close waits for all releases.
-func (cs *cleanups) add(req driver.ReleaseRequest, mayHold bool, began time.Time) {
+// add notes a release that Close waits for until patient. It must be called within a call that the gate let in.
+func (cs *cleanups) add(req driver.ReleaseRequest, mayHold bool, patient time.Time) {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	if len(cs.pending) >= maxCleanups {
 		cs.pending = slices.Delete(cs.pending, 0, len(cs.pending)-maxCleanups+1)
 	}
 	until := time.Now().Add(max(min(req.TTL, cleanUpLimit)+tryLimit, driver.MaxTransit))
-	cs.pending = append(cs.pending, &cleanup{req: req, mayHold: mayHold, patient: began.Add(releaseLimit), until: until})
+	cs.pending = append(cs.pending, &cleanup{req: req, mayHold: mayHold, patient: patient, until: until})
 	if !cs.running {
 		cs.running = true
 		cs.c.calls.EnterLate()
@@ -235,16 +253,19 @@ func (cs *cleanups) run() {
 	defer cs.c.calls.Leave()
 	pause := backoff.Backoff{Least: 20 * time.Millisecond, Most: time.Second}
 	for work := cs.look(); len(work) > 0; work = cs.look() {
+		over := cs.c.calls.Open // from before the request: Close may end that, and then no pause follows
+		if over.Err() != nil {
+			over = cs.c.calls.Base
+		}
 		settled := cs.send(releaseLimit, work[0])
 		if settled {
 			pause.Reset()
 		}
-		if !cs.silent() && cs.sendAll(work[1:]) && settled {
+		if !cs.silent() && inLanes(work[1:], func(w *cleanup) bool { return cs.send(releaseLimit, w) }) && settled {
 			continue
 		}
-		over := cs.c.calls.Open
-		if over.Err() != nil {
-			over = cs.c.calls.Base
+		if len(cs.look()) == 0 { // Close waits no longer, and so for no pause
+			return
 		}
 		timer := time.NewTimer(pause.Next())
 		select {
@@ -291,29 +312,6 @@ func (cs *cleanups) look() []*cleanup {
 	work := slices.Clone(cs.pending)
 	rand.Shuffle(len(work), func(i, j int) { work[i], work[j] = work[j], work[i] })
 	return work
-}
-
-// sendAll is false when the store failed again.
-func (cs *cleanups) sendAll(work []*cleanup) bool {
-	var failed atomic.Bool
-	next := make(chan *cleanup, len(work))
-	for _, w := range work {
-		next <- w
-	}
-	close(next)
-	var lanes sync.WaitGroup
-	for range min(releaseLanes, len(work)) {
-		lanes.Go(func() {
-			for w := range next {
-				if !cs.send(releaseLimit, w) {
-					failed.Store(true)
-					return
-				}
-			}
-		})
-	}
-	lanes.Wait()
-	return !failed.Load()
 }
 
 // send sends one release, and reports whether that settles it.
