@@ -128,10 +128,18 @@ func (l *lock) do(ctx context.Context, op string, f func(ctx context.Context, le
 		return errors.Is(err, ErrLost), err
 	}
 	end := driver.EndUnfinished // if f panics
-	defer func() { err = errors.Join(err, lease.release(true, end)) }()
+	defer func() { err = errors.Join(err, besides(err, lease.release(true, end))) }()
 	err = f(lease.Context(ctx), lease)
 	end = driver.EndFinished
 	return errors.Is(lease.h.checkDeadline(), ErrLost), err
+}
+
+// besides returns more, unless err has that very error: a function of Do may return why its context ended.
+func besides(err, more error) error {
+	if errors.Is(err, more) {
+		return nil
+	}
+	return more
 }
 
 // mustBeMade panics for a lock that no Client made.
@@ -179,7 +187,7 @@ func (m *Mutex) TryLock(ctx context.Context) (*Lease, error) {
 
 // Do holds the key while f runs. f's context ends when ctx does, when the lease
 // may be lost, and when the client is closed; the key is released only after f
-// has returned, in at most 5 seconds; in 0.3 seconds if the lease was lost, as Lease.Release does. The error joins f's, the loss of the lease, and that of the
+// has returned, in at most 5 seconds; in 0.3 seconds if the lease was lost, as Lease.Release does. The error joins f's, the loss of the lease unless f's has it, and that of the
 // release. If f panics, the next holder is told (Lease.Abandoned).
 func (m *Mutex) Do(ctx context.Context, f func(ctx context.Context, lease *Lease) error) error {
 	_, err := m.l.do(ctx, "lock", f)

@@ -6,6 +6,7 @@ package hasp_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -174,6 +175,18 @@ func TestDo(t *testing.T) {
 			return nil
 		})
 		wantIs(t, err, hasp.ErrLost)
+
+		stop := func(ctx context.Context) error {
+			store.Lose("k")
+			<-ctx.Done()
+			return fmt.Errorf("stopped: %w", context.Cause(ctx))
+		}
+		for _, err := range []error{
+			c.Mutex("k", nil).Do(t.Context(), func(ctx context.Context, _ *hasp.Lease) error { return stop(ctx) }),
+			mutexes(c, "k", "l").Do(t.Context(), func(ctx context.Context, _ *hasp.Leases) error { return stop(ctx) }),
+		} {
+			failIf(t, err == nil || strings.Count(err.Error(), hasp.ErrLost.Error()) != 1, "the loss is not said once: %v", err)
+		}
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -51,14 +52,14 @@ type Locks []Locker
 // has are renewed, unless NoRenew; MaxHold counts once it has all. If one of them
 // is lost, the wait ends with ErrLost.
 func (ls Locks) Lock(ctx context.Context) (*Leases, error) {
-	return ls.acquire(ctx, "lock all", true, nil)
+	return ls.acquire(ctx, "lock", true, nil)
 }
 
 // TryLock asks once for each, in the order of Lock, and holds all or none of them.
 // The error is that of the first one it could not have: ErrHeld (as *HeldError) when
 // another owner holds the key or waits for it.
 func (ls Locks) TryLock(ctx context.Context) (*Leases, error) {
-	return ls.acquire(ctx, "try lock all", false, nil)
+	return ls.acquire(ctx, "try lock", false, nil)
 }
 
 // Do holds all of them while f runs, as Mutex.Do does. An Observe that panics when the keys are released ends the process.
@@ -66,7 +67,7 @@ func (ls Locks) Do(ctx context.Context, f func(ctx context.Context, leases *Leas
 	if f == nil {
 		panic("hasp: the function to run is nil")
 	}
-	_, err := ls.acquire(ctx, "lock all", true, f)
+	_, err := ls.acquire(ctx, "lock", true, f)
 	return err
 }
 
@@ -82,6 +83,9 @@ func (ls Locks) acquire(ctx context.Context, op string, wait bool, f func(contex
 	given, parts, err := plan(op, ls)
 	if err != nil {
 		return nil, err
+	}
+	if len(parts) > 1 {
+		op += " " + strconv.Itoa(len(parts)) + " keys,"
 	}
 	for _, p := range parts { // Close waits until what we have is given back
 		if !p.c.calls.Enter() {
@@ -292,10 +296,7 @@ func (s *Leases) do(ctx context.Context, f func(context.Context, *Leases) error)
 	ran := map[*Lease]bool{}
 	end := driver.EndUnused
 	defer func() {
-		released := s.release(func(l *Lease) error { return l.release(ran[l], end) })
-		if end != driver.EndUnused { // else it says the same
-			err = errors.Join(err, released)
-		}
+		err = errors.Join(err, s.release(func(l *Lease) error { return besides(err, l.release(ran[l], end)) }))
 	}()
 	for _, l := range s.parts {
 		if err := l.h.run(); err != nil {

@@ -134,7 +134,7 @@ func TestLockAllWatchesWhatItHas(t *testing.T) {
 		store.Lose("a")
 		err := (<-waiting).err
 		wantIs(t, err, hasp.ErrLost)
-		if !strings.Contains(err.Error(), `lock all "a": while waiting for "b"`) || errors.Is(err, context.Canceled) {
+		if !strings.Contains(err.Error(), `lock 2 keys, "a": while waiting for "b"`) || errors.Is(err, context.Canceled) {
 			t.Errorf("the error is %v", err)
 		}
 		synctest.Wait()
