@@ -388,7 +388,7 @@ func TestLogTo(t *testing.T) {
 		_ = lease.Release()
 	})
 	if len(got) != 2 || !strings.HasPrefix(got[0], `level=ERROR msg="lock lost" event=lost engine=memory key=orders/42 mode=shared slot=0 held=`) ||
-		!strings.Contains(got[0], `err="hasp: `) || !strings.HasPrefix(got[1], `level=WARN msg="lock ended" event=released `) {
+		!strings.Contains(got[0], `err="hasp: `) || !strings.HasPrefix(got[1], `level=WARN msg="lock was lost before its release" event=released `) {
 		t.Errorf("a loss is logged as %q", got)
 	}
 }

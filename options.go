@@ -46,8 +46,8 @@ type Options struct {
 	// say where. It costs about a microsecond and 200 bytes for each lease.
 	RecordCallers bool
 	// MaxSilence ends a Lock that has had no good answer for so long because the store
-	// is unreachable, fails, has too few nodes that vote, or is held back after a
-	// restart (for its largest TTL and about ten seconds): up to a pause between two attempts
+	// is unreachable, fails, has too few nodes that vote, or is held back since it is new, restarted or
+	// flushed (for its largest TTL and about ten seconds, or until Operator.Admit): up to a pause between two attempts
 	// earlier, if no other attempt fits in. 0: no bound: the Lock waits until its context ends. Negative is an error.
 	MaxSilence time.Duration
 	// MaxFaulty ends a Lock that the store has refused for so long without a good answer, the time
@@ -84,32 +84,18 @@ type LockOptions struct {
 	// which. The hold keeps the options that it was acquired with. Goroutines that
 	// share such a context do not exclude each other.
 	Reentrant bool
-	// Cohort lets the calls of Mutex.Lock of this client that wait for one key with
-	// equal options take turns on one grant of the store. The lease goes from one to
-	// the next without a round trip, each time with a larger fence, until this long
-	// after the grant, or until the calls that waited when the store granted have had
-	// their turn, 64 at most. Waiters elsewhere come after them, however long they have
-	// waited. In the store, and to Break, the turns are one owner. 0: every Lock queues
-	// for itself.
-	//
-	// The fences of the turns are reserved with the grant. If the store grants the key to another before this lease is over (it lost
-	// the lease, or its clock stepped forward), a turn after that may have a smaller fence than the other, until the next renewal. A guard
-	// refuses it.
+	// Cohort is how long one grant of the store may serve the calls of Mutex.Lock that wait in this client for one key with
+	// equal options; 0 is off, and each call queues in the store. The calls take turns without a round trip, each with a
+	// lease of its own and a larger fence. A grant serves the calls that waited when it was made, 64 at most. Waiters in other
+	// clients come after these, even those that came first. The store and Operator.Break see one owner. If the store loses
+	// the lease, a turn that begins before the next renewal may have a smaller fence than the new holder's: a guard refuses it.
 	Cohort time.Duration
-	// Keep is how long a client keeps the key of a Mutex after its Release, for its next Lock or
-	// TryLock with equal options. That is granted without the store, with a larger fence (which is reserved, see Cohort), and
-	// promises what every lease does. Calls of the client that wait meanwhile take turns without
-	// the store, too. It is for a key that one process wants again and again, and others seldom.
-	//
-	// To others a kept key is held: a Lock elsewhere waits until this client learns of it (see
-	// Lease.Wanted), but not for longer than Keep if the key is not used here. So does a TryLock where
-	// the engine says that the key is kept (Redis, memory), beside its own requests for three times what the slowest of
-	// them took and 5 ms, and for 5 s at most: enough also where thousands of keys go back at once, unless this process stands
-	// still. Over others it is refused. Then nothing more is granted here, and the key goes back. It also does when a
-	// renewal fails or is late, at Close, for a lock with other options, and after at most 1,024
-	// grants. If the process dies, the next holder is told (Lease.Abandoned). A key that had to go
-	// back before it was used again is not kept after the next 2 Releases, then 4, up to 64, until
-	// it is used again. 0: given back at once.
+	// Keep is how long this client may keep the key of a Mutex after Release, for its own next Lock or TryLock with equal
+	// options; 0 frees the key at once. That call needs no round trip, and has a lease of its own and a larger fence, as in a
+	// Cohort. Use it for a key that one process locks again and again, and others seldom. A Lock in another client gets a key
+	// that is merely kept after a few round trips on Redis, Redlock and in memory, and elsewhere after Keep at most. A TryLock
+	// waits likewise on Redis and in memory; elsewhere it returns ErrHeld. If the process dies while it keeps the key, the
+	// next holder waits for the TTL, and is told (Lease.Abandoned).
 	Keep time.Duration
 	// Reason is shown to the waiters of the key.
 	Reason string

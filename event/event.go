@@ -62,7 +62,7 @@ var kinds = [...]struct{ name, text string }{
 	{"", "lock event"},
 	Waiting:     {"waiting", "waiting for lock"},
 	Trouble:     {"trouble", "lock store in trouble"},
-	HeldBack:    {"held-back", "lock store held back after a restart"},
+	HeldBack:    {"held-back", "lock store held back"},
 	Acquired:    {"acquired", "lock acquired"},
 	Failed:      {"failed", "lock not acquired"},
 	Renewed:     {"renewed", "lock renewed"},

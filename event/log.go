@@ -48,7 +48,7 @@ func LogTo(logger *slog.Logger) func(context.Context, *Event) {
 		}
 		text := e.Kind.words().text
 		if e.Kind == Released && errors.Is(e.Err, driver.ErrLost) {
-			text = "lock ended" // nothing was left to release
+			text = "lock was lost before its release"
 		}
 		logger.LogAttrs(ctx, level, text, attrs...)
 	}

@@ -136,9 +136,9 @@ func TestServersHeldBack(t *testing.T) {
 				return scheme + strings.Join(addrs, ",") + "?max-ttl=" + maxTTL
 			}
 			s, p := newSandbox(t, url("1m")), newSandbox(t, url("1s")).hasp("run", "k", "--", "true")
-			matches(t, s.exits(69, "run", "-n", "k", "--", "true"), `^hasp: the store .* grants nothing now: .*held back after a restart or a flush.*Look: hasp doctor$`)
+			matches(t, s.exits(69, "run", "-n", "k", "--", "true"), `^hasp: the store .* grants nothing now: .*held back \(new, restarted or flushed\).*Look: hasp doctor$`)
 			matches(t, s.exits(69, "run", "-w", "12", "k", "--", "true"), `^hasp: gave up after (1[2-9]|[2-9]\d)s: the store .* grants nothing now: .*held back`)
-			p.says(`^hasp: waiting for the store .*held back after a restart or a flush, \d+(\.\d)?s left`)
+			p.says(`^hasp: waiting for the store .*held back \(new, restarted or flushed\), \d+s left`)
 			p.ends(0)
 		})
 	}

@@ -95,9 +95,9 @@ type HeldBack struct{ Left time.Duration }
 
 func (e *HeldBack) Error() string {
 	if e.Left <= 0 {
-		return "held back after a restart or a flush"
+		return "held back (new, restarted or flushed)"
 	}
-	return fmt.Sprintf("held back after a restart or a flush, %v left", e.Left.Round(100*time.Millisecond))
+	return fmt.Sprintf("held back (new, restarted or flushed), %v left", max(e.Left.Round(time.Second), time.Second))
 }
 
 // Is makes errors.Is(err, voting.ErrNotVoting) true.

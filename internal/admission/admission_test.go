@@ -19,6 +19,11 @@ func TestWait(t *testing.T) {
 	if got, least := Wait(maxTTL), maxTTL+10*time.Second; got <= least || got > least+time.Second {
 		t.Errorf("the wait for leases of %v is %v, want a little more than %v", maxTTL, got, least)
 	}
+	for left, want := range map[time.Duration]string{0: "flushed)", time.Millisecond: "flushed), 1s left", 37400 * time.Millisecond: "flushed), 37s left"} {
+		if text := (&HeldBack{left}).Error(); !strings.HasSuffix(text, want) {
+			t.Errorf("%q, want %q", text, want)
+		}
+	}
 }
 
 func TestWaitBelongsToOneRecord(t *testing.T) {
