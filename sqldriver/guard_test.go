@@ -45,6 +45,11 @@ func guardRows(t *testing.T, db *sql.DB, dialect *fence.Dialect) {
 	run(t, db, "INSERT INTO account VALUES (7, 100)")
 	table, column := fence.Table(dialect, ""), fence.Column(dialect, "account", "id", "fence")
 	for _, g := range []*fence.SQL{table, column} {
+		tx := begin(t, db)
+		if err := g.Write(t.Context(), tx, 7, 1); err == nil || !strings.Contains(err.Error(), "SQL.Schema") {
+			t.Errorf("a guard whose schema was not made: %v", err)
+		}
+		must(t, tx.Rollback())
 		run(t, db, g.Schema())
 	}
 	for _, g := range []struct {
