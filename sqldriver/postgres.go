@@ -7,7 +7,10 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"regexp"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/driver/operator"
@@ -231,13 +234,13 @@ func explainPostgres(err error) error {
 	return e
 }
 
-// A user without the right to see the standbys still sees their number.
+// A user without the right to see the standbys still sees their number. Their clocks are as old as their latest replies: 10 s at most.
 var postgresSettings = []string{`SELECT name, current_setting(name) FROM unnest(ARRAY['server_version', 'fsync', 'full_page_writes', 'synchronous_commit', 'synchronous_standby_names', 'statement_timeout',
 		'default_transaction_isolation', 'default_transaction_read_only', 'max_connections']) AS name
 	UNION ALL SELECT 'standby', pg_is_in_recovery()::text
 	UNION ALL SELECT 'connections', SUM(numbackends)::text FROM pg_stat_database
 	UNION ALL SELECT 'standbys', count(*)::text FROM pg_stat_replication
-	UNION ALL SELECT 'asynchronous', count(*)::text FROM pg_stat_replication WHERE sync_state = 'async'`}
+	UNION ALL SELECT 'ahead', max(extract(epoch FROM reply_time - clock_timestamp()))::text FROM pg_stat_replication`}
 
 const postgresClock = `SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint`
 
@@ -261,27 +264,54 @@ func judgePostgres(v settings) []operator.Finding {
 		found = append(found, finding(operator.LevelFail, "role", "default_transaction_read_only is on for this user or database: locks must be written. Set it to off for this user"))
 	default:
 		found = append(found, judgeStandbys(v))
+		if v["standbys"] != "0" {
+			found = append(found, judgeAhead(v["ahead"]))
+		}
 	}
 	return append(found, judgeIsolation(v["default_transaction_isolation"]), judgeConnections(v["connections"], v["max_connections"]))
 }
 
+// awaited finds in synchronous_standby_names for how many standbys each commit waits: for one where it says no number.
+var awaited = regexp.MustCompile(`(?i)^\s*(?:(?:FIRST|ANY)\s+)?([0-9]+)\s*\(`)
+
 // judgeStandbys is about those that may be promoted.
 func judgeStandbys(v settings) operator.Finding {
 	const promoted = "a standby that is promoted may not have received every lock, and there can be two holders, and fences may repeat"
-	switch names, commit := v["synchronous_standby_names"], v["synchronous_commit"]; {
-	case v["standbys"] == "0" && names != "" && commit != "local" && commit != "off":
+	names, commit, waits := v["synchronous_standby_names"], v["synchronous_commit"], 1
+	if n := awaited.FindStringSubmatch(names); n != nil {
+		waits, _ = strconv.Atoi(n[1])
+	}
+	switch n, _ := strconv.Atoi(v["standbys"]); {
+	case n == 0 && names != "" && commit != "local" && commit != "off":
 		return finding(operator.LevelWarn, "role", "it is a primary whose commits wait for a standby (synchronous_standby_names), and none is connected: nothing is granted before one is")
-	case v["standbys"] != "0" && names != "" && v["statement_timeout"] != "0":
-		return finding(operator.LevelWarn, "role", "its commits wait for standbys, but statement_timeout is %s for this user: it ends that wait, and what it ends is committed on this server alone. "+
-			"This command does not take it for granted, but a program may whose client hears no warnings. Set it to 0 for this user", v["statement_timeout"])
-	case v["standbys"] == "0":
+	case n == 0:
 		return finding(operator.LevelOK, "role", "it is a primary without standbys")
 	case names == "":
-		return repeats("role", "%s standbys receive its commits later, and synchronous_standby_names is empty: %s. Name there those that may be promoted", v["standbys"], promoted)
+		return repeats("role", "%d standbys receive its commits later, and synchronous_standby_names is empty: %s. Name there those that may be promoted", n, promoted)
 	case commit == "local" || commit == "off":
 		return repeats("role", "synchronous_commit is %s, and so its commits wait for no standby: %s. Set it to on for this user", commit, promoted)
-	case v["asynchronous"] != "0":
-		return repeats("role", "%s of its %s standbys are asynchronous: %s. Promote none of them, or name them in synchronous_standby_names", v["asynchronous"], v["standbys"], promoted)
+	case n > waits:
+		return repeats("role", "its commits wait for %d of its %d standbys: %s. Set synchronous_standby_names to FIRST n (…) of all n that may be promoted, "+
+			"or take a failover tool that promotes the one that received most", waits, n, promoted)
+	case v["statement_timeout"] != "0":
+		return finding(operator.LevelWarn, "role", "its commits wait for standbys, but statement_timeout is %s for this user: it ends that wait, and what it ends is committed on this server alone. "+
+			"This command does not take it for granted, but a program may whose client hears no warnings. Set it to 0 for this user", v["statement_timeout"])
 	}
-	return finding(operator.LevelOK, "role", "it is a primary, whose commits wait for standbys (%s of them are connected)", v["standbys"])
+	return finding(operator.LevelOK, "role", "it is a primary, whose commits wait for all of its standbys (%s)", v["standbys"])
+}
+
+// drift is how far ahead the clock of a server that takes over may be, for a lease of 30 s.
+const drift = 302 * time.Millisecond
+
+// judgeAhead is about the seconds by which a standby's clock, when it last replied, was ahead of now.
+func judgeAhead(seconds string) operator.Finding {
+	const ends = "leases end early when such a standby is promoted, and there can be two holders"
+	ahead, err := strconv.ParseFloat(seconds, 64)
+	switch by := time.Duration(ahead * float64(time.Second)); {
+	case err != nil:
+		return finding(operator.LevelWarn, "skew", "this user may not see whether the clock of a standby is more than %v ahead: %s. GRANT pg_read_all_stats to this user, or compare the clocks by hand", drift, ends)
+	case by > drift:
+		return finding(operator.LevelWarn, "skew", "the clock of a standby is %v ahead of its own, or more: %s. Synchronise both with NTP, by slewing", by.Round(time.Millisecond), ends)
+	}
+	return finding(operator.LevelOK, "skew", "no standby's clock is seen more than %v ahead (by its latest reply, which may be 10 s old)", drift)
 }

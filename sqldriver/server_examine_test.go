@@ -27,7 +27,7 @@ func has(t *testing.T, found []operator.Finding, level operator.Level, check, pa
 func TestSettingsAreJudged(t *testing.T) {
 	const flush = "innodb_flush_log_at_trx_commit"
 	postgres := settings{"server_version": "15.1", "fsync": "on", "full_page_writes": "on", "synchronous_commit": "on", "standby": "false", "standbys": "0",
-		"asynchronous": "0", "default_transaction_isolation": "read committed", "default_transaction_read_only": "off", "statement_timeout": "0"}
+		"ahead": "-0.002", "default_transaction_isolation": "read committed", "default_transaction_read_only": "off", "statement_timeout": "0"}
 	mysql := settings{"version": "10.11", flush: "1", "read_only": "OFF", "autocommit": "ON", "replicas": "0", "tx_isolation": "REPEATABLE-READ"}
 	for _, c := range []struct {
 		judge   func(settings) []operator.Finding
@@ -46,9 +46,20 @@ func TestSettingsAreJudged(t *testing.T) {
 		{judgePostgres, postgres, settings{"standby": "true"}, operator.LevelFail, "role", "name its primary", false},
 		{judgePostgres, postgres, settings{"default_transaction_read_only": "on"}, operator.LevelFail, "role", "default_transaction_read_only", false},
 		{judgePostgres, postgres, settings{"standbys": "2"}, operator.LevelWarn, "role", "2 standbys receive its commits later", true},
-		{judgePostgres, postgres, settings{"standbys": "2", "synchronous_standby_names": "*"}, operator.LevelOK, "role", "whose commits wait for standbys", false},
-		{judgePostgres, postgres, settings{"standbys": "2", "synchronous_standby_names": "*", "statement_timeout": "5s"}, operator.LevelWarn, "role", "statement_timeout is 5s", false},
-		{judgePostgres, postgres, settings{"standbys": "2", "asynchronous": "1", "synchronous_standby_names": "a"}, operator.LevelWarn, "role", "1 of its 2 standbys", true},
+		{judgePostgres, postgres, settings{"standbys": "1", "synchronous_standby_names": "*"}, operator.LevelOK, "role", "whose commits wait for all of its standbys (1)", false},
+		{judgePostgres, postgres, settings{"standbys": "2", "synchronous_standby_names": "FIRST 2 (s1, s2)"}, operator.LevelOK, "role", "whose commits wait for all of its standbys (2)", false},
+		{judgePostgres, postgres, settings{"standbys": "2", "synchronous_standby_names": "2(s1, s2)"}, operator.LevelOK, "role", "whose commits wait for all of its standbys (2)", false},
+		{judgePostgres, postgres, settings{"standbys": "3", "synchronous_standby_names": " any\t03 (s1, \"s 2\", s3)"}, operator.LevelOK, "role", "whose commits wait for all of its standbys (3)", false},
+		{judgePostgres, postgres, settings{"standbys": "2", "synchronous_standby_names": "s1, s2"}, operator.LevelWarn, "role", "its commits wait for 1 of its 2 standbys: ", true},
+		{judgePostgres, postgres, settings{"standbys": "2", "synchronous_standby_names": "*"}, operator.LevelWarn, "role", "its commits wait for 1 of its 2 standbys: ", true},
+		{judgePostgres, postgres, settings{"standbys": "2", "synchronous_standby_names": "ANY 1 (s1, s2)"}, operator.LevelWarn, "role", "its commits wait for 1 of its 2 standbys: ", true},
+		{judgePostgres, postgres, settings{"standbys": "3", "synchronous_standby_names": "FIRST 2 (s1, s2, s3)"}, operator.LevelWarn, "role", "its commits wait for 2 of its 3 standbys: ", true},
+		{judgePostgres, postgres, settings{"standbys": "2", "synchronous_standby_names": "\"2 (\""}, operator.LevelWarn, "role", "its commits wait for 1 of its 2 standbys: ", true},
+		{judgePostgres, postgres, settings{"standbys": "1", "synchronous_standby_names": "*", "statement_timeout": "5s"}, operator.LevelWarn, "role", "statement_timeout is 5s", false},
+		{judgePostgres, postgres, settings{"standbys": "2", "synchronous_standby_names": "*", "statement_timeout": "5s"}, operator.LevelWarn, "role", "1 of its 2", true},
+		{judgePostgres, postgres, settings{"standbys": "1", "synchronous_standby_names": "*", "ahead": "0.302"}, operator.LevelOK, "skew", "no standby's clock is seen more than 302ms ahead", false},
+		{judgePostgres, postgres, settings{"standbys": "1", "synchronous_standby_names": "*", "ahead": "0.303"}, operator.LevelWarn, "skew", "a standby is 303ms ahead of its own, or more: leases end early", false},
+		{judgePostgres, postgres, settings{"standbys": "1", "synchronous_standby_names": "*", "ahead": ""}, operator.LevelWarn, "skew", "may not see whether the clock of a standby is more than 302ms ahead: leases end early", false},
 		{judgePostgres, postgres, settings{"standbys": "1", "synchronous_standby_names": "*", "synchronous_commit": "local"}, operator.LevelWarn, "role", "wait for no standby", true},
 		{judgePostgres, postgres, settings{"synchronous_standby_names": "*"}, operator.LevelWarn, "role", "none is connected", false},
 		{judgePostgres, postgres, settings{"default_transaction_isolation": "serializable"}, operator.LevelWarn, "isolation", "serializable", false},
@@ -101,6 +112,28 @@ func TestExaminePostgres(t *testing.T) {
 	has(t, found, operator.LevelOK, "role", "without standbys")
 	has(t, found, operator.LevelOK, "isolation", "read committed;")
 	has(t, found, operator.LevelOK, "clock", "this machine's")
+}
+
+// A standby tells its own clock, to a user who may see it.
+func TestExamineStandby(t *testing.T) {
+	t.Parallel()
+	server := testserver.Postgres(t, append(testserver.PostgresReplicates, "synchronous_standby_names=*", "synchronous_commit=local")...)
+	d := newPostgres(t, server)
+	admin := d.pool(t)
+	testserver.PostgresStandby(t, server)
+	waitFor(t, "the standby has replied", func() bool {
+		return number(t, admin, "SELECT count(*) FROM pg_stat_replication WHERE reply_time IS NOT NULL") == 1
+	})
+	run(t, admin, "CREATE USER app")
+	for user, want := range map[string]operator.Finding{
+		"postgres": {Level: operator.LevelOK, Text: "no standby's clock is seen more"}, "app": {Level: operator.LevelWarn, Text: "this user may not see"},
+	} {
+		as := d
+		as.dsn = strings.Replace(d.dsn, "postgres@", user+"@", 1)
+		found, err := as.open(t).Examine(t.Context())
+		must(t, err)
+		has(t, found, want.Level, "skew", want.Text)
+	}
 }
 
 func TestExamineMySQL(t *testing.T) {
