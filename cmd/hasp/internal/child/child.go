@@ -20,6 +20,8 @@ import (
 	"os"
 	"syscall"
 	"time"
+
+	"github.com/charmbracelet/x/term"
 )
 
 // Spec says what to run, and when it has to end.
@@ -118,3 +120,6 @@ const (
 	// settle is for what ends right after its command, such as the reader of its pipe.
 	settle = 100 * time.Millisecond
 )
+
+// IsTerminal says whether f is a terminal.
+func IsTerminal(f *os.File) bool { return term.IsTerminal(f.Fd()) }

@@ -140,9 +140,8 @@ func (f *family) freeze() {
 
 // runs says whether a process may start another before it is stopped.
 func runs(pid int) bool {
-	text, _ := os.ReadFile(Process{PID: pid}.file("stat"))
-	_, rest, _ := strings.Cut(string(text[max(0, strings.LastIndexByte(string(text), ')')):]), " ")
-	return strings.HasPrefix(rest, "R") || strings.HasPrefix(rest, "S") // D: within a vfork
+	p, ok := readProc(pid)
+	return ok && (p.state == 'R' || p.state == 'S') // D: within a vfork
 }
 
 // members returns the processes of the family that are to end, except the shell: parents before their children.

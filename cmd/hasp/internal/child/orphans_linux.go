@@ -176,6 +176,7 @@ type procStat struct {
 	name          string
 	parent, group int
 	start         uint64 // in clock ticks since boot
+	state         byte
 	dead          bool
 }
 
@@ -212,10 +213,10 @@ func parseStat(text []byte) (s procStat, ok bool) {
 		return s, false
 	}
 	_, name, _ := bytes.Cut(text[:max(end, 0)], []byte("("))
-	s.name = string(name)
+	s.name, s.state = string(name), f[0][0]
 	var err1, err2, err3 error
 	// A process whose first thread has ended is a zombie with threads.
-	s.dead = f[0][0] == 'X' || f[0][0] == 'Z' && (string(f[17]) == "0" || string(f[17]) == "1")
+	s.dead = s.state == 'X' || s.state == 'Z' && (string(f[17]) == "0" || string(f[17]) == "1")
 	s.parent, err1 = strconv.Atoi(string(f[1]))
 	s.group, err2 = strconv.Atoi(string(f[2]))
 	s.start, err3 = strconv.ParseUint(string(f[19]), 10, 64)

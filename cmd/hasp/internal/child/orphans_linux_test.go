@@ -15,10 +15,10 @@ func TestParseStat(t *testing.T) {
 		want procStat
 		ok   bool
 	}{
-		{"12 (sh) S 7 12 3" + rest, procStat{name: "sh", parent: 7, group: 12, start: 987654}, true},
-		{"12 (a) Z 1 (b)) R 7 8 3" + rest, procStat{name: "a) Z 1 (b)", parent: 7, group: 8, start: 987654}, true},
-		{"12 (sh) Z 7 12 3" + rest, procStat{name: "sh", parent: 7, group: 12, start: 987654, dead: true}, true},
-		{"12 (first thread) Z 7 12 3 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 2 0 987654 0 0", procStat{name: "first thread", parent: 7, group: 12, start: 987654}, true},
+		{"12 (sh) S 7 12 3" + rest, procStat{name: "sh", state: 'S', parent: 7, group: 12, start: 987654}, true},
+		{"12 (a) Z 1 (b)) R 7 8 3" + rest, procStat{name: "a) Z 1 (b)", state: 'R', parent: 7, group: 8, start: 987654}, true},
+		{"12 (sh) Z 7 12 3" + rest, procStat{name: "sh", state: 'Z', parent: 7, group: 12, start: 987654, dead: true}, true},
+		{"12 (first thread) Z 7 12 3 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 2 0 987654 0 0", procStat{name: "first thread", state: 'Z', parent: 7, group: 12, start: 987654}, true},
 		{"12 (sh) S x 12 3" + rest, procStat{}, false},
 		{"12 (sh) S 7", procStat{}, false},
 		{"", procStat{}, false},

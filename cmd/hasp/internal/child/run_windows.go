@@ -9,8 +9,6 @@ import (
 	"os/signal"
 	"slices"
 	"syscall"
-
-	"golang.org/x/sys/windows"
 )
 
 // Run runs the command to its end. An error means that it could not be started.
@@ -66,12 +64,6 @@ func Notify() (signals <-chan os.Signal, stop func()) {
 
 // Die does nothing: Windows has no ends by signal.
 func Die(bool) {}
-
-// IsTerminal says whether f is a console.
-func IsTerminal(f *os.File) bool {
-	var mode uint32
-	return windows.GetConsoleMode(windows.Handle(f.Fd()), &mode) == nil
-}
 
 // Limits says nothing: what Windows cannot do is documented.
 func Limits() string { return "" }

@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/charmbracelet/x/term"
 	"golang.org/x/sys/unix"
 )
 
@@ -24,7 +25,7 @@ type terminal struct {
 	group int  // ours
 	wants bool // the command uses the terminal: lend it whenever we have it
 	lent  bool // the command's group is in the foreground
-	modes *unix.Termios
+	modes *term.State
 }
 
 // openTerminal returns nil when there is no controlling terminal.
@@ -34,7 +35,7 @@ func openTerminal() *terminal {
 		return nil
 	}
 	t := &terminal{fd: fd, group: syscall.Getpgrp()}
-	t.modes, _ = unix.IoctlGetTermios(fd, getTermios) // nil: nothing to put back
+	t.modes, _ = term.GetState(uintptr(fd)) // nil: nothing to put back
 	return t
 }
 
@@ -102,14 +103,8 @@ func (t *terminal) takeBack() {
 // time to do so itself.
 func (t *terminal) reset() {
 	if t != nil && t.modes != nil && t.wants {
-		_ = unix.IoctlSetTermios(t.fd, setTermios, t.modes) // the terminal may be gone
+		_ = term.Restore(uintptr(t.fd), t.modes) // the terminal may be gone
 	}
-}
-
-// IsTerminal says whether f is a terminal.
-func IsTerminal(f *os.File) bool {
-	_, err := unix.IoctlGetTermios(int(f.Fd()), getTermios)
-	return err == nil
 }
 
 // HasTerminal says whether this process has a controlling terminal, which may be
