@@ -188,23 +188,18 @@ func (p *poller) shows(old, now []string) {
 func (p *poller) loop(ctx context.Context) {
 	for {
 		p.look(ctx)
-		pause := time.NewTimer(p.every)
 		select {
 		case <-ctx.Done():
-			pause.Stop()
 			return
 		case <-p.wake:
 			// A viewer that opens one page after another does not make it ask all the time.
-			least := time.NewTimer(p.every / 10)
 			select {
 			case <-ctx.Done():
-				least.Stop()
 				return
-			case <-least.C:
+			case <-time.After(p.every / 10):
 			}
-		case <-pause.C:
+		case <-time.After(p.every):
 		}
-		pause.Stop()
 	}
 }
 

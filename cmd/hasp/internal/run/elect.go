@@ -156,14 +156,13 @@ func (j *job) rest(status *child.Status, err error, took time.Duration) error {
 	}
 	e.Message += fmt.Sprintf("; a candidate again in %s", people.Short(c.pause))
 	j.rep.say(l, e)
-	timer := time.NewTimer(c.pause)
-	defer timer.Stop()
+	again := time.After(c.pause)
 	for {
 		if j.received != nil { // while the key was given back
 			return j.interrupted(base.Signaled{Sig: j.received.(syscall.Signal)})
 		}
 		select {
-		case <-timer.C:
+		case <-again:
 			return nil
 		case sig := <-j.signals:
 			if j.ends(sig) {

@@ -222,10 +222,8 @@ func (j *job) keep(leases *hasp.Leases, st child.Status) (lost error) {
 	}
 	j.rep.say(normal, entry{Event: "keeping", Left: people.Seconds(rest), Message: fmt.Sprintf(
 		"the command %s; keeping %s for another %s (--hold-at-least)", outcome(st), base.QuoteAll(j.keys), people.Short(rest))})
-	timer := time.NewTimer(rest)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(rest):
 	case <-leases.Done():
 		lost, j.silent = leases.Err(), true
 		_ = j.release(leases) // of no matter now

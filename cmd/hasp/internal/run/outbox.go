@@ -55,11 +55,9 @@ func (o *outbox) flush(limit time.Duration) {
 	if written == nil {
 		return
 	}
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
 	select {
 	case <-written:
-	case <-timer.C:
+	case <-time.After(limit):
 	}
 }
 

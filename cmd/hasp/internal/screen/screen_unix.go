@@ -53,12 +53,10 @@ func Stop(f *os.File, ends []os.Signal) {
 // expired before we hear that we go on.
 func stopped(goOn <-chan os.Signal) bool {
 	for range 2 {
-		timer := time.NewTimer(patience)
 		select {
 		case <-goOn:
-			timer.Stop()
 			return true
-		case <-timer.C:
+		case <-time.After(patience):
 		}
 	}
 	return false
