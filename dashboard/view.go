@@ -139,22 +139,17 @@ func last(a, b time.Time) int {
 func since(h hasp.Holder) time.Time { return h.Describe().Since }
 
 func (q query) wants(e *entry) bool {
+	of := true
 	switch q.State {
 	case "waited":
-		if e.Waiters == 0 {
-			return false
-		}
+		of = e.Waiters > 0
 	case "foreign":
-		if !e.Holder.Foreign {
-			return false
-		}
+		of = e.Holder.Foreign
 	case "endless":
-		if !e.Held || e.Left >= 0 {
-			return false
-		}
+		of = e.Held && e.Left < 0
 	}
-	if q.Text == "" {
-		return true
+	if !of || q.Text == "" {
+		return of
 	}
 	if strings.Contains(e.Key, q.Text) || strings.Contains(driver.Printable(e.Key), q.Text) || e.Holder.Owner == q.Text {
 		return true
