@@ -56,7 +56,7 @@ const mostLeaks = 1000
 func (s *server) leftovers(ctx context.Context) (found []Leak, err error) {
 	held := func(i hasp.Info) {
 		if i.Held && people.Ended(i.Holder) {
-			found = append(found, Leak{Key: i.Key, What: "held by " + people.Name(i.Holder) + ", a process of this host that has ended"})
+			found = append(found, Leak{Key: i.Key, What: "held by " + people.Named(i.Holder)})
 		}
 	}
 	defer func() {

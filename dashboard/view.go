@@ -204,6 +204,8 @@ func markOf(h hasp.Holder) string {
 	switch {
 	case h.Foreign:
 		return "foreign"
+	case people.Kept(h):
+		return "kept on purpose"
 	case people.Ended(h):
 		return "its process has ended"
 	}

@@ -70,7 +70,7 @@ func TestStoppedHasp(t *testing.T) {
 	p.signal(syscall.SIGCONT)
 	p.ends(124)
 	matches(t, p.err.String(), `^hasp: LOST "k": .*TERM now, KILL in`)
-	matches(t, p.err.String(), `^hasp: the lock on "k" was lost, and the command was ended: it (exited with status 0, and hasp exits with 124 instead|was ended by signal 9 \(killed\))\n\z`)
+	matches(t, p.err.String(), `^hasp: the lock on "k" was lost \(.*\), and the command was ended: it (exited with status 0, and hasp exits with 124 instead|was ended by signal 9 \(killed\))\n\z`)
 	if killed := strings.Contains(p.err.String(), "signal 9"); !killed {
 		s.read("term")
 	} else if lost() == 0 {
@@ -177,7 +177,7 @@ func TestHolderThatHasEnded(t *testing.T) {
 	}
 	must(t, p.cmd.Process.Kill())
 	_ = p.cmd.Wait()
-	matches(t, look("show", "k"), `^holder    .*\n +this process of this host has ended$`)
+	matches(t, look("show", "k"), `^holder    .*\n +a process of this host that has ended$`)
 	for _, args := range [][]string{{"show", "k", "-o", "json"}, {"ls", "-o", "json"}} {
 		matches(t, look(args...), `"ended":true`)
 	}

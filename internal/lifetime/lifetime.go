@@ -225,7 +225,7 @@ func (l *Lifetime) Converted(start, now clock.Instant, ttl time.Duration) {
 func (l *Lifetime) WhyLost(now clock.Instant, answer error) error {
 	switch {
 	case answer != nil:
-		return fmt.Errorf("%w: the store says that this owner no longer holds the key (%w)", driver.ErrLost, answer)
+		return fmt.Errorf("%w: the store says that this owner no longer holds the key (%w): broken by an operator, or lost or deleted there; the audit file and the server's log say which", driver.ErrLost, answer)
 	case l.tooLong(now):
 		return fmt.Errorf("%w: reached its MaxHold of %v", driver.ErrLost, l.terms.MaxHold)
 	case l.forgotten:

@@ -49,6 +49,7 @@ type HolderJSON struct {
 	Reason  string     `json:"reason,omitempty"`
 	Since   *time.Time `json:"since,omitempty"`
 	Ended   bool       `json:"ended,omitempty"` // its process is known to have ended
+	Kept    bool       `json:"kept,omitempty"`  // it keeps the key on purpose: its command has ended
 	Foreign bool       `json:"foreign,omitempty"`
 	Value   string     `json:"value,omitempty"` // of a foreign holder
 	Mode    string     `json:"mode"`            // exclusive, shared
@@ -107,7 +108,7 @@ func Waiting(h hasp.Holder) *HolderJSON {
 		return nil
 	}
 	l := h.Describe()
-	j := &HolderJSON{Owner: h.Owner, Mode: h.Mode.String(), Slots: h.Limit, Host: l.Host, PID: l.PID, User: l.User, Reason: l.Reason, Ended: Ended(h), Foreign: h.Foreign}
+	j := &HolderJSON{Owner: h.Owner, Mode: h.Mode.String(), Slots: h.Limit, Host: l.Host, PID: l.PID, User: l.User, Reason: l.Reason, Ended: Ended(h), Kept: Kept(h), Foreign: h.Foreign}
 	if year := l.Since.Year(); !l.Since.IsZero() && year >= 0 && year <= 9999 { // others JSON cannot carry
 		j.Since = &l.Since
 	}

@@ -56,11 +56,42 @@ func Name(h hasp.Holder) string {
 	return fmt.Sprintf("%s (pid %d, user %s)", driver.Printable(l.Host), l.PID, driver.Printable(l.User))
 }
 
-// Ended says whether the process of a holder, or a waiter, is known to have ended.
+// atLeast begins the end of the reason of a holder that keeps its key when its command has ended.
+const atLeast = "(--hold-at-least "
+
+// KeptAtLeast is the reason of an exclusive holder that shares its key once its command has ended, and keeps it for d in all.
+func KeptAtLeast(reason string, d time.Duration) string {
+	return strings.TrimSpace(fmt.Sprintf("%s %s%v)", reason, atLeast, d))
+}
+
+// Kept says whether a holder keeps its key on purpose: its command has ended. See KeptAtLeast.
+func Kept(h hasp.Holder) bool {
+	if h.Foreign || h.Mode != hasp.Shared || h.Limit != 0 || !strings.Contains(h.Label, atLeast) {
+		return false
+	}
+	reason := h.Describe().Reason
+	return strings.HasSuffix(reason, ")") && strings.Contains(reason, atLeast)
+}
+
+// Fate says what has become of the process of a holder, or a waiter; nothing while it may work.
+func Fate(h hasp.Holder) string {
+	switch {
+	case Kept(h):
+		return "kept on purpose (--hold-at-least): its command has ended"
+	case Ended(h):
+		return "a process of this host that has ended"
+	}
+	return ""
+}
+
+// Named is Name, and the Fate.
+func Named(h hasp.Holder) string { return strings.TrimSuffix(Name(h)+", "+Fate(h), ", ") }
+
+// Ended says whether the process of a holder, or a waiter, is known to have ended, and does not keep its key on purpose.
 // Its lease may be another's by now (Operator.Adopt), or is left to expire.
 func Ended(h hasp.Holder) bool {
 	host, err := os.Hostname()
-	if err != nil || h.Foreign || !strings.Contains(h.Label, host) { // a label is read slowly
+	if err != nil || h.Foreign || !strings.Contains(h.Label, host) || Kept(h) { // a label is read slowly
 		return false
 	}
 	l := h.Describe()
@@ -73,8 +104,8 @@ func Leftover(l operator.Leftover, now time.Time) string {
 	if at := l.Holder.Describe().Since; !at.IsZero() {
 		since = " " + For(at, now)
 	}
-	if l.Kind == operator.LeftLease && Ended(l.Holder) {
-		who += ", a process of this host that has ended"
+	if l.Kind == operator.LeftLease {
+		who = Named(l.Holder)
 	}
 	switch {
 	case l.Kind == operator.LeftPlace:

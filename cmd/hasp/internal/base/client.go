@@ -191,6 +191,8 @@ const SilentLimit = 500 * time.Millisecond
 func (l *Locks) CheckTTL(ttl time.Duration) *Exit {
 	tr := l.Traits()
 	switch {
+	case ttl > 10*365*24*time.Hour: // the library's most
+		return Usage("the TTL of %v is too long: the most is ten years", ttl)
 	case ttl < tr.MinTTL:
 		return Usage("the TTL of %v is too short: %s needs at least %v", ttl, tr.Engine, tr.MinTTL)
 	case tr.MaxTTL > 0 && ttl > tr.MaxTTL:

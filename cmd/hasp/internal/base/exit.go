@@ -38,6 +38,7 @@ type Exit struct {
 	Code    int
 	Verdict string // one word, for -o json
 	Message string // without "hasp: "; empty when everything was said
+	Why     string // of a lost lock, for -o json
 	Passes  bool   // it is the store's trouble, and may pass
 
 	// interrupted: Ctrl-C ended it. group: and only the command saw that.

@@ -59,7 +59,7 @@ func Obstacle(h hasp.Holder, left time.Duration, ahead int) string {
 	}
 	l := h.Describe()
 	s := "held"
-	if h.Mode == hasp.Shared {
+	if h.Mode == hasp.Shared && !people.Kept(h) {
 		s = "shared" // perhaps by more than the one we know of
 	}
 	if l.Since.IsZero() {
@@ -67,13 +67,12 @@ func Obstacle(h hasp.Holder, left time.Duration, ahead int) string {
 	} else {
 		s = "has been " + s + " " + people.For(l.Since, time.Now())
 	}
-	s += " by " + people.Name(h)
+	s += " by " + people.Named(h)
 	when := "; if its holder dies, it is free in "
 	if h.Mode == hasp.Shared || h.Foreign || ahead > 0 {
 		when = "; unless it is renewed, its lease ends in "
 	}
 	if people.Ended(h) {
-		s += ", a process of this host that has ended"
 		when = "; its lease ends in "
 	}
 	if h.Limit > 0 {

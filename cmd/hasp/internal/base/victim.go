@@ -49,7 +49,11 @@ func Plan(i hasp.Info, key string, v Victim) string {
 	if l.Reason != "" {
 		s += fmt.Sprintf(", reason %q", l.Reason)
 	}
-	s += ". Its lease is lost, but it may work on until it notices"
+	work := ", but it may work on until it notices"
+	if people.Kept(v.Holder) {
+		work = "; its command has ended"
+	}
+	s += ". Its lease is lost" + work
 	switch others := len(i.Holders) - 1; {
 	case others > 0:
 		s += fmt.Sprintf("; %s it", people.Count(others, "other keeps", "others keep"))

@@ -228,7 +228,7 @@ func spare(found []*leak) {
 func (c *leaksCommand) walk(ctx context.Context, ages *leaks.Ages) (found []*leak, err error) {
 	held := func(i hasp.Info) {
 		since := sinceOf(i.Holder)
-		if since > 0 {
+		if since > 0 && !people.Kept(i.Holder) {
 			ages.Add(i.Key, since)
 		}
 		if people.Ended(i.Holder) && c.names(i.Key) {

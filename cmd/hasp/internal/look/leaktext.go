@@ -49,12 +49,9 @@ func (f *leak) wrong() string {
 	if f.leftover != nil {
 		return people.Leftover(*f.leftover, time.Now())
 	}
-	since, dead, usual, kept := "", "", "", ""
+	since, usual, kept := "", "", ""
 	if f.held > 0 {
 		since = " for " + people.Short(f.held)
-	}
-	if people.Ended(f.holder) {
-		dead = ", a process of this host that has ended"
 	}
 	if f.usual > 0 {
 		usual = fmt.Sprintf(", and the keys of %q usually for %s", telemetry.Class(f.key), people.Short(f.usual))
@@ -62,7 +59,7 @@ func (f *leak) wrong() string {
 	if f.left > 0 {
 		kept = fmt.Sprintf("; the store keeps it for %s more unless it is renewed", people.Short(f.left))
 	}
-	return fmt.Sprintf("held%s by %s%s%s%s", since, people.Name(f.holder), dead, usual, kept)
+	return fmt.Sprintf("held%s by %s%s%s", since, people.Named(f.holder), usual, kept)
 }
 
 // advice says what to do.

@@ -139,8 +139,8 @@ func describeLease(fact func(name, format string, args ...any), l driver.Holding
 func person(fact func(name, format string, args ...any), name string, h hasp.Holder) {
 	l := h.Describe()
 	fact(name, "%s", people.Name(h))
-	if people.Ended(h) {
-		fact("", "this process of this host has ended")
+	if fate := people.Fate(h); fate != "" {
+		fact("", "%s", fate)
 		if names := child.AtWork()[h.Owner]; len(names) > 0 {
 			fact("", "%s", stillAtWork(names))
 		}

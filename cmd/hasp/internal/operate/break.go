@@ -23,19 +23,8 @@ func newBreak() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "break KEY --owner OWNER",
 		Short: "Take a key away from its holder",
-		Long: `hasp break takes a key away from exactly the OWNER that hasp show names, or removes
-it from the queue: never from whoever got the key since. The owner's lease is
-lost; a hasp run that holds it ends its command within a third of its TTL, and at
-once after its first renewal on Redis, etcd and ZooKeeper. The key goes to the next
-waiter, which learns that it was not released (HASP_ABANDONED). Others who share the
-key keep it.
-
-It shows what it is about to do and asks you to type the key. In scripts, give
---yes instead. Keys of foreign holders, which do not use hasp, are never broken.
-
-With --audit, or HASP_AUDIT, it records who broke what, when and why, before and after;
-what cannot be recorded is not broken.`,
-		Args: base.Exactly(1, "KEY"),
+		Long:  breakLong,
+		Args:  base.Exactly(1, "KEY"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !driver.ValidOwner(owner) {
 				return base.Usage("--owner takes the %d characters that this shows: %s", driver.OwnerLen, store.Again("show", args[0]))

@@ -17,6 +17,8 @@ func Commands() []*cobra.Command {
 
 // What --help and the manual pages say is in the folder help.
 var (
+	//go:embed help/break.txt
+	breakLong string
 	//go:embed help/doctor.txt
 	doctorLong string
 	//go:embed help/verify.txt

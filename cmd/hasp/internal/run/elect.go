@@ -143,7 +143,7 @@ func (j *job) rest(status *child.Status, err error, took time.Duration) error {
 	l, end := normal, (*base.Exit)(nil)
 	switch {
 	case errors.As(err, &end):
-		e.Message, e.Verdict = end.Message, end.Verdict
+		e.Message, e.Error, e.Verdict = end.Message, end.Why, end.Verdict
 		if strings.HasPrefix(end.Verdict, "lost") || status == nil {
 			l = problem
 		}

@@ -69,14 +69,13 @@ func (j *job) hold(leases *hasp.Leases) (*child.Status, error) {
 	switch {
 	case over != nil && j.o.onLost.Word == lostIgnore:
 		_ = j.release(leases) // as above
-		end = &base.Exit{Code: st.Exit(), Verdict: "lost-ignored", Message: fmt.Sprintf(
+		end = &base.Exit{Code: st.Exit(), Verdict: "lost-ignored", Why: reason(over), Message: fmt.Sprintf(
 			"the lock on %s was lost while the command ran (%s); the command %s", base.Quote(j.lost(over)), reason(over), outcome(st))}
 	case over != nil && (errors.Is(over, hasp.ErrNotHeld) || !time.Now().Before(leases.Deadline())):
 		_ = j.release(leases) // as above
-		end = &base.Exit{Code: base.ExitLost, Verdict: "lost", Message: fmt.Sprintf(
-			"LOST %s: %s. The command %s, but another may have worked at the same time", base.Quote(j.lost(over)), reason(over), outcome(st))}
+		end = lossOf(over, "LOST %s: %s. The command %s, but another may have worked at the same time", base.Quote(j.lost(over)), reason(over), outcome(st))
 	default:
-		if lost := j.keep(leases, st); lost != nil {
+		if lost := j.keep(leases, st, end); lost != nil {
 			end = j.unnoticed(lost, st.Exit(), "the command "+outcome(st))
 		}
 	}
@@ -115,8 +114,16 @@ func (j *job) late(leases *hasp.Leases) *base.Exit {
 	over := leases.Err()
 	j.silent = true
 	_ = j.finish(func() error { return j.unused(leases) }) // the leases expire when this fails
-	return &base.Exit{Code: base.ExitLost, Verdict: "lost", Message: fmt.Sprintf(
-		"LOST %s: %s. The command was not started", base.Quote(j.lost(over)), reason(over))}
+	return lossOf(over, "LOST %s: %s. The command was not started", base.Quote(j.lost(over)), reason(over))
+}
+
+// lossOf is the end by the loss of a lock.
+func lossOf(over error, format string, args ...any) *base.Exit {
+	end := &base.Exit{Code: base.ExitLost, Verdict: "lost", Why: reason(over), Message: fmt.Sprintf(format, args...)}
+	if strings.HasPrefix(end.Why, "reached --max-hold") { // it was asked for, and the store is well
+		end.Verdict = "lost-max-hold"
+	}
+	return end
 }
 
 // verdictOf is the end that the command itself chose; nil for success.
@@ -168,7 +175,7 @@ func (j *job) ending(leases *hasp.Leases, pid int) child.Order {
 
 // ended is the end of a command that was ended.
 func (j *job) ended(st child.Status, over error) *base.Exit {
-	message := fmt.Sprintf("the lock on %s was lost, and the command was ended: it %s", base.Quote(j.lost(over)), outcome(st))
+	message := ", and the command was ended: it " + outcome(st)
 	if st.Signal == 0 && j.candidate == nil {
 		message += fmt.Sprintf(", and hasp exits with %d instead", base.ExitLost)
 	}
@@ -177,10 +184,9 @@ func (j *job) ended(st child.Status, over error) *base.Exit {
 		if st.Alive {
 			what = "the command did not end"
 		}
-		message = fmt.Sprintf("the lock on %s was lost; %s. These processes of it could not be ended and may still work: %s",
-			base.Quote(j.lost(over)), what, strings.Join(st.Remaining, ", "))
+		message = fmt.Sprintf("; %s. These processes of it could not be ended and may still work: %s", what, strings.Join(st.Remaining, ", "))
 	}
-	return &base.Exit{Code: base.ExitLost, Verdict: "lost", Message: message}
+	return lossOf(over, "the lock on %s was lost (%s)%s", base.Quote(j.lost(over)), reason(over), message)
 }
 
 // lost is the key of the lease that is over.
@@ -188,7 +194,7 @@ func (j *job) lost(why error) string { return base.KeyOf(why, j.keys[0]) }
 
 // unnoticed is the end of work under a lock that had been lost, as only the release found.
 func (j *job) unnoticed(lost error, code int, ended string) *base.Exit {
-	return &base.Exit{Code: code, Verdict: "lost-unnoticed", Message: fmt.Sprintf(
+	return &base.Exit{Code: code, Verdict: "lost-unnoticed", Why: reason(lost), Message: fmt.Sprintf(
 		"%s, but the lock on %s had been lost: %s", ended, base.Quote(j.lost(lost)), reason(lost))}
 }
 
@@ -214,30 +220,73 @@ func (j *job) release(leases *hasp.Leases) (lost error) {
 	return lost
 }
 
-// keep releases the keys, not before the time of --hold-at-least is over. lost: as of release.
-func (j *job) keep(leases *hasp.Leases, st child.Status) (lost error) {
+// keep releases the keys, not before the time of --hold-at-least is over. lost: as of release; but not once the store has
+// confirmed that the command ended under the lock.
+func (j *job) keep(leases *hasp.Leases, st child.Status, end *base.Exit) (lost error) {
 	rest := j.o.atLeast.D - time.Since(j.acquired)
 	if rest <= 0 {
 		return j.release(leases)
 	}
-	j.rep.say(normal, entry{Event: "keeping", Left: people.Seconds(rest), Message: fmt.Sprintf(
-		"the command %s; keeping %s for another %s (--hold-at-least)", outcome(st), base.QuoteAll(j.keys), people.Short(rest))})
-	select {
-	case <-time.After(rest):
-	case <-leases.Done():
-		lost, j.silent = leases.Err(), true
-		_ = j.release(leases) // of no matter now
+	j.keeping.Store(true)
+	if lost = j.finish(func() error { return j.confirm(leases) }); errors.Is(lost, hasp.ErrLost) {
+		j.silent = true
+		_ = j.release(leases) // the other keys
 		return lost
-	case sig := <-j.signals:
-		j.leaveToStore(leases, sig, j.o.atLeast.D-time.Since(j.acquired))
-		return leases.Err()
 	}
-	return j.release(leases)
+	j.measureEnd(&st, cmp.Or(end, endOf(nil)))
+	message := fmt.Sprintf("the command %s; keeping %s for another %s (--hold-at-least)", outcome(st), base.QuoteAll(j.keys), people.Short(rest))
+	if one := leases.All()[0]; end != nil {
+		message += ". To run it again before that: " + j.o.store.Again("break", one.Key(), "--owner", one.Owner())
+	}
+	j.rep.say(normal, entry{Event: "keeping", Left: people.Seconds(rest), Message: message})
+	sig := j.received // meanwhile
+	if sig == nil {
+		select {
+		case <-time.After(j.o.atLeast.D - time.Since(j.acquired)):
+			lost = j.release(leases)
+		case <-leases.Done():
+			lost, j.silent = leases.Err(), true
+			_ = j.release(leases) // of no matter now
+		case sig = <-j.signals:
+		}
+	}
+	switch {
+	case sig != nil:
+		j.leaveToStore(leases, sig, j.o.atLeast.D-time.Since(j.acquired))
+	case errors.Is(lost, hasp.ErrLost):
+		j.rep.say(normal, entry{Event: "unkept", Key: j.lost(lost), Error: reason(lost), Message: fmt.Sprintf(
+			"%s was not kept for all of --hold-at-least: %s. The command had ended before, under the lock", base.Quote(j.lost(lost)), reason(lost))})
+	}
+	return nil
+}
+
+// confirm asks the store whether the keys are held at the end of the command, and has it keep them as a reader's.
+func (j *job) confirm(leases *hasp.Leases) error {
+	ctx, cancel := context.WithTimeout(context.Background(), base.AskLimit)
+	defer cancel()
+	for _, lease := range leases.All() {
+		if _, err := share(ctx, lease, j.o.ttl.D); errors.Is(err, hasp.ErrLost) {
+			return err
+		}
+	}
+	return nil
+}
+
+// share has the store keep a key for ttl from now. The command has ended, so that nothing is
+// abandoned: the lease becomes a reader's, whose end leaves no mark. marked: it may.
+func share(ctx context.Context, lease *hasp.Lease, ttl time.Duration) (marked bool, err error) {
+	if err := insist(ctx, func(ctx context.Context) error { return lease.Extend(ctx, ttl) }); err != nil {
+		return true, err
+	}
+	reads := lease.Downgrade(ctx)
+	if errors.Is(reads, hasp.ErrLost) {
+		err = reads
+	}
+	return reads != nil, err
 }
 
 // leaveToStore has the store keep the keys for the rest of --hold-at-least, so that hasp
-// can end at once. The store counts from now. The command has ended, so that nothing is
-// abandoned: each lease becomes a reader's, which expires without a mark.
+// can end at once. The store counts from now.
 func (j *job) leaveToStore(leases *hasp.Leases, sig os.Signal, rest time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), base.AskLimit)
 	defer cancel()
@@ -255,17 +304,9 @@ func (j *job) leaveToStore(leases *hasp.Leases, sig os.Signal, rest time.Duratio
 			key := lease.Key()
 			e := entry{Event: "leaving", Key: key, Left: people.Seconds(ttl),
 				Message: fmt.Sprintf("leaving (%v); the store keeps %s for another %s", sig, base.Quote(key), for_)}
-			err := insist(ctx, func(ctx context.Context) error { return lease.Extend(ctx, ttl) })
-			marked := j.o.slots > 0
-			if err == nil {
-				reads := lease.Downgrade(ctx)
-				marked = marked || reads != nil
-				if errors.Is(reads, hasp.ErrLost) {
-					err = reads
-				}
-			}
+			marked, err := share(ctx, lease, ttl)
 			switch {
-			case err == nil && marked && j.locks.Traits().MarksAbandoned:
+			case err == nil && (marked || j.o.slots > 0) && j.locks.Traits().MarksAbandoned:
 				e.Message += "; its next holder may be told that it was abandoned"
 			case err != nil:
 				e.Error = err.Error()
@@ -310,8 +351,12 @@ func (j *job) renewFailed(e *event.Event) {
 		l, j.failing[e.Key] = normal, true
 	}
 	j.mu.Unlock()
+	what := j.o.whose("the") + " is ended"
+	if j.keeping.Load() {
+		what = "it is no longer kept"
+	}
 	j.rep.say(l, entry{Event: "renew-failed", Key: e.Key, Left: people.Seconds(e.Left), Error: e.Err.Error(), Message: fmt.Sprintf(
-		"cannot renew %s, asking again: %s. Without an answer %s is ended in %s", base.Quote(e.Key), reason(e.Err), j.o.whose("the"), people.Short(e.Left))})
+		"cannot renew %s, asking again: %s. Without an answer %s in %s", base.Quote(e.Key), reason(e.Err), what, people.Short(e.Left))})
 }
 
 // each returns the errors that errors.Join put together.

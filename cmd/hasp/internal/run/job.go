@@ -50,6 +50,7 @@ type job struct {
 	candidate *candidate // of hasp elect, else nil
 	acquired  time.Time
 	worked    time.Duration // how long the command ran
+	keeping   atomic.Bool   // it has ended, and --hold-at-least keeps the keys
 	metrics   *jobMetrics   // nil: without --metrics-file
 	leave     bool          // go without releasing
 	silent    bool          // the store did not answer: do not wait long for it
@@ -84,7 +85,8 @@ func run(cmd *cobra.Command, o *options, keys, argv []string) error {
 		j.metrics = &jobMetrics{path: o.metrics, label: jobLabel(keys, o.metrics), figures: noFigures()}
 	}
 	status, err := j.all(cmd, j.once)
-	j.measureEnd(status, err)
+	j.measureEnd(status, endOf(err))
+	j.measured()
 	return j.rep.verdict(status, err)
 }
 
@@ -395,7 +397,7 @@ func (j *job) observe(_ context.Context, e *event.Event) {
 		}
 	case event.Lost:
 		j.recordLost(e)
-		if j.o.onLost.Word == lostIgnore {
+		if j.o.onLost.Word == lostIgnore && !j.keeping.Load() {
 			j.rep.say(problem, entry{Event: "lost", Key: e.Key, Error: e.Err.Error(), Held: people.Seconds(e.Held),
 				Message: fmt.Sprintf("LOST %s: %s. %s goes on without the lock (--on-lost=ignore)", base.Quote(e.Key), reason(e.Err), j.o.whose("The"))})
 		}

@@ -137,6 +137,7 @@ type jobMetrics struct {
 	path, label string
 	figures     jobFigures
 	done        chan error // of the latest write
+	ended       bool       // the end of the run was put: its keys may be kept after that
 }
 
 // put has the figures written, after those before them.
@@ -232,13 +233,13 @@ func (j *job) measureStart() {
 	}
 }
 
-// measureEnd writes how the run ended, and warns when that fails: what counts is the command.
-func (j *job) measureEnd(status *child.Status, end error) {
+// measureEnd has written how the run ended, once.
+func (j *job) measureEnd(status *child.Status, exit *base.Exit) {
 	m := j.metrics
-	if m == nil {
+	if m == nil || m.ended {
 		return
 	}
-	exit := endOf(end)
+	m.ended = true
 	lost := strings.HasPrefix(exit.Verdict, "lost")
 	f := &m.figures
 	f[lastExit], f[lastLost], f[lastBusy] = float64(exit.Code), flag(lost), flag(exit.Verdict == "busy")
@@ -255,19 +256,26 @@ func (j *job) measureEnd(status *child.Status, end error) {
 		}
 	}
 	m.put()
-	slow := errors.New("the disk does not answer")
+}
+
+// measured waits until that is written, and warns when it fails: what counts is the command.
+func (j *job) measured() {
+	m := j.metrics
+	if m == nil {
+		return
+	}
 	err := j.finish(func() error {
 		select {
 		case err := <-m.done:
 			return err
 		case <-time.After(metricsLimit):
-			return slow
+			return errReleaseUnanswered
 		}
 	})
-	if errors.Is(err, errReleaseUnanswered) { // a signal came meanwhile
-		err = slow
+	if errors.Is(err, errReleaseUnanswered) { // or a signal came meanwhile
+		err = errors.New("the disk does not answer")
 	}
 	if err != nil {
-		j.rep.say(problem, entry{Event: "metrics-failed", Error: err.Error(), Message: fmt.Sprintf("the metrics are not written to %s: %v", base.Quote(m.path), err)})
+		j.rep.say(problem, entry{Event: "metrics-failed", Error: err.Error(), Message: fmt.Sprintf("warning: the metrics are not written to %s: %v", base.Quote(m.path), err)})
 	}
 }

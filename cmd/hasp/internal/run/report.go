@@ -45,7 +45,7 @@ func newReport(o *options, keys []string, w io.Writer) *report {
 // entry is a line of -o json. More fields may come.
 type entry struct {
 	Time    time.Time          `json:"time"`
-	Event   string             `json:"event"`          // waiting, trouble, acquired, renewed, renew-failed, lost, stays, ended, keeping, released, again, dropped, limits, state, unrecorded, exit
+	Event   string             `json:"event"`          // waiting, trouble, acquired, renewed, renew-failed, lost, stays, ended, keeping, unkept, leaving, released, again, dropped, limits, state, unrecorded, exit
 	Key     string             `json:"key"`            // what it is about; the first, when about all
 	Keys    []string           `json:"keys,omitempty"` // of a command with several
 	Message string             `json:"message,omitempty"`
@@ -124,7 +124,7 @@ func (r *report) verdict(status *child.Status, err error) error {
 	if r.json { // programs wait for this line
 		l = problem
 	}
-	e := entry{Event: "exit", Message: end.Message, Code: &end.Code, Verdict: end.Verdict}
+	e := entry{Event: "exit", Message: end.Message, Error: end.Why, Code: &end.Code, Verdict: end.Verdict}
 	if status != nil {
 		code := status.Exit()
 		e.Status = &code

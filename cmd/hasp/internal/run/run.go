@@ -19,6 +19,7 @@ import (
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/cmd/hasp/internal/base"
 	"github.com/hasplock/hasp/cmd/hasp/internal/child"
+	"github.com/hasplock/hasp/internal/people"
 	"github.com/spf13/cobra"
 )
 
@@ -131,7 +132,7 @@ func (o *options) holdFlags(cmd *cobra.Command, onLost string) {
 	f := cmd.Flags()
 	f.Var(&o.ttl, "ttl", "how long the store keeps a key after a crash; default 30s, or the most that the store allows")
 	o.onLost.Add(cmd, "on-lost", "", onLost)
-	f.Var(&o.grace, "grace", "from TERM to KILL; KILL comes when the lease ends; default 5s, or TTL/6 when that is less")
+	f.Var(&o.grace, "grace", "from TERM to KILL; KILL comes when the lease ends; default 5s, or a sixth of TTL or --max-hold when that is less")
 	f.StringVar(&o.reason, "reason", "", "`TEXT` for those who wait for the key (default: the name of COMMAND)")
 	f.BoolVarP(&o.quiet, "quiet", "q", false, "report errors only; not who holds the key, not that it is busy, not how the command ended")
 	f.BoolVarP(&o.verbose, "verbose", "v", false, "also say when the key is acquired, renewed, released")
@@ -202,7 +203,11 @@ func (o *options) lockOptions(l *base.Locks) (*hasp.LockOptions, error) {
 	if o.maxHold.Given && o.atLeast.D > o.maxHold.D {
 		return nil, base.Usage("--hold-at-least %v is longer than --max-hold %v", o.atLeast.D, o.maxHold.D)
 	}
-	return &hasp.LockOptions{TTL: o.ttl.D, MaxHold: o.maxHold.D, Lead: o.lead(), Reason: o.reason}, nil
+	reason := o.reason
+	if o.atLeast.Given && !o.shared { // a reader stays one when its command has ended
+		reason = people.KeptAtLeast(reason, o.atLeast.D)
+	}
+	return &hasp.LockOptions{TTL: o.ttl.D, MaxHold: o.maxHold.D, Lead: o.lead(), Reason: reason}, nil
 }
 
 // redisson refuses what Redisson's locks do not have, as the library would, but says which do.

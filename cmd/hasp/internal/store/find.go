@@ -15,8 +15,10 @@ import (
 	"os/user"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 
+	"github.com/hasplock/hasp/internal/audit"
 	"github.com/hasplock/hasp/internal/files"
 	"github.com/hasplock/hasp/open/dial"
 )
@@ -81,7 +83,7 @@ func Find(flag string, given bool) (*URL, error) {
 	if _, err := os.Lstat(MachineFile); runtime.GOOS != "windows" && !errors.Is(err, fs.ErrNotExist) {
 		u, err := fromFile("the store of this machine", MachineFile)
 		if err != nil { // the user's own would let two jobs run
-			err = fmt.Errorf("%w; mend the file%s, or name another store with --store or %s", err, readable(err), EnvURL)
+			err = fmt.Errorf("%w; mend the file, or name another store with --store or %s", err, EnvURL)
 		}
 		return u, err
 	}
@@ -127,12 +129,15 @@ func sqliteURL(path string) (*URL, error) {
 // quotePath writes a path for a URL.
 var quotePath = strings.NewReplacer("%", "%25", "?", "%3F")
 
-// readable says how the users of the store may read its file, where this one may not.
-func readable(err error) string {
-	if !errors.Is(err, fs.ErrPermission) {
-		return ""
+// readable says what to do about a file that cannot be read, which by names.
+func readable(by string, err error) error {
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("%s: %w for the user %s: let it read the file (with a password: root:GROUP, chmod 640)", by, err, cmp.Or(audit.Self().User, strconv.Itoa(os.Getuid())))
+	case errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("%s: %w: write the store's URL into it", by, err)
 	}
-	return " (with a password: root:GROUP, chmod 640)"
+	return fmt.Errorf("%s: %w", by, err)
 }
 
 // fromFile returns the URL that a file holds, which by names.
@@ -140,13 +145,13 @@ func fromFile(by, name string) (*URL, error) {
 	if name == "" {
 		return nil, fmt.Errorf("%s is empty: name a file that holds the store's URL, or unset it", by)
 	}
+	text := []byte(nil)
 	info, err := os.Stat(name)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", by, err)
+	if err == nil {
+		text, err = files.Read(name, maxFile)
 	}
-	text, err := files.Read(name, maxFile)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", by, err)
+		return nil, readable(by, err)
 	}
 	alone := strings.TrimSpace(string(text))
 	if strings.ContainsAny(alone, "\r\n") || strings.HasPrefix(alone, "#") {

@@ -73,7 +73,7 @@ func ending(m *Model, i *entry, _ time.Time) Style {
 	switch {
 	case i.Held && i.Left < 0:
 		return Warning
-	case i.Held && i.Left > 0 && i.Holder.Owner != "" && i.Left < m.most[i.Holder.Owner]/3:
+	case i.Held && i.Left > 0 && i.Holder.Owner != "" && i.Left < m.most[i.Holder.Owner]/3 && !people.Kept(i.Holder):
 		return Alarm
 	}
 	return Normal

@@ -301,7 +301,7 @@ func (m *Model) viewOne(width, height int, now time.Time) []Line {
 func (m *Model) sayHolder(add func(string, ...any), mark string, l driver.Holding, now time.Time) {
 	h := l.Holder
 	d := h.Describe()
-	add("%s%s", mark, people.Name(h))
+	add("%s%s", mark, people.Named(h))
 	facts := []string{h.Mode.String()}
 	if h.Limit > 0 {
 		facts[0] = fmt.Sprintf("slot %d of %d", h.Slot, h.Limit)
@@ -313,9 +313,6 @@ func (m *Model) sayHolder(add func(string, ...any), mark string, l driver.Holdin
 	add("    %s", strings.Join(facts, ", "))
 	if l.Fence > 0 {
 		add("    fence %d", l.Fence)
-	}
-	if people.Ended(h) {
-		add("    this process of this host has ended")
 	}
 	if h.Owner != "" {
 		add("    owner %s", driver.Printable(h.Owner))
@@ -331,15 +328,12 @@ func sayWaiter(add func(string, ...any), mark string, n int, h hasp.Holder, now 
 	if !d.Since.IsZero() {
 		s += "waits " + strings.TrimPrefix(people.For(d.Since, now), "for ") + "  "
 	}
-	s += people.Name(h)
+	s += people.Named(h)
 	if h.Mode == hasp.Shared {
 		s += ", shared"
 	}
 	if d.Reason != "" {
 		s += fmt.Sprintf(", reason %q", d.Reason)
-	}
-	if people.Ended(h) {
-		s += ", this process of this host has ended"
 	}
 	add("%s", s)
 }
