@@ -15,8 +15,11 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/expect"
 	"github.com/hasplock/hasp/internal/people"
 )
+
+var must = expect.Need
 
 // audit remembers records, and can refuse them.
 type audit struct {
@@ -176,9 +179,7 @@ func TestBreakThatIsWrong(t *testing.T) {
 // The file says what there is, and nothing else.
 func TestOpenAPI(t *testing.T) {
 	b, err := os.ReadFile("openapi.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var file struct {
 		OpenAPI string
 		Paths   map[string]map[string]json.RawMessage
@@ -227,9 +228,7 @@ func TestAPI(t *testing.T) {
 			Holders []any
 		}
 	}
-	if err := json.Unmarshal([]byte(w.get(nil, "/api/v1/locks?state=waited")), &list); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal([]byte(w.get(nil, "/api/v1/locks?state=waited")), &list))
 	if l := list.Locks; list.Keys != 1 || list.Found != 1 || list.Waiters != 1 || list.Pages != 1 || len(l) != 1 || l[0].ID != encodeKey("k") || l[0].Key != "k" ||
 		l[0].Fence == 0 || l[0].Left <= 0 || l[0].Holder.Owner != owner || l[0].Holder.Host != "web-1" || l[0].Holder.Reason != "nightly" || l[0].Holder.Mode != "exclusive" || l[0].Holders != nil {
 		t.Errorf("%+v", list)

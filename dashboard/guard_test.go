@@ -54,9 +54,7 @@ func TestGuard(t *testing.T) {
 	w := newWorld(t)
 	owner := w.ask("k", label("web-1"))
 	tokens, err := Tokens(Token{Name: "r", Secret: "reader-reader-reader"}, Token{Name: "b", Secret: "breaker-breaker-breaker", Break: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	const reader, breaker = "Bearer reader-reader-reader", "Bearer breaker-breaker-breaker"
 	h := New(w.client, &Options{Identify: tokens, Hosts: []string{"locks.example.com"}, Metrics: http.NotFoundHandler()})
 	body := `{"owner":"` + strings.Repeat("A", 26) + `","reason":"test"}` // nobody's

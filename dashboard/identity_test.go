@@ -52,9 +52,7 @@ func TestCertificates(t *testing.T) {
 		}
 	}
 	tokens, err := Tokens(Token{Name: "t", Secret: "0123456789abcdef"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	both := FirstOf(tokens, Certificates())
 	if got := both(verified(ops)); got.Name != "CN=alice,O=ops" {
 		t.Errorf("a certificate without a token is %+v", got)

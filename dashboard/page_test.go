@@ -90,9 +90,7 @@ func TestHostileKeysAreText(t *testing.T) {
 			Bytes          []byte `json:"key_base64"`
 			Holders, Queue []any
 		}
-		if err := json.Unmarshal([]byte(api), &k); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal([]byte(api), &k))
 		got := k.Key
 		if k.Bytes != nil {
 			got = string(k.Bytes)

@@ -429,9 +429,7 @@ func TestStreamOverHTTP(t *testing.T) {
 	server := httptest.NewServer(New(w.client, o))
 	defer server.Close()
 	resp, err := http.Get(server.URL + "/events/locks")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if ct := resp.Header.Get("Content-Type"); ct != "text/event-stream" || resp.Header.Get("X-Accel-Buffering") != "no" {
 		t.Errorf("its header is %v", resp.Header)
 	}
@@ -454,9 +452,7 @@ func TestStreamOverHTTP(t *testing.T) {
 	resp.Body.Close()
 	for { // the place is free as soon as the server has noticed
 		r, err := http.Get(server.URL + "/events/locks")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		r.Body.Close()
 		if r.StatusCode == http.StatusOK {
 			return

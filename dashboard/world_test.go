@@ -53,9 +53,7 @@ func (c counted) Inspect(ctx context.Context, key string) (driver.Info, error) {
 func newWorld(t testing.TB) *world {
 	w := &world{TB: t, store: memdriver.New(), claims: map[string]driver.Claim{}}
 	c, err := hasp.New(counted{w.store, w}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	w.client = c
 	t.Cleanup(func() { _ = c.Close() })
 	return w

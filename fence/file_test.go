@@ -14,7 +14,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/hasplock/hasp/internal/expect"
 )
+
+var must = expect.Need
 
 type file string
 
@@ -65,9 +69,7 @@ func TestFileWritersAtOnce(t *testing.T) {
 	}
 	all.Wait()
 	side, err := os.ReadFile(name + ".fence")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	data, err := os.ReadFile(name)
 	if want := "of " + strings.TrimLeft(strings.TrimSpace(string(side)), "0"); err != nil || string(data) != want {
 		t.Errorf("the file is %q, and its fence %q: %v", data, side, err)
@@ -80,9 +82,7 @@ func TestFileWritersAtOnce(t *testing.T) {
 func TestFileThatCannotBeReplaced(t *testing.T) {
 	t.Parallel()
 	name := filepath.Join(t.TempDir(), "f")
-	if err := os.Mkdir(name, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(name, 0o700))
 	if err := file(name).write(7); err == nil || errors.Is(err, ErrStale) {
 		t.Error(err)
 	}
@@ -97,9 +97,7 @@ func TestFileOfABrokenFence(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"x", "7\n", strings.Repeat("0", 19) + "x\n", strings.Repeat("0", 19) + "7", strings.Repeat("0", 20) + "7\n", "\n", strings.Repeat("0", 19) + "77"} {
 		name := filepath.Join(t.TempDir(), "f")
-		if err := os.WriteFile(name+".fence", []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(name+".fence", []byte(text), 0o600))
 		if err := file(name).write(9); err == nil || errors.Is(err, ErrStale) {
 			t.Errorf("%q: %v", text, err)
 		}

@@ -51,14 +51,10 @@ func TestHandler(t *testing.T) {
 	}
 	send := func(method string, fences ...string) int {
 		req, err := http.NewRequest(method, s.URL+"/a", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		req.Header[Header] = fences
 		res, err := s.Client().Do(req)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer res.Body.Close()
 		if err := Refused(res); (err != nil) != (res.StatusCode == http.StatusPreconditionFailed) {
 			t.Errorf("%s is %v", res.Status, err)

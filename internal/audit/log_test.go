@@ -15,15 +15,16 @@ import (
 	"testing"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/expect"
 )
+
+var must = expect.Need
 
 // records reads a file of records.
 func records(t *testing.T, path string) (rs []Record) {
 	t.Helper()
 	f, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer f.Close()
 	lines := bufio.NewScanner(f)
 	for lines.Scan() {
@@ -40,9 +41,7 @@ func open(t *testing.T) (*Log, string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "audit")
 	l, err := Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return l, path
 }
 
@@ -104,9 +103,7 @@ func TestHostileRecords(t *testing.T) {
 	l, path := open(t)
 	const text = "k\x1b]0;t\a\u009b31m\x7f\u202e\U000e0041\n{\"event\":\"forged\"}\xff"
 	r := Record{Event: Break, Key: text, Name: text + strings.Repeat("丛", 2000), Label: text, Reason: text + strings.Repeat("丛", 2000), Error: text}
-	if err := l.Write(r); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.Write(r))
 	raw, _ := os.ReadFile(path)
 	for i, c := range raw {
 		if c < 0x20 && i != len(raw)-1 || c >= 0x7f {
@@ -146,9 +143,7 @@ func TestAtOnce(t *testing.T) {
 func TestRotation(t *testing.T) {
 	t.Chdir(t.TempDir())
 	l, err := Open("audit")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if err := errors.Join(l.Write(Record{Key: "1"}), os.Rename("audit", "audit.1")); err != nil {
 		t.Fatal(err)
 	}

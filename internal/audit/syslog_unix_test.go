@@ -27,21 +27,15 @@ func TestSyslog(t *testing.T) {
 		t.Error("there is no log, and it was opened")
 	}
 	server, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer server.Close()
 	l, err := Open(Syslog)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if err := l.Write(Record{Event: Break, Key: "a\nb"}); err != nil {
 		t.Fatal(err)
 	}
 	buf := make([]byte, 4096)
-	if err := server.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, server.SetReadDeadline(time.Now().Add(time.Minute)))
 	n, err := server.Read(buf)
 	if want := regexp.MustCompile(`^<85>.* hasp\[\d+\]: \{"time":.*"key":"a\\nb".*\}\n$`); err != nil || !want.Match(buf[:n]) {
 		t.Errorf("%v; it got %q", err, buf[:n])
@@ -50,9 +44,7 @@ func TestSyslog(t *testing.T) {
 
 func TestNoPipe(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pipe")
-	if err := syscall.Mkfifo(path, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, syscall.Mkfifo(path, 0o600))
 	var unwritten *UnwrittenError
 	if _, err := Open(path); !errors.As(err, &unwritten) {
 		t.Errorf("a pipe that nobody reads: %v", err)

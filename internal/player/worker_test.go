@@ -15,8 +15,11 @@ import (
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/event"
+	"github.com/hasplock/hasp/internal/expect"
 	"github.com/hasplock/hasp/memdriver"
 )
+
+var must = expect.Need
 
 // parent is the other side of a worker.
 type parent struct {
@@ -110,9 +113,7 @@ func TestWorkerReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newParent(t)
 		other, err := p.locks.RWMutex("k", nil).RLock(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		p.send(Order{Wants: []Want{{Key: "k", Shared: true}}, Hold: time.Millisecond})
 		p.hears(Asked, Granted, Read)
 		p.send(Order{Value: 4})
@@ -175,12 +176,8 @@ func TestWorkerLoses(t *testing.T) {
 		p.send(Order{})
 		synctest.Wait()
 		info, err := p.locks.Operator().Inspect(t.Context(), "k")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := p.locks.Operator().Break(t.Context(), "k", info.Holder.Owner); err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
+		must(t, p.locks.Operator().Break(t.Context(), "k", info.Holder.Owner))
 		p.hears(Write)
 		p.send(Order{})
 		if e := p.hears(Ended); !e.Lost || e.Kind != NotHeld || e.Closed == 0 || e.At != e.Closed {
@@ -196,9 +193,7 @@ func TestWorkerGivesUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newParent(t)
 		other, err := p.locks.Mutex("k", nil).Lock(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		p.send(Order{Wants: []Want{{Key: "k"}}, Limit: 10 * time.Millisecond})
 		if e := p.hears(Asked, Waiting, Failed); e.Kind != Cancelled || e.N != 1 {
 			t.Errorf("failed: %+v", e)
@@ -209,9 +204,7 @@ func TestWorkerGivesUp(t *testing.T) {
 			t.Errorf("failed: %+v", e)
 		}
 		p.hears(Ready)
-		if err := other.Release(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, other.Release())
 		p.send(Order{Wants: []Want{{Key: "k"}}, Hold: time.Hour})
 		p.hears(Asked, Granted, Read)
 		p.send(Order{})

@@ -19,10 +19,13 @@ import (
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/event"
+	"github.com/hasplock/hasp/internal/expect"
 	haspprom "github.com/hasplock/hasp/telemetry/prometheus"
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 )
+
+var must = expect.Need
 
 // gather returns all samples of a collector, each under its name without the common
 // beginning, and its labels: `held{memory,order}`, `failures_total{memory,order,held}`. Of a
@@ -54,13 +57,9 @@ func gather(t testing.TB, c *haspprom.Collector) map[string]float64 {
 func families(t testing.TB, c *haspprom.Collector) []*dto.MetricFamily {
 	t.Helper()
 	r := prometheus.NewPedanticRegistry()
-	if err := r.Register(c); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Register(c))
 	all, err := r.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return all
 }
 

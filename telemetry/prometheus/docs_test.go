@@ -18,9 +18,7 @@ import (
 // The tables of docs/metrics.md list the metrics and reasons that there are, and no others.
 func TestDocumentedMetrics(t *testing.T) {
 	text, err := os.ReadFile("../../docs/metrics.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	documented := map[string]string{}
 	code := regexp.MustCompile("`([a-z_]+)`")
 	for _, m := range regexp.MustCompile("(?m)^\\| `(distributed_lock_\\w+)` \\| (\\w+) \\|([^|]*)\\|").FindAllStringSubmatch(string(text), -1) {

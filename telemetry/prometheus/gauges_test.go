@@ -22,9 +22,7 @@ import (
 func open(t testing.TB, store *memdriver.Store, observers ...func(context.Context, *event.Event)) *hasp.Client {
 	t.Helper()
 	c, err := hasp.New(store, &hasp.Options{Observe: event.Observers(observers...)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	return c
 }
@@ -130,9 +128,7 @@ func TestGaugesOfHoldersAndWaiters(t *testing.T) {
 	lock := func(l hasp.Locker) *hasp.Lease {
 		t.Helper()
 		lease, err := l.Lock(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return lease
 	}
 	m, s := locks.Mutex("order:1", &hasp.LockOptions{Cohort: time.Minute}), locks.Semaphore("slot:1", 2, nil)
