@@ -170,21 +170,23 @@ func (j *judge) server() {
 			driver.Printable(info["master_port"]))
 	case j.a.Replicas > 0:
 		j.confirming(j.f.online())
-	case replicas > 0 && j.a.Redisson:
-		j.say(Warn, "role", "it is a master with %s. One that is promoted may not have received every lock, and there can be "+
-			"two holders. Redisson's layout has nothing against that (hasp's own has max-ttl= and replicas=)", people.Count(replicas, "replica", "replicas"))
-	case replicas > 0 && j.a.Cluster:
-		j.say(Warn, "role", "it is a master with %s. One that is promoted may not have received every lock, and there can be "+
-			"two holders: set replicas=%d in the store's URL, for every client", people.Count(replicas, "replica", "replicas"), replicas)
-	case replicas > 0 && j.a.MaxTTL == 0:
-		text := fmt.Sprintf("it is a master with %s. One that is promoted may not have received every lock, and there can be "+
-			"two holders: set %s)", people.Count(replicas, "replica", "replicas"), advised)
-		if !j.stops(replicas) {
-			text += ", and run: " + j.stopping(replicas)
-		}
-		j.say(Warn, "role", "%s. %s", text, price(replicas))
-	case replicas > 0:
+	case replicas > 0 && j.a.MaxTTL > 0:
 		j.replicas(replicas)
+	case replicas > 0:
+		text := fmt.Sprintf("it is a master with %s. One that is promoted may not have received every lock, and there can be two holders", people.Count(replicas, "replica", "replicas"))
+		switch {
+		case j.a.Redisson:
+			text += ". Redisson's layout has nothing against that (hasp's own has max-ttl= and replicas=)"
+		case replicas == 1:
+			text += ". " + price(replicas)
+		case j.a.Cluster:
+			text += fmt.Sprintf(": set replicas=%d in the store's URL, for every client", replicas)
+		case j.stops(replicas):
+			text += ": set " + advised + "). " + price(replicas)
+		default:
+			text += ": set " + advised + "), and run" + j.stopping(replicas)
+		}
+		j.say(Warn, "role", "%s", text)
 	default:
 		j.say(OK, "role", "it is a master")
 	}

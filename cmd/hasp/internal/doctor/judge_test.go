@@ -88,21 +88,20 @@ func TestJudge(t *testing.T) {
 		"replica":          {change: info("role", "slave", "master_host", "h", "master_port", "1"), check: "role", level: Fail, text: "replica of h:1"},
 		"replicas":         {change: info("connected_slaves", "2"), check: "role", level: Warn, text: "2 replicas. One that is promoted may not"},
 		"replicas, remedy": {change: replicas("0", "10"), check: "role", level: Warn,
-			text: "in place of -n, and --hold-at-least where other hosts have the job, too), and run: by hand CONFIG SET min-replicas-to-write 2 and: by hand CONFIG SET min-replicas-max-lag 5, " +
-				"and put it on the server's command line: it has no configuration file, and what CONFIG SET set is lost at a restart, and likewise on each replica. " +
+			text: "in place of -n, and --hold-at-least where other hosts have the job, too), and run on it, and likewise on each replica:\nby hand CONFIG SET min-replicas-to-write 2\nby hand CONFIG SET min-replicas-max-lag 5\n" +
+				"and put it on the server's command line: it has no configuration file, and what CONFIG SET set is lost at a restart. " +
 				"While one of them is away, as after a failover, nothing is granted then"},
 		"replicas, half of it": {change: replicas("2", "5"), check: "role", level: Warn, text: "where other hosts have the job, too). While one of them is away"},
 		"replica, remedy": {change: info("connected_slaves", "1"), check: "role", level: Warn,
-			text: "min-replicas-max-lag 5, and put it on the server's command line: it has no configuration file, and what CONFIG SET set is lost at a restart, and likewise on each replica. " +
-				"After a failover nothing is granted then until the other machine is back, which trades failover for safety: with two machines rather take neither"},
+			text: "there can be two holders. With one replica rather take neither max-ttl nor replicas=, and a guard (docs/guards.md): with either, nothing is granted"},
 		"replica confirms": {change: info("connected_slaves", "1", "slave0", "ip=h,port=2,state=online,offset=0,lag=0"), waits: 1,
-			check: "role", level: OK, text: "before it is granted. After a failover nothing is granted then until the other machine is back"},
-		"replica, record":  {change: info("connected_slaves", "1"), vote: votes, record: true, check: "role", level: Warn, text: "until the other machine is back"},
+			check: "role", level: OK, text: "before it is granted. With one replica rather take neither"},
+		"replica, record":  {change: info("connected_slaves", "1"), vote: votes, record: true, check: "role", level: Warn, text: "there can be two holders. With one replica rather take neither"},
 		"replicas, Java":   {change: info("connected_slaves", "2"), java: true, check: "role", level: Warn, text: "Redisson's layout has nothing against that"},
 		"memory, Java":     {change: func(f *Facts) { f.Config["appendonly"] = "no" }, java: true, check: "persistence", level: Warn, text: "next renewal. Run: by hand CONFIG"},
 		"no PUBLISH, Java": {change: func(f *Facts) { f.Denied = map[string]error{"PUBLISH": errors.New("NOPERM")} }, java: true, check: "rights", level: Warn, text: "those in Java sleep until"},
 		"replicas, record": {change: info("connected_slaves", "2"), vote: votes, record: true, check: "role", level: Warn,
-			text: "unknown (CONFIG is not allowed); if not, there can be two holders. Run: by hand CONFIG SET min-replicas-to-write 2 and: by hand CONFIG SET min-replicas-max-lag 5"},
+			text: "unknown (CONFIG is not allowed); if not, there can be two holders. Run on it, and likewise on each replica:\nby hand CONFIG SET min-replicas-to-write 2\nby hand"},
 		"replicas, not all": {change: replicas("1", "5"), vote: votes, record: true, check: "role", level: Warn, text: "goes on renewing here"},
 		"replicas, late":    {change: replicas("2", "8"), vote: votes, record: true, check: "role", level: Warn, text: "goes on renewing here"},
 		"replicas, not set": {change: replicas("2", "0"), vote: votes, record: true, check: "role", level: Warn, text: "goes on renewing here"},
@@ -174,13 +173,20 @@ func TestJudge(t *testing.T) {
 		"far behind":     {change: func(f *Facts) { f.Ahead = -month }, vote: votes, record: true, check: "clock", level: Fail, text: "720h0m0s behind"},
 		"far, no record": {change: func(f *Facts) { f.Ahead = month }, check: "clock", level: Warn, text: "720h0m0s ahead"},
 		"far, but slow":  {change: func(f *Facts) { f.Ahead = 4 * time.Second; f.Trip = 3 * time.Second }, vote: votes, record: true, check: "clock", level: Warn, text: "4s ahead"},
-		"skew, little":   {change: skewed(-500 * time.Millisecond), check: "skew", level: OK, text: "clock of its replica h:2 is its own, give or take 500ms"},
+		"skew, little":   {change: skewed(-200 * time.Microsecond), check: "skew", level: OK, text: "clock of its replica h:2 is its own, give or take 600µs"},
+		"skew, by hand":  {change: skewed(-499 * time.Millisecond), check: "skew", level: OK, text: "give or take 499ms: fences may fall only after a promotion by hand that is quicker"},
 		"skew, behind":   {change: skewed(-600 * time.Millisecond), check: "skew", level: Warn, text: "h:2 is 600ms behind its own: fences may fall"},
 		"skew, record":   {change: skewed(-time.Minute), record: true, vote: votes, check: "skew", level: OK, text: "give or take 1m0s"},
 		"skew, more":     {change: skewed(-2 * time.Minute), record: true, vote: votes, check: "skew", level: Warn, text: "h:2 is 2m0s behind its own: fences may fall"},
-		"skew, ahead":    {change: skewed(2 * time.Second), check: "skew", level: Warn, text: "h:2 is 2s ahead of its own: leases end early"},
-		"skew unknown":   {change: func(f *Facts) { f.Clocks = []replicaClock{{addr: "h:2\x1b", err: errors.New("no\x1b")}} }, check: "skew", level: Warn, text: `h:2\x1b is not known (no\x1b)`},
-		"no SUBSCRIBE":   {change: func(f *Facts) { f.Denied = map[string]error{"SUBSCRIBE": errors.New("NOPERM")} }, check: "rights", level: Warn, text: "SUBSCRIBE: waiters poll"},
+		"skew, ahead":    {change: skewed(303 * time.Millisecond), check: "skew", level: Warn, text: "h:2 is 303ms ahead of its own: there can be two holders"},
+		"skew, nearly":   {change: skewed(301 * time.Millisecond), check: "skew", level: OK, text: "give or take 301ms"},
+		"skew, confirms": {change: skewed(20 * time.Second), waits: 1, check: "skew", level: Warn, text: "h:2 is 20s ahead of its own: there can be two holders after a failover"},
+		"skew, Java":     {change: skewed(20 * time.Second), java: true, check: "skew", level: Warn, text: "there can be two holders"},
+		"skew, held":     {change: skewed(20 * time.Second), record: true, vote: votes, check: "skew", level: Warn, text: "leases end early after a failover"},
+		"skew, far": {change: func(f *Facts) { skewed(0)(f); f.Clocks[0].Trip = 1400 * time.Millisecond }, check: "skew", level: Warn,
+			text: "give or take 700ms, and from here no better can be told: if it is more than 302ms ahead, there can be two holders after a failover; if it is more than 500ms behind, fences may fall. Ask"},
+		"skew unknown": {change: func(f *Facts) { f.Clocks = []replicaClock{{addr: "h:2\x1b", err: errors.New("no\x1b")}} }, check: "skew", level: Warn, text: `h:2\x1b is not known (no\x1b)`},
+		"no SUBSCRIBE": {change: func(f *Facts) { f.Denied = map[string]error{"SUBSCRIBE": errors.New("NOPERM")} }, check: "rights", level: Warn, text: "SUBSCRIBE: waiters poll"},
 	} {
 		f, a := well(), Asked{Enough: c.enough, Replicas: c.waits, Redisson: c.java, Command: func(s string) string { return "by hand " + s }, Says: Said}
 		f.Info = maps.Clone(f.Info)
@@ -261,17 +267,16 @@ func TestPromise(t *testing.T) {
 		want   string
 	}{
 		{driver.Traits{Engine: "sqlite", Survives: driver.StoreRestart | driver.ClockStep}, Kind{Local: true}, "does not lead to two holders: a kill of any process; a reboot; a step of the wall clock"},
-		{driver.Traits{Engine: "etcd", Survives: driver.StoreRestart | driver.ClockStep | driver.Failover}, Kind{Nodes: 3}, "enough for efficiency"},
 		{driver.Traits{Engine: "zookeeper"}, Kind{Nodes: 3, Session: 45 * time.Second}, "until its session expires, after up to 45s"},
 		{driver.Traits{Engine: "redis"}, Kind{Nodes: 1}, "can lead to two holders: a restart of a server that loses leases; a server that is emptied or replaced; a step"},
 		{driver.Traits{Engine: "redis", Survives: driver.StoreRestart | driver.StoreLoss}, Kind{Nodes: 1, Dangers: "eviction, DEL of lock keys"},
 			"does not lead to two holders: a restart of a server that loses leases; a server that is emptied or replaced\n" +
 				"can lead to two holders: a step of the clock that ends leases; a replica that takes over while the old server goes on; eviction, DEL of lock keys"},
 		{driver.Traits{Engine: "redlock", Survives: driver.StoreRestart | driver.StoreLoss}, Kind{Nodes: 7}, "at most 3 of 7 nodes"},
-		{driver.Traits{Engine: "redisson"}, Kind{Nodes: 1, Notes: []string{"a note"}}, "Not for correctness: these locks have no fences"},
 		{driver.Traits{Engine: "redisson"}, Kind{Nodes: 1, Notes: []string{"a note"}}, "\na note"},
 		{driver.Traits{Engine: "redlock", Fencing: true}, Kind{Nodes: 3, Clock: true}, "even then, unless a clock is set back, too"},
 		{driver.Traits{Engine: "redis", Fencing: true}, Kind{Nodes: 1, Clock: true}, "set back, too, or a replica takes over whose clock is behind"},
+		{driver.Traits{Engine: "redis"}, Kind{Nodes: 1, Replicas: 2}, "a replica that takes over, and is none of the 2 that confirm each lock, restarted"},
 	} {
 		if got := strings.Join(Promise(c.traits, c.kind), "\n"); !strings.Contains(got, c.want) {
 			t.Errorf("%+v: %s; want %q", c.traits, got, c.want)

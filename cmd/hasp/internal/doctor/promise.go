@@ -29,6 +29,8 @@ type Kind struct {
 	Session time.Duration // what a process that dies held may last for about so long; 0: no longer than its TTL
 	Clock   bool          // a store that lost its fences begins again at its clock
 
+	Replicas int // that confirm each lock
+
 	// NoFences says what to change where there are no fences: the end of a sentence.
 	NoFences string
 
@@ -38,11 +40,6 @@ type Kind struct {
 // Promise describes what a store with these traits promises.
 func Promise(t driver.Traits, k Kind) []string {
 	var lines []string
-	if t.Fencing {
-		lines = append(lines, "enough for efficiency with fences, unless a line below says that fences may repeat or go back: work is hardly ever done twice, and "+comparing)
-	} else {
-		lines = append(lines, "enough for efficiency: work is hardly ever done twice. Not for correctness: these locks have no fences")
-	}
 	var yes, no []string
 	for _, f := range faults {
 		if t.Survives&f.fault != 0 {
@@ -54,6 +51,11 @@ func Promise(t driver.Traits, k Kind) []string {
 	if k.Local {
 		yes, no = []string{"a kill of any process", "a reboot", "a step of the wall clock"}, nil
 		lines = append(lines, "for the processes of this machine only")
+	}
+	replica := "a replica"
+	if k.Replicas > 0 {
+		replica = "such a replica"
+		no[len(no)-1] = fmt.Sprintf("a replica that takes over, and is none of the %d that confirm each lock, restarted without its data, or has a clock that is ahead", k.Replicas)
 	}
 	if k.Dangers != "" {
 		no = append(no, k.Dangers)
@@ -70,7 +72,7 @@ func Promise(t driver.Traits, k Kind) []string {
 	}
 	switch {
 	case t.Fencing && k.Clock && !k.Local && k.Nodes <= 1 && t.MaxTTL == 0: // Redis without a node record
-		lines = append(lines, "fences rise from holder to holder even then, unless a clock is set back, too, or a replica takes over whose clock is behind")
+		lines = append(lines, "fences rise from holder to holder even then, unless a clock is set back, too, or "+replica+" takes over whose clock is behind")
 	case t.Fencing && k.Clock:
 		lines = append(lines, "fences rise from holder to holder even then, unless a clock is set back, too")
 	case t.Fencing:

@@ -212,17 +212,17 @@ func (j *judge) stops(n int) bool {
 	return atoi(j.f.Config["min-replicas-to-write"]) >= n && lag > 0 && lag <= maxLag
 }
 
-// stopping has it stop.
+// stopping has it stop, by commands, one a line.
 func (j *judge) stopping(n int) string {
-	return fmt.Sprintf("%s and: %s, %s, and likewise on each replica", j.a.Command(fmt.Sprintf("CONFIG SET min-replicas-to-write %d", n)),
-		j.a.Command(fmt.Sprintf("CONFIG SET min-replicas-max-lag %d", adviseLag)), j.keep())
+	return fmt.Sprintf(" on it, and likewise on each replica:\n%s\n%s\n%s. %s", j.a.Command(fmt.Sprintf("CONFIG SET min-replicas-to-write %d", n)),
+		j.a.Command(fmt.Sprintf("CONFIG SET min-replicas-max-lag %d", adviseLag)), j.keep(), price(n))
 }
 
 // price is what it costs that all of so many replicas are needed, by these settings or by replicas=.
 func price(n int) string {
 	if n == 1 {
-		return "After a failover nothing is granted then until the other machine is back, which trades failover for safety: with two machines rather take " +
-			"neither max-ttl nor replicas=, and a guard (docs/guards.md)"
+		return "With one replica rather take neither max-ttl nor replicas=, and a guard (docs/guards.md): with either, nothing is granted after a failover until the " +
+			"other machine is back"
 	}
 	return "While one of them is away, as after a failover, nothing is granted then"
 }
@@ -230,15 +230,17 @@ func price(n int) string {
 // replicas is about a master with a node record: one of its replicas may be promoted
 // while clients still reach the master.
 func (j *judge) replicas(n int) {
-	if j.stops(n) {
-		j.say(OK, "role", "it is a master with %s. One that is promoted is held back at first, and without it this one stops "+
-			"granting and renewing (min-replicas-to-write %d, min-replicas-max-lag %d). %s", people.Count(n, "replica", "replicas"), atoi(j.f.Config["min-replicas-to-write"]),
-			atoi(j.f.Config["min-replicas-max-lag"]), price(n))
-		return
+	level, why, remedy := Warn, "but whoever still reaches this one goes on renewing here, and there can be two holders", price(n)
+	needs, known := j.f.Config["min-replicas-to-write"]
+	switch {
+	case j.stops(n):
+		level, why = OK, fmt.Sprintf("and without it this one stops granting and renewing (min-replicas-to-write %d, min-replicas-max-lag %d)",
+			atoi(needs), atoi(j.f.Config["min-replicas-max-lag"]))
+	case n > 1:
+		remedy = "Run" + j.stopping(n)
 	}
-	why := "whoever still reaches this one goes on renewing here, and there can be two holders"
-	if _, known := j.f.Config["min-replicas-to-write"]; !known {
-		why = "whether this one then stops renewing is unknown (CONFIG is not allowed); if not, there can be two holders"
+	if !known {
+		why = "but whether this one then stops renewing is unknown (CONFIG is not allowed); if not, there can be two holders"
 	}
-	j.say(Warn, "role", "it is a master with %s. One that is promoted is held back at first, but %s. Run: %s. %s", people.Count(n, "replica", "replicas"), why, j.stopping(n), price(n))
+	j.say(level, "role", "it is a master with %s. One that is promoted is held back at first, %s. %s", people.Count(n, "replica", "replicas"), why, remedy)
 }

@@ -26,9 +26,6 @@ const (
 // Correctness is what it takes, besides fences: README, docs/guarantees.md and the help say the same.
 const Correctness = "no store alone: a holder that was stopped writes late, unless a guard compares the fence"
 
-// comparing is what fences are for.
-const comparing = "data stays correct where a guard in what you write to compares the fence (HASP_FENCE)"
-
 // Uses are those that can be asked for, in order.
 var Uses = []Use{ForEfficiency, ForFences, ForCorrectness}
 
@@ -47,19 +44,15 @@ func Fit(t driver.Traits, k Kind, found []Finding, granted bool) (Use, []Fitness
 	if !granted {
 		found = append(slices.Clone(found), Finding{Level: Fail})
 	}
-	all := []Fitness{efficient(found), fenced(t, k, found), {Use: ForCorrectness, Why: Correctness + " (docs/guards.md): ask for fences"}}
-	best := ForNothing
-	for i := range all {
-		if all[i].Met = all[i].Why == ""; all[i].Met {
-			best = all[i].Use
-		}
-	}
-	for i, why := range []string{
+	all := []Fitness{efficient(found), fenced(t, k, found), {Use: ForCorrectness, Why: Correctness + ". Compare it where you write (docs/guards.md)"}}
+	met := []string{
 		"locks are granted, handed on, and free again when they expire: work is hardly ever done twice",
-		comparing,
-	} {
-		if all[i].Met {
-			all[i].Why = why
+		"data stays correct where a guard in what you write to compares the fence (HASP_FENCE)",
+	}
+	best := ForNothing
+	for i, f := range all {
+		if f.Why == "" {
+			best, all[i].Met, all[i].Why = f.Use, true, met[i]
 		}
 	}
 	return best, all
@@ -69,7 +62,7 @@ func Fit(t driver.Traits, k Kind, found []Finding, granted bool) (Use, []Fitness
 func efficient(found []Finding) Fitness {
 	f := Fitness{Use: ForEfficiency}
 	if failed := checks(found, func(f Finding) bool { return f.Level == Fail }); failed != "" {
-		f.Why = "first mend (see above): " + failed
+		f.Why = "first mend: " + failed
 	} else if slices.ContainsFunc(found, func(f Finding) bool { return f.Level == Fail }) {
 		f.Why = "it grants no locks now"
 	}
@@ -84,7 +77,7 @@ func fenced(t driver.Traits, k Kind, found []Finding) Fitness {
 	case !t.Fencing:
 		f.Why = "these locks have no fences, so nothing can refuse the late write of a holder that was paused" + k.NoFences
 	case repeat != "":
-		f.Why = "fences may repeat or go back until you mend (see above): " + repeat
+		f.Why = "fences may repeat or go back until you mend: " + repeat
 	}
 	return f
 }

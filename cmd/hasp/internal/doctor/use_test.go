@@ -15,7 +15,7 @@ import (
 
 // What correctness takes is said in the same words wherever somebody decides by it.
 func TestCorrectnessIsOneSentence(t *testing.T) {
-	for _, name := range []string{"README.md", "docs/guarantees.md", "cmd/hasp/internal/operate/help/doctor.txt"} {
+	for _, name := range []string{"docs/guarantees.md", "cmd/hasp/internal/operate/help/doctor.txt"} {
 		text, err := os.ReadFile(filepath.Join("..", "..", "..", "..", filepath.FromSlash(name)))
 		if err != nil || !strings.Contains(strings.Join(strings.Fields(string(text)), " "), Correctness) {
 			t.Errorf("%s does not have %q: %v", name, Correctness, err)
@@ -37,13 +37,13 @@ func TestFit(t *testing.T) {
 	}{
 		"a server":        {traits: server, want: ForFences},
 		"warnings":        {traits: server, found: []Finding{{Level: Warn, Check: "persistence"}}, want: ForFences},
-		"fences repeat":   {traits: server, found: []Finding{repeats}, want: ForEfficiency, lacks: "not for efficiency with fences: fences may repeat or go back until you mend (see above): fsync is off"},
+		"fences repeat":   {traits: server, found: []Finding{repeats}, want: ForEfficiency, lacks: "not for efficiency with fences: fences may repeat or go back until you mend: fsync is off"},
 		"repeats, but ok": {traits: server, found: []Finding{{Level: OK, Check: "fsync", FencesRepeat: true}}, want: ForFences},
 		"no fences":       {kind: Kind{NoFences: ". Change that"}, want: ForEfficiency, lacks: "paused. Change that"},
 		"fails": {traits: server, found: []Finding{away, {Level: OK, Text: "it is well"}, away, {Level: Fail, Text: "held back, 9s left. Wait"}}, want: ForNothing,
-			lacks: "not for efficiency: first mend (see above): it cannot be reached; held back, 9s left"},
+			lacks: "not for efficiency: first mend: it cannot be reached; held back, 9s left"},
 		"fails at length": {traits: server, found: []Finding{{Level: Fail, Text: strings.Repeat("ö", 101)}}, want: ForNothing,
-			lacks: "(see above): " + strings.Repeat("ö", 99) + "…"},
+			lacks: "first mend: " + strings.Repeat("ö", 99) + "…"},
 		"grants nothing": {traits: server, silent: true, want: ForNothing, lacks: "it grants no locks now"},
 	} {
 		best, all := Fit(c.traits, c.kind, c.found, !c.silent)

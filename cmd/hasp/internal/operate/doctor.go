@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"syscall"
 
 	"github.com/hasplock/hasp/cmd/hasp/internal/base"
@@ -109,6 +110,16 @@ func interruption(ctx context.Context) *base.Exit {
 func (d *diagnosis) print(w io.Writer) {
 	fmt.Fprintf(w, "store     %s\n", plain.Line(d.Store))
 	fmt.Fprintf(w, "%-8s  %s\n", "named", plain.Line(d.Source))
+	for i, u := range d.Uses {
+		sign := "not for"
+		if u.Met {
+			sign = "for"
+		}
+		fmt.Fprintf(w, "%-8s  %s %s: %s\n", once(i, "usable"), sign, u.Use.Words(), plain.Line(u.Why))
+		if d.UsableFor == doctor.ForNothing {
+			break // the others would say the same
+		}
+	}
 	for i, line := range d.Promise {
 		if d.UsableFor != doctor.ForNothing { // a store that grants nothing keeps no promise
 			fmt.Fprintf(w, "%-8s  %s\n", once(i, "promise"), line)
@@ -124,16 +135,8 @@ func (d *diagnosis) print(w io.Writer) {
 		if node != "" {
 			indent = "  "
 		}
-		fmt.Fprintf(w, "%s%-*s  %s\n", indent, 8-len(indent), f.Level, plain.Line(f.Text))
-	}
-	for i, u := range d.Uses {
-		sign := "not for"
-		if u.Met {
-			sign = "for"
-		}
-		fmt.Fprintf(w, "%-8s  %s %s: %s\n", once(i, "usable"), sign, u.Use.Words(), plain.Line(u.Why))
-		if d.UsableFor == doctor.ForNothing {
-			return // the others would say the same
+		for i, line := range strings.Split(f.Text, "\n") { // a command has a line of its own
+			fmt.Fprintf(w, "%s%-*s  %s\n", indent, 8-len(indent), once(i, string(f.Level)), plain.Line(line))
 		}
 	}
 }

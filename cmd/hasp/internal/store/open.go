@@ -156,7 +156,7 @@ func (s *Store) redis(u *URL, p dial.Parts) {
 	s.Searches, s.Redisson = true, p.Params.Get("layout") == "redisson"
 	s.Replicas, _ = strconv.Atoi(p.Params.Get("replicas"))
 	s.NoMessages = ": is this user allowed to use SUBSCRIBE and PUBLISH (which is said above), and does a proxy in between pass messages on?"
-	s.kind = doctor.Kind{Clock: true, Nodes: len(s.opened.Servers), Dangers: "eviction, DEL of lock keys"}
+	s.kind = doctor.Kind{Clock: true, Nodes: len(s.opened.Servers), Replicas: s.Replicas, Dangers: "eviction, DEL of lock keys"}
 	if p.Kind == dial.Redlock {
 		s.kind.Dangers += ", all on nodes that vote"
 	}
