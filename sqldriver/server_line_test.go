@@ -6,6 +6,7 @@ package sqldriver
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/contend"
@@ -27,6 +28,11 @@ func oneOfALinePolls(t *testing.T, s, other *Server) {
 		wake <-chan driver.Hint
 		end  context.CancelFunc
 	}
+	lasting := func() contend.Owner { // however slowly this goes on
+		r := settled(request("k"))
+		r.TTL, r.Patience = time.Hour, time.Hour
+		return r
+	}
 	asks := func(w waiter, polls bool) {
 		t.Helper()
 		if res, err := contend.Try(t.Context(), s, w.Owner); err != nil || res.Granted || (res.RetryIn > 0) != polls {
@@ -35,7 +41,7 @@ func oneOfALinePolls(t *testing.T, s, other *Server) {
 	}
 	join := func(mode driver.Mode) (w waiter) {
 		t.Helper()
-		w.Owner = queued(settled(request("k")))
+		w.Owner = queued(lasting())
 		w.Mode = mode
 		var ctx context.Context
 		ctx, w.end = context.WithCancel(t.Context())
@@ -55,7 +61,7 @@ func oneOfALinePolls(t *testing.T, s, other *Server) {
 			}
 		}
 	}
-	holder := settled(request("k"))
+	holder := lasting()
 	granted(t, other, holder)
 	first, second, third, fourth, reader := join(driver.Exclusive), join(driver.Exclusive), join(driver.Exclusive), join(driver.Exclusive), join(driver.Shared)
 	asks(third, true)

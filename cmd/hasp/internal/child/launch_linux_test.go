@@ -110,6 +110,26 @@ func TestInvisibleCommandIsSignalled(t *testing.T) {
 	}
 }
 
+// The command's group does not wait until /proc has been read.
+func TestGroupIsSignalledAtOnce(t *testing.T) {
+	p, err := start(shell("exec sleep 1000"), -1)
+	must(t, err)
+	procfs = filepath.Join(t.TempDir(), "pipe") // it opens once this test opens it, too
+	defer func() { procfs = "/proc" }()
+	must(t, syscall.Mkfifo(procfs, 0o600))
+	found := make(chan bool)
+	go func() { found <- p.signalAll(syscall.SIGTERM) }()
+	if c := <-p.changes; c.Signal() != syscall.SIGTERM {
+		t.Errorf("it ended as %+v", statusOf(c.WaitStatus))
+	}
+	f, err := os.OpenFile(procfs, os.O_WRONLY, 0)
+	must(t, err)
+	must(t, f.Close())
+	if !<-found {
+		t.Error("no process was there to be signalled")
+	}
+}
+
 // A stop that was followed by a CONT has no effect when it is received.
 func TestStopOfThePast(t *testing.T) {
 	p, err := start(shell("kill -STOP $$; exec sleep 1000"), -1)

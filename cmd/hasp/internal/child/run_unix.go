@@ -265,8 +265,7 @@ func (r *runner) end() {
 	r.order = &order
 	r.status.Ordered = true
 	if order.Term {
-		r.p.signalAll(syscall.SIGTERM)
-		r.p.signalAll(syscall.SIGCONT) // a stopped process handles no signal but SIGKILL
+		r.p.signalAll(syscall.SIGTERM, syscall.SIGCONT) // a stopped process handles no signal but SIGKILL
 	}
 	r.press()
 	if order.Begun != nil {

@@ -146,21 +146,30 @@ func (p *process) since(c change) bool {
 	return c.goneOn != p.goneOn
 }
 
-// signalAll sends a signal to the group at once, and one by one to what left
-// it. It says whether any process was there.
-func (p *process) signalAll(sig syscall.Signal) (found bool) {
+// signalAll sends signals to the group at once, and one by one to what left it. The group of a command that lives
+// does not wait for the look at /proc, which may take long on a busy machine. It says whether any process was there.
+func (p *process) signalAll(sigs ...syscall.Signal) (found bool) {
+	now := !p.dead()
+	for _, sig := range sigs {
+		if now {
+			p.signal(sig)
+		}
+	}
 	inGroup, members := false, p.members()
 	for _, m := range members {
-		if m.inGroup {
-			inGroup = true
-			continue
+		inGroup = inGroup || m.inGroup
+		for _, sig := range sigs {
+			if !m.inGroup {
+				_ = syscall.Kill(m.pid, sig)
+			}
 		}
-		_ = syscall.Kill(m.pid, sig)
 	}
-	if inGroup { // the number of an empty group may be another's by now
-		_ = syscall.Kill(-p.pid, sig)
+	for _, sig := range sigs {
+		if inGroup && !now { // the number of an empty group may be another's by now
+			_ = syscall.Kill(-p.pid, sig)
+		}
 	}
-	return len(members) > 0
+	return now || len(members) > 0
 }
 
 // askToEnd sends SIGTERM to what outlived the command, except for those of its group that got one of these signals. A shell's
