@@ -15,7 +15,7 @@ import (
 
 // What correctness takes is said in the same words wherever somebody decides by it.
 func TestCorrectnessIsOneSentence(t *testing.T) {
-	for _, name := range []string{"docs/guarantees.md", "cmd/hasp/internal/operate/help/doctor.txt"} {
+	for _, name := range []string{"README.md", "docs/guarantees.md", "cmd/hasp/internal/operate/help/doctor.txt"} {
 		text, err := os.ReadFile(filepath.Join("..", "..", "..", "..", filepath.FromSlash(name)))
 		if err != nil || !strings.Contains(strings.Join(strings.Fields(string(text)), " "), Correctness) {
 			t.Errorf("%s does not have %q: %v", name, Correctness, err)
