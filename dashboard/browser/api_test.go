@@ -14,8 +14,11 @@ import (
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/dashboard"
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/expect"
 	"github.com/hasplock/hasp/memdriver"
 )
+
+var must = expect.Need
 
 // The API does what its file says, whatever is asked of it. HASP_TEST_SCHEMATHESIS names the
 // program that asks (4.0 or later).
@@ -26,9 +29,7 @@ func TestAPIKeepsItsPromises(t *testing.T) {
 	}
 	s := &stage{store: memdriver.New(), lines: map[string][]driver.Claim{}}
 	c, err := hasp.New(s.store, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer c.Close()
 	for _, key := range []string{"orders/42", "orders/42", hostile, "\x00"} {
 		s.ask(key, "web-1", "nightly", time.Now())
@@ -37,7 +38,5 @@ func TestAPIKeepsItsPromises(t *testing.T) {
 	defer server.Close()
 	cmd := exec.CommandContext(t.Context(), schemathesis, "run", server.URL+"/some/path/api/v1/openapi.json", "--url", server.URL+"/some/path", "--checks", "all", "--max-examples", "100", "--no-color")
 	cmd.Stdout, cmd.Stderr, cmd.Dir = os.Stdout, os.Stderr, t.TempDir()
-	if err := cmd.Run(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Run())
 }

@@ -103,9 +103,7 @@ func TestBrowser(t *testing.T) {
 	}
 	s := &stage{store: memdriver.New(), lines: map[string][]driver.Claim{}}
 	c, err := hasp.New(s.store, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer c.Close()
 	now := time.Now()
 	for i := range 60 {
@@ -148,9 +146,7 @@ func TestBrowser(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), "node", "drive.mjs")
 	cmd.Env = append(os.Environ(), "PAGE="+page.URL+"/some/path/", "CONTROL="+control.URL+"/", "CHROMIUM="+chromium, "HOSTILE="+driver.Printable(hostile))
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-	if err := cmd.Run(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Run())
 	mu.Lock()
 	defer mu.Unlock()
 	if len(records) != 4 || records[1].Outcome != "broken" || records[1].Reason != "it hangs" || records[3].Outcome != "not held" {

@@ -12,7 +12,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/hasplock/hasp/internal/expect"
 )
+
+var must = expect.Need
 
 // programs are the smallest that use a module.
 var programs = []struct{ name, imports, store string }{
@@ -33,13 +37,9 @@ var programs = []struct{ name, imports, store string }{
 // take a tenth, which another version of Go may change. With -v the test prints the rows.
 func TestWeights(t *testing.T) {
 	page, err := os.ReadFile("../../docs/choosing.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	top, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	dir := t.TempDir() // outside of the checkout
 	for _, p := range programs {
 		modules, bytes := weigh(t, top, dir, p.imports, p.store)
@@ -74,9 +74,7 @@ func weigh(t *testing.T, top, dir, imports, store string) (modules int, size int
 	text := fmt.Sprintf("package main\n\nimport (\n\"github.com/hasplock/hasp\"\n%s\n)\n\nfunc main() { _, _ = hasp.New(%s, nil) }\n",
 		strings.ReplaceAll(imports, "; ", "\n"), store)
 	for name, content := range map[string]string{"go.mod": mod.String(), "main.go": text, "go.sum": ""} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
 	}
 	run(t, dir, "mod", "tidy")
 	for line := range strings.Lines(run(t, dir, "list", "-m", "all")) {
@@ -86,9 +84,7 @@ func weigh(t *testing.T, top, dir, imports, store string) (modules int, size int
 	}
 	run(t, dir, "build", "-trimpath", "-ldflags=-s -w", "-o", "program", ".")
 	info, err := os.Stat(filepath.Join(dir, "program"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return modules, info.Size()
 }
 
