@@ -13,17 +13,6 @@ import (
 	"testing"
 )
 
-// storeFile names the file of the store's URL, or another variable, for a hasp or a script.
-func (s *sandbox) storeFile(variable, file string) func(*exec.Cmd) {
-	return func(cmd *exec.Cmd) {
-		for i, v := range cmd.Env {
-			if strings.HasPrefix(v, "HASP_STORE=") {
-				cmd.Env[i] = variable + "=" + file
-			}
-		}
-	}
-}
-
 // hangs returns once somebody reads the named pipe, which gets nothing to read until the test is over.
 func (s *sandbox) hangs(name string) {
 	s.t.Helper()

@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -50,14 +51,7 @@ func TestRotatedPassword(t *testing.T) {
 func rotates(t *testing.T, k keeper) {
 	s := newSandbox(t, "")
 	s.write("url", k.url("hunter2"))
-	withFile := func(c *exec.Cmd) {
-		for i, v := range c.Env {
-			if strings.HasPrefix(v, "HASP_STORE=") {
-				c.Env[i] = "HASP_STORE_FILE=" + filepath.Join(s.dir, "url")
-			}
-		}
-	}
-	start := func(args ...string) *proc { return s.haspWith(withFile, args...) }
+	start := func(args ...string) *proc { return s.haspWith(s.storeFile("HASP_STORE_FILE", "url"), args...) }
 	if k.tables {
 		start("init").ends(0)
 	}
@@ -118,6 +112,14 @@ func rotates(t *testing.T, k keeper) {
 		if text := p.err.String() + p.out.String(); strings.Contains(text, "hunter") {
 			t.Errorf("%v shows a password:\n%s", p.cmd.Args, text)
 		}
+	}
+}
+
+// storeFile names the file of the store's URL, or another variable, for a hasp or a script.
+func (s *sandbox) storeFile(variable, file string) func(*exec.Cmd) {
+	return func(cmd *exec.Cmd) {
+		i := slices.IndexFunc(cmd.Env, func(v string) bool { return strings.HasPrefix(v, "HASP_STORE=") })
+		cmd.Env[i] = variable + "=" + file
 	}
 }
 

@@ -164,7 +164,10 @@ func fromFile(by, name string) (*URL, error) {
 	if _, path, _ := strings.Cut(alone, ":"); u.IsFile() && !filepath.IsAbs(strings.TrimPrefix(path, "//")) {
 		return nil, fmt.Errorf("%s: the file %s names %q, a relative path: each directory would have locks of its own; write the whole path", by, name, path)
 	}
-	u.file, u.by, u.Source = name, by, "as the file "+name+" says"
+	if u.file, err = filepath.Abs(name); err != nil { // it is read again, perhaps in another folder
+		return nil, fmt.Errorf("%s: %w", by, err)
+	}
+	u.by, u.Source = by, "as the file "+name+" says"
 	// Its group may be the users of the store, and is the mask of an ACL where the file has one, as a credential of systemd has.
 	if u.Password() && runtime.GOOS != "windows" && info.Mode().Perm()&0o004 != 0 {
 		u.Warning = fmt.Sprintf("%s: the file %q holds a password, and others can read it: chmod o-r", by, name)

@@ -21,8 +21,7 @@ func (u *URL) Inherit() (variable string, remove func(), err error) {
 	case text != "":
 		return EnvURL + "=" + text, nothing, nil
 	case u.file != "":
-		name, err := filepath.Abs(u.file)
-		return EnvFile + "=" + name, nothing, err
+		return EnvFile + "=" + u.file, nothing, nil
 	case !u.given || !u.Secret():
 		return EnvURL + "=" + u.text, nothing, nil
 	}
