@@ -102,7 +102,7 @@ var troubles = []trouble{
 	{"the tables were emptied", func(t *testing.T, path string) string {
 		change(t, path, "DELETE FROM hasp_meta")
 		return SQLiteDSN(path)
-	}, driver.ClassMisconfigured, []string{"hasp_meta is missing", "DROP TABLE"}},
+	}, driver.ClassMisconfigured, []string{"hasp_meta is missing", "delete it with its -journal", "DROP TABLE"}},
 
 	{"the tables are somebody else's", func(t *testing.T, path string) string {
 		change(t, path, "DROP TABLE hasp_lease; CREATE TABLE hasp_lease (a, b)")

@@ -52,10 +52,8 @@ var sqliteTrouble = []struct {
 		"the disk of FILE hangs or is very slow, or this machine is overloaded (dmesg and top say more)"},
 	{[]string{"disk i/o error"}, driver.ClassUnreachable,
 		"the disk of FILE fails, or is a network file system, which is not supported"},
-	{[]string{"no such column", "has no column named"}, driver.ClassMisconfigured,
+	{[]string{"no such column", "has no column named", "hasp_meta", "hasp_lease", "constraint failed", "datatype mismatch"}, driver.ClassMisconfigured,
 		"the tables in FILE are not as hasp made them, or of a hasp before v0.1; " + startAnew},
-	{[]string{"hasp_meta", "hasp_lease", "constraint failed", "datatype mismatch"}, driver.ClassMisconfigured,
-		"the tables in FILE are not as hasp made them: end the programs that use them, DROP TABLE hasp_meta and hasp_lease, and they are made anew"},
 	{[]string{"pragma_", "syntax error", "unrecognized token"}, driver.ClassMisconfigured,
 		"this SQLite is too old for hasp (3.37 is needed)"},
 	{[]string{"out of memory"}, driver.ClassUnreachable,
@@ -155,7 +153,7 @@ var errReplaced = errors.New("deleted or replaced")
 var errSwitched = errors.New("another program has switched the file to another journal_mode than " + persist)
 
 // startAnew is what to do with a file whose tables mean nothing to this program.
-const startAnew = "end the programs that use the file, and delete it with its -journal, -wal and -shm, or name a new one"
+const startAnew = "end the programs that use the file, and delete it with its -journal, -wal and -shm (one with other tables: DROP TABLE hasp_meta, hasp_lease), or name a new one"
 
 // rightVersion refuses tables of another version than this program's.
 func rightVersion(version int) error {
