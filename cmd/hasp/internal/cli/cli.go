@@ -90,5 +90,13 @@ file in the state directory: jobs of other users and machines are not excluded.`
 	root.AddCommand(run.Commands(args)...)
 	root.AddCommand(look.Commands(operate.Diagnose)...)
 	root.AddCommand(operate.Commands()...)
+	root.InitDefaultHelpCmd()
+	help, _, _ := root.Find([]string{"help"})
+	help.Args = func(_ *cobra.Command, words []string) error {
+		if found, _, _ := root.Find(words); found == root && len(words) > 0 {
+			return base.Usage("there is no command or topic %q%s; see: hasp --help", words[0], meant(root, words[0]))
+		}
+		return nil
+	}
 	return root
 }

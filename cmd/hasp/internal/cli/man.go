@@ -29,14 +29,13 @@ func newMan(root *cobra.Command) *cobra.Command {
 				if err != nil {
 					self, err = os.Executable()
 				}
-				dir := filepath.Join(filepath.Dir(self), "..", "share", "man", "man1")
-				if err == nil {
-					err = os.MkdirAll(dir, 0o755)
-				}
 				if err != nil {
 					return base.Failed("%v; or name the directory: hasp man DIR", err)
 				}
-				args = []string{dir}
+				args = []string{filepath.Join(filepath.Dir(self), "..", "share", "man", "man1")}
+			}
+			if err := os.MkdirAll(args[0], 0o755); err != nil {
+				return base.Failed("%v; or name another directory: hasp man DIR", err)
 			}
 			for _, cmd := range append([]*cobra.Command{root}, root.Commands()...) {
 				if cmd.Hidden || cmd.Name() == "help" {
