@@ -63,7 +63,7 @@ func (d *Driver) Examine(ctx context.Context) ([]operator.Finding, error) {
 			x.states[i] = nil
 			why := errs[i].Error()
 			if errors.Is(errs[i], context.DeadlineExceeded) {
-				why = fmt.Sprintf("nothing within %v", memberLimit)
+				why = fmt.Sprintf("no status within %v", memberLimit)
 			}
 			x.say(operator.LevelWarn, "member", "%s does not answer: %s", endpoint, why)
 			continue

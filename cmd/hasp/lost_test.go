@@ -148,7 +148,7 @@ func TestShortOutage(t *testing.T) {
 	s.read("ready")
 	proxy.Refuse()
 	proxy.CloseAll()
-	p.says(`^hasp: cannot renew "k", asking again: .*Without an answer the command is ended in`)
+	p.says(`^hasp: cannot renew "k", asking again: .*[^.]\. Unless it is renewed, the command is ended in`)
 	proxy.Clear()
 	p.says(`^hasp: renewed "k", good for`)
 	s.open("gate")

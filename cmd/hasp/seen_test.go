@@ -37,6 +37,13 @@ func TestWhatWasSeen(t *testing.T) {
 			s := newSandbox(t, "")
 			s.store = c.url(t, s)
 			text := s.exits(c.code, "run", "-n", "k", "--", "true")
+			if strings.HasSuffix(name, " silent") {
+				matches(t, s.exits(c.code, "ls"), `^hasp: the store \S+ `+c.want)
+			} else if strings.HasSuffix(name, " half open") {
+				p := s.hasp("doctor")
+				p.ends(c.code)
+				matches(t, p.out.String(), `(lost on the way\?( Does .*)?|grants nothing now: .*)$`)
+			}
 			if c.code != 0 {
 				matches(t, text, `^hasp: the store \S+ `+c.want)
 			}
@@ -84,6 +91,15 @@ func shared(t *testing.T, engine string, start func(testing.TB, ...string) *test
 
 func aPostgres(t *testing.T, _ *sandbox) string { return testserver.Postgres(t).Addr() }
 
+// sentinels are a group whose Sentinels have carried these commands out.
+func sentinels(t *testing.T, commands ...[]any) *testserver.RedisSentinel {
+	group := testserver.NewRedisSentinel(t, testserver.RedisGroup{Timeout: 5 * time.Second})
+	for _, one := range group.Sentinels {
+		admin(t, one, redis.Options{}, commands...)
+	}
+	return group
+}
+
 func held(t *testing.T, addr string, n int) {
 	for range n {
 		c, err := net.Dial("tcp", addr)
@@ -97,7 +113,7 @@ func seenCases(t *testing.T) map[string]seen {
 	aMariaDB := shared(t, "mariadb", testserver.MariaDB)
 	return map[string]seen{
 		"redis silent":       {69, `takes connections, and does not answer: .*Is it stopped or overloaded.*expect TLS\? Then the store's URL begins with rediss:$`, proxied(silent, "redis://", "", aRedis)},
-		"redis closes":       {69, `closed the connection before its first answer(: .*reset.*)?\. Has it as many connections as it allows\?`, proxied(refusing, "redis://", "", aRedis)},
+		"redis closes":       {69, `closed the connection before its first answer(: .*reset.*)?\. Has it as many connections as it allows, or is it not Redis\?`, proxied(refusing, "redis://", "", aRedis)},
 		"redis half open":    {69, `(answered, and then no more|takes connections, and does not answer): .*(Is it overloaded, or do large|Is it stopped or overloaded, or do) packets get lost`, proxied(halfOpen, "redis://", "", aRedis)},
 		"redis mtu":          {69, `(answered, and then no more|takes connections, and does not answer): `, proxied(mtu, "redis://", "", aRedis)},
 		"redis slow":         {69, `takes connections, and does not answer: `, proxied(slow, "redis://", "", aRedis)},
@@ -155,6 +171,12 @@ func seenCases(t *testing.T) map[string]seen {
 			held(t, addr, 1)
 			return "redis://" + addr
 		}},
+		"redis out of memory": {78, `is full: .*OOM.* or raise maxmemory`, func(t *testing.T, s *sandbox) string {
+			return "redis://" + testserver.Redis(t, "--maxmemory-policy", "noeviction", "--maxmemory", "1").Addr()
+		}},
+		"redis replica": {78, `cannot be written, is it a replica\? READONLY [^.]*\. Name its master in the store's URL, or take redis\+sentinel:// .*$`, func(t *testing.T, s *sandbox) string {
+			return "redis://" + testserver.Redis(t, "--replicaof", "127.0.0.1", fmt.Sprint(testserver.Redis(t).Port())).Addr()
+		}},
 		"redis cluster node": {78, `cannot do this: .*\(this server is a node of a cluster: the store's URL begins with redis\+cluster:\)$`, func(t *testing.T, s *sandbox) string {
 			return "redis://" + testserver.NewRedisCluster(t, 3, testserver.RedisGroup{Timeout: 5 * time.Second}).Addrs()[0]
 		}},
@@ -166,32 +188,18 @@ func seenCases(t *testing.T) map[string]seen {
 			return "redis://127.0.0.1:" + port
 		}},
 		"sentinel password": {77, `refused the login: redis: no Sentinel says .*WRONGPASS.*[^.]\. Check sentinel-user= and sentinel-password=`, func(t *testing.T, s *sandbox) string {
-			group := testserver.NewRedisSentinel(t, testserver.RedisGroup{Timeout: 5 * time.Second})
-			for _, one := range group.Sentinels {
-				admin(t, one, redis.Options{}, []any{"ACL", "SETUSER", "default", "resetpass", ">right"})
-			}
-			return "redis+sentinel://" + testserver.MasterName + "@" + strings.Join(group.Addrs(), ",") + "?sentinel-password=hunter2"
+			return "redis+sentinel://" + testserver.MasterName + "@" + strings.Join(sentinels(t, []any{"ACL", "SETUSER", "default", "resetpass", ">right"}).Addrs(), ",") + "?sentinel-password=hunter2"
 		}},
 		"sentinel no password": {77, `refused the login: redis: no Sentinel says .*NOAUTH.*[^.]\. Check sentinel-user= and sentinel-password=`, func(t *testing.T, s *sandbox) string {
-			group := testserver.NewRedisSentinel(t, testserver.RedisGroup{Timeout: 5 * time.Second})
-			for _, one := range group.Sentinels {
-				admin(t, one, redis.Options{}, []any{"ACL", "SETUSER", "default", "resetpass", ">right"})
-			}
-			return "redis+sentinel://" + testserver.MasterName + "@" + strings.Join(group.Addrs(), ",")
+			return "redis+sentinel://" + testserver.MasterName + "@" + strings.Join(sentinels(t, []any{"ACL", "SETUSER", "default", "resetpass", ">right"}).Addrs(), ",")
 		}},
 		"sentinel password alone": {77, `refused the login: (NOAUTH.*[^.]|the server wants a password)\. It is that of Redis, not of the Sentinels: check NAME:PASSWORD@ and user=`, func(t *testing.T, s *sandbox) string {
-			group := testserver.NewRedisSentinel(t, testserver.RedisGroup{Timeout: 5 * time.Second})
-			for _, one := range group.Sentinels {
-				admin(t, one, redis.Options{}, []any{"ACL", "SETUSER", "default", "resetpass", ">hunter2"})
-			}
+			group := sentinels(t, []any{"ACL", "SETUSER", "default", "resetpass", ">hunter2"})
 			admin(t, group.Master, redis.Options{}, []any{"ACL", "SETUSER", "default", "resetpass", ">another"})
 			return "redis+sentinel://" + testserver.MasterName + "@" + strings.Join(group.Addrs(), ",") + "?sentinel-password=hunter2"
 		}},
 		"sentinel user": {0, ``, func(t *testing.T, _ *sandbox) string {
-			group := testserver.NewRedisSentinel(t, testserver.RedisGroup{Timeout: 5 * time.Second})
-			for _, one := range group.Sentinels {
-				admin(t, one, redis.Options{}, []any{"ACL", "SETUSER", "locks", "on", ">right", "~*", "&*", "+@all"}, []any{"ACL", "SETUSER", "default", "off"})
-			}
+			group := sentinels(t, []any{"ACL", "SETUSER", "locks", "on", ">right", "~*", "&*", "+@all"}, []any{"ACL", "SETUSER", "default", "off"})
 			return "redis+sentinel://" + testserver.MasterName + "@" + strings.Join(group.Addrs(), ",") + "?sentinel-user=locks&sentinel-password=right"
 		}},
 		"sentinel redis password": {77, `refused the login: WRONGPASS.*[^.]\. It is that of Redis, not of the Sentinels: check NAME:PASSWORD@ and user=`, func(t *testing.T, s *sandbox) string {
@@ -212,10 +220,11 @@ func seenCases(t *testing.T) map[string]seen {
 		}},
 		"zk at redis":      {69, `takes connections, and does not answer: `, func(t *testing.T, s *sandbox) string { return "zk://" + aRedis(t, s) }},
 		"redis at zk":      {69, `closed the connection before its first answer\. Has it`, func(t *testing.T, s *sandbox) string { return "redis://" + aZooKeeper(t, s) }},
+		"etcd at redis":    {69, `cannot be used: .*\(the server answers, but not as an etcd does: is it one\?\)$`, func(t *testing.T, s *sandbox) string { return "etcd://" + aRedis(t, s) }},
+		"redis at etcd":    {69, `closed the connection before its first answer\. .* or is it not Redis\?`, func(t *testing.T, s *sandbox) string { return "redis://" + anEtcd(t, s) }},
+		"cluster at redis": {78, `cannot do this: .*cluster support disabled: the store's URL begins with redis:$`, func(t *testing.T, s *sandbox) string { return "redis+cluster://" + aRedis(t, s) }},
 		"redis at mariadb": {69, `failed: redis: invalid reply`, func(t *testing.T, s *sandbox) string { return "redis://" + aMariaDB(t, s) }},
-		"etcd TLS": {69, `closed the connection before its first answer: .*Does it expect TLS\? Then the store's URL begins with etcds:$`, func(t *testing.T, s *sandbox) string {
-			return "etcd://" + etcdOverTLS(t, s)
-		}},
+		"etcd TLS":         {69, `closed the connection before its first answer: .*Does it expect TLS\? Then the store's URL begins with etcds:$`, func(t *testing.T, s *sandbox) string { return "etcd://" + etcdOverTLS(t, s) }},
 		"etcd TLS, cert wanted": {69, `cannot be used: .*after the handshake: does it want a certificate of yours\?`, func(t *testing.T, s *sandbox) string {
 			return "etcds://" + etcdOverTLS(t, s, "--client-cert-auth", "--trusted-ca-file="+filepath.Join(s.dir, "ca.pem")) + "?tls-ca=" + filepath.Join(s.dir, "ca.pem")
 		}},

@@ -105,26 +105,7 @@ func TestPermissions(t *testing.T) {
 	t.Parallel()
 	server := testserver.Redis(t)
 	admin(t, server, redis.Options{}, []any{"ACL", "SETUSER", "poor", "on", ">hunter2", "~other:*", "&*", "+@all"})
-	s := newSandbox(t, "redis://poor:hunter2@"+server.Addr())
-	for _, args := range everyCommand[:3] {
-		matches(t, s.exits(77, args...), `does not allow this: .*(NOPERM|permission)`)
-	}
-}
-
-func TestServerFull(t *testing.T) {
-	t.Parallel()
-	server := testserver.Redis(t, "--maxmemory-policy", "noeviction")
-	admin(t, server, redis.Options{}, []any{"CONFIG", "SET", "maxmemory", "1"})
-	s := newSandbox(t, "redis://"+server.Addr())
-	matches(t, s.exits(78, "run", "-n", "k", "--", "true"), `^hasp: the store .* is full: .*OOM`)
-}
-
-func TestReplica(t *testing.T) {
-	t.Parallel()
-	master, replica := testserver.Redis(t), testserver.Redis(t)
-	admin(t, replica, redis.Options{}, []any{"REPLICAOF", "127.0.0.1", master.Port()})
-	s := newSandbox(t, "redis://"+replica.Addr())
-	matches(t, s.exits(78, "run", "-n", "k", "--", "true"), `^hasp: the store .* cannot be written, is it a replica\? READONLY [^.]*\. Name its master in the store's URL, or take redis\+sentinel:// .*$`)
+	refuses(t, newSandbox(t, "redis://poor:hunter2@"+server.Addr()), waitingCommands[:3], 77, `does not allow this: .*(NOPERM|permission)`)
 }
 
 // Keys that hasp did not make: another kind of value, another client's lock.
@@ -135,8 +116,7 @@ func TestForeign(t *testing.T) {
 		[]any{"HSET", "lock:hash", "a", "b"}, []any{"SET", "lock:k", "\x1b[31mtheirs", "PX", "100000"})
 	s := newSandbox(t, "redis://"+server.Addr())
 	matches(t, s.exits(78, "run", "hash", "--", "true"), `^hasp: the store .* cannot do this: .*hash`)
-	text := s.exits(75, "run", "-n", "k", "--", "true")
-	matches(t, text, `busy: "k" is held by a foreign client \(value "\\x1b\[31mtheirs"\)`)
+	matches(t, s.exits(75, "run", "-n", "k", "--", "true"), `busy: "k" is held by a foreign client \(value "\\x1b\[31mtheirs"\)`)
 	p := s.hasp("show", "k")
 	p.ends(0)
 	matches(t, p.out.String(), `^holder    a foreign client`)
@@ -210,9 +190,11 @@ func TestSQLiteTrouble(t *testing.T) {
 		"no/dir/db": "unable to open database file: .*does not exist: make the folder",
 		".":         "is a directory",
 	} {
-		s := newSandbox(t, "sqlite:"+filepath.Join(dir, path))
-		refuses(t, s, everyCommand, 78, `^hasp: the store sqlite:.* cannot do this: .*`+pattern)
+		refuses(t, newSandbox(t, "sqlite:"+filepath.Join(dir, path)), everyCommand, 78, `^hasp: the store sqlite:.* cannot do this: .*`+pattern)
 	}
+	locked := filepath.Join(dir, "locked")
+	on(t, "sqlite3", "file:"+locked)("BEGIN EXCLUSIVE")
+	refuses(t, newSandbox(t, "sqlite:"+locked), askingCommands[1:4], 69, `^hasp: the store \S+ cannot be used now: .*(is|stayed) locked.* fuser -v `+locked+"$")
 }
 
 // A failover: a server that was the master refuses what is written for some seconds. Nothing that waits ends, it says so once, and

@@ -76,7 +76,9 @@ func Error(err error) string {
 		text = strings.TrimSuffix(text, "EOF") + "it closed the connection"
 	}
 	text = strings.NewReplacer(context.DeadlineExceeded.Error(), late, os.ErrDeadlineExceeded.Error(), late,
-		"its MaxHold of", "--max-hold of", "use a redis.ClusterClient", "the store's URL begins with redis+cluster:").Replace(text)
+		"its MaxHold of", "--max-hold of", "use a redis.ClusterClient", "the store's URL begins with redis+cluster:",
+		"has cluster support disabled", "has cluster support disabled: the store's URL begins with redis:",
+		"used memory > 'maxmemory'", "used memory > 'maxmemory' (find what fills it with redis-cli --bigkeys, or raise maxmemory)").Replace(text)
 	text = strings.NewReplacer(late+": "+late, late, "timeout: "+late, late).Replace(text)
 	return strings.TrimRight(Line(joined(text)), ".")
 }

@@ -64,7 +64,7 @@ func (s *sights) overTLS(c net.Conn, addr string, r *replies) net.Conn {
 // shaken notes why a handshake failed.
 func (s *sights) shaken(addr string, err error) error {
 	err = s.explain(err)
-	s.note(addr, insecure, err)
+	s.note(addr, unlike, err)
 	return err
 }
 

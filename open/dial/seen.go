@@ -22,14 +22,14 @@ import (
 type stage uint8
 
 const (
-	untried  stage = iota
-	away           // it was not made
-	insecure       // the two sides do not agree on TLS
-	mute           // it stands, and the server has said nothing
-	hungUp         // the server closed it before it said anything
-	heard          // the server answered all that it was asked
-	asked          // the server answered, but not what it was asked since
-	ended          // the server answered, and closed it later
+	untried stage = iota
+	away          // it was not made
+	unlike        // the two sides do not speak the same: one of them TLS, or another store's protocol
+	mute          // it stands, and the server has said nothing
+	hungUp        // the server closed it before it said anything
+	heard         // the server answered all that it was asked
+	asked         // the server answered, but not what it was asked since
+	ended         // the server answered, and closed it later
 )
 
 // sights are what was seen of a store's servers. Clients drop, hide or delay why they have no answer, so a message about that says what
@@ -54,7 +54,7 @@ func (s *sights) note(addr string, at stage, err error) {
 		s.by = make(map[string]sight)
 	}
 	s.latest = addr
-	if was := s.by[addr].stage; at == mute && (was == hungUp || was == insecure) { // it is tried again: that says more
+	if was := s.by[addr].stage; at == mute && (was == hungUp || was == unlike) { // it is tried again: that says more
 		return
 	}
 	s.by[addr] = sight{at, err}
@@ -85,21 +85,24 @@ func (s *sights) unserved(addr string, err error) string {
 		tls = " Does it expect TLS? Then the store's URL " + other
 	}
 	switch seen.stage {
-	case insecure:
+	case unlike:
 		return "cannot be used: " + said
 	case mute:
 		return plain.Then("takes connections, and does not answer: "+said, "Is it stopped or overloaded, or do packets get lost on the way?"+tls)
 	case hungUp:
-		return plain.Then(strings.TrimSuffix("closed the connection before its first answer: "+said, ": it closed the connection"), "Has it as many connections as it allows?"+tls)
+		return plain.Then(strings.TrimSuffix("closed the connection before its first answer: "+said, ": it closed the connection"), "Has it as many connections as it allows, or is it not "+cmp.Or(products[s.scheme], "Redis")+"?"+tls)
 	case heard:
 		return "answers, but does not serve: " + said
 	case asked:
-		return plain.Then("answered, and then no more: "+said, "Is it overloaded, or do large packets get lost on the way? hasp doctor looks for that")
+		return plain.Then("answered, and then no more: "+said, "Is it overloaded, or do large packets get lost on the way? Look: hasp doctor")
 	case ended:
 		return plain.Then("answered, and then ended the connection: "+said, "Was it stopped, or does something in between drop connections?")
 	}
 	return plain.Then("cannot be reached: "+said, "Does it run, and is its address right?")
 }
+
+// products are what the servers of a scheme are, other than Redis.
+var products = map[string]string{"etcd": "etcd", "etcds": "etcd", "zk": "ZooKeeper", "postgres": "PostgreSQL", "mysql": "MariaDB", "mariadb": "MariaDB"}
 
 // withTLS are the schemes with TLS, by those without.
 var withTLS = map[string]string{
@@ -197,7 +200,12 @@ func (c *conn) heard(p []byte) error {
 	first := !c.answered.Load()
 	if first && !c.secure && len(p) > 1 && (p[0] == 0x15 || p[0] == 0x16) && p[1] == 3 { // an alert, or a handshake
 		err := fmt.Errorf("the server answers with TLS, and was not asked to: if it is the right one, the store's URL %s", c.seen.otherwise())
-		c.seen.note(c.addr, insecure, err)
+		c.seen.note(c.addr, unlike, err)
+		return err
+	}
+	if first && c.seen.scheme == "etcd" && p[0] != 0 { // HTTP/2 begins with a short frame
+		err := errors.New("the server answers, but not as an etcd does: is it one?")
+		c.seen.note(c.addr, unlike, err)
 		return err
 	}
 	c.seen.note(c.addr, heard, nil)
@@ -257,7 +265,7 @@ func (c *conn) over(err error) error {
 	case c.secure && (cut(err) || errors.As(err, &alert) && alert.Op == "remote error"):
 		err = explained("TLS: %w, after the handshake: does it want a certificate of yours? Name one with tls-cert= and tls-key= in the store's URL, or in %s and %s",
 			err, envTLS["tls-cert"], envTLS["tls-key"])
-		c.seen.note(c.addr, insecure, err)
+		c.seen.note(c.addr, unlike, err)
 		return c.fail(err)
 	case cut(err):
 		c.seen.note(c.addr, hungUp, nil)

@@ -8,7 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
+	"strings"
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/cmd/hasp/internal/store"
@@ -82,11 +82,13 @@ func TroubleOf(on, addr string, u *store.URL, err error) *Exit {
 	}
 	if errors.Is(err, hasp.ErrUnsupported) {
 		class = driver.ClassImpossible
+	} else if late := (interface{ Timeout() bool })(nil); class == driver.ClassUnknown && errors.As(err, &late) && late.Timeout() {
+		class = driver.ClassUnreachable
 	}
 	if wait := (*hasp.WaitError)(nil); errors.As(inner, &wait) {
 		inner = wait.Why
 	}
-	said := plain.Error(inner)
+	said := InFile(plain.Error(inner), u.String())
 	if u.IsFile() { // the engine's own words say what to do
 		switch class {
 		case driver.ClassDenied:
@@ -112,20 +114,22 @@ func TroubleOf(on, addr string, u *store.URL, err error) *Exit {
 		return &Exit{Code: ExitConfig, Verdict: "read-only",
 			Message: plain.Then(on+" cannot be written, is it a replica? "+said, u.NameMaster())}
 	case driver.ClassUnreachable:
+		message := on + " " + u.Unserved(addr, inner)
 		if name := (*net.DNSError)(nil); errors.As(err, &name) && name.IsNotFound {
-			return &Exit{Code: ExitUnreachable, Verdict: "unreachable", Message: plain.Then(on+" cannot be found: "+said, "Is its address right?")}
+			message = plain.Then(on+" cannot be found: "+said, "Is its address right?")
+		} else if errors.As(err, new(*quorum.VoteError)) || errors.Is(err, voting.ErrNotVoting) || errors.As(err, new(*redisdriver.ReplicasError)) {
+			message = plain.Then(on+" grants nothing now: "+said, "Look: hasp doctor")
 		}
-		if errors.As(err, new(*quorum.VoteError)) || errors.Is(err, voting.ErrNotVoting) || errors.As(err, new(*redisdriver.ReplicasError)) {
-			return &Exit{Code: ExitUnreachable, Verdict: "unreachable", Message: plain.Then(on+" grants nothing now: "+said, "Look: hasp doctor")}
-		}
-		return &Exit{Code: ExitUnreachable, Verdict: "unreachable", Message: on + " " + u.Unserved(addr, inner)}
-	}
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return &Exit{Code: ExitUnreachable, Verdict: "unreachable", Message: on + " " + u.Unserved(addr, inner)}
+		return &Exit{Code: ExitUnreachable, Verdict: "unreachable", Message: message}
 	}
 	// An error that the engine does not know: the store did not do its work,
 	// and may do it the next time.
 	return &Exit{Code: ExitUnreachable, Verdict: "unreachable", Message: fmt.Sprintf("%s failed: %s", on, said)}
+}
+
+// InFile is a text about a store. SQLite's engine does not know the path of a file before it could open it.
+func InFile(text, store string) string {
+	return strings.ReplaceAll(text, "the database file", strings.TrimPrefix(store, "sqlite:"))
 }
 
 // Failed is the end by a fault that is not the store's.

@@ -7,35 +7,29 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"math"
-	"os"
 	"slices"
 	"time"
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/cmd/hasp/internal/shell"
-	"github.com/hasplock/hasp/driver"
 	"github.com/spf13/cobra"
 )
 
 // All returns the keys that start with prefix, sorted. A store of which nothing is heard
 // for AskLimit is silent, unless it may have to search for longer.
 func (l *Locks) All(ctx context.Context, prefix string) ([]hasp.Info, error) {
-	ctx, cancel := context.WithCancelCause(ctx)
+	within, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	limit := AskLimit
 	if l.Store.Searches {
 		limit = math.MaxInt64
 	}
-	silence := time.AfterFunc(limit, func() { cancel(os.ErrDeadlineExceeded) })
+	silence := time.AfterFunc(limit, func() { cancel(context.DeadlineExceeded) })
 	defer silence.Stop()
 	seen := map[string]hasp.Info{}
-	for info, err := range l.Operator().List(ctx, prefix) {
-		if err != nil && errors.Is(context.Cause(ctx), os.ErrDeadlineExceeded) {
-			err = &hasp.Error{Op: "list", Engine: l.Traits().Engine, Class: driver.ClassUnreachable, Err: fmt.Errorf("no answer within %v", AskLimit)}
-		}
+	for info, err := range l.Operator().List(hearing{ctx, within}, prefix) {
 		if err != nil {
 			return nil, err
 		}
@@ -43,6 +37,21 @@ func (l *Locks) All(ctx context.Context, prefix string) ([]hasp.Info, error) {
 		seen[info.Key] = info // the store may name one twice
 	}
 	return slices.SortedFunc(maps.Values(seen), func(a, b hasp.Info) int { return cmp.Compare(a.Key, b.Key) }), nil
+}
+
+// hearing ends with within; where that was too silent, as a deadline does: the store then says what it waited for. Its values are those of
+// the context before: what is made of hearing would else end as within does.
+type hearing struct {
+	context.Context
+	within context.Context
+}
+
+func (h hearing) Done() <-chan struct{} { return h.within.Done() }
+func (h hearing) Err() error {
+	if err := h.within.Err(); err == nil || !errors.Is(context.Cause(h.within), context.DeadlineExceeded) {
+		return err
+	}
+	return context.DeadlineExceeded
 }
 
 // CompleteKeys completes a key out of those that are held or waited for. Others

@@ -351,12 +351,15 @@ func (j *job) renewFailed(e *event.Event) {
 		l, j.failing[e.Key] = normal, true
 	}
 	j.mu.Unlock()
-	what := j.o.whose("the") + " is ended"
+	why, what := reason(e.Err), j.o.whose("the")+" is ended"
+	if err := (*hasp.Error)(nil); errors.As(e.Err, &err) && err.Class == driver.ClassLogin {
+		why = plain.Then(why, j.locks.URL.CheckLogin(err))
+	}
 	if j.keeping.Load() {
 		what = "it is no longer kept"
 	}
-	j.rep.say(l, entry{Event: "renew-failed", Key: e.Key, Left: people.Seconds(e.Left), Error: e.Err.Error(), Message: fmt.Sprintf(
-		"cannot renew %s, asking again: %s. Without an answer %s in %s", base.Quote(e.Key), reason(e.Err), what, people.Short(e.Left))})
+	j.rep.say(l, entry{Event: "renew-failed", Key: e.Key, Left: people.Seconds(e.Left), Error: e.Err.Error(), Message: plain.Then(fmt.Sprintf(
+		"cannot renew %s, asking again: %s", base.Quote(e.Key), why), fmt.Sprintf("Unless it is renewed, %s in %s", what, people.Short(e.Left)))})
 }
 
 // each returns the errors that errors.Join put together.

@@ -6,14 +6,40 @@ package run
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/cmd/hasp/internal/base"
+	"github.com/hasplock/hasp/cmd/hasp/internal/store"
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/event"
 )
+
+// A renewal that a store refuses the login for says where another password is read.
+func TestRefusedRenewal(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "url")
+	must(t, os.WriteFile(path, []byte("redis://h"), 0o600))
+	t.Setenv(store.EnvFile, path)
+	u, err := store.Find("", false)
+	must(t, err)
+	synctest.Test(t, func(t *testing.T) {
+		var out strings.Builder
+		o := &options{}
+		o.ttl.D = time.Minute
+		j := &job{o: o, rep: newReport(o, []string{"k"}, &out), failing: map[string]bool{}, locks: &base.Locks{URL: u}}
+		j.renewFailed(&event.Event{Key: "k", Left: time.Second, Err: &hasp.Error{Class: driver.ClassLogin, Err: errors.New("WRONGPASS.")}})
+		synctest.Wait()
+		if want := `hasp: cannot renew "k", asking again: WRONGPASS. Check user, password and certificate in ` + path +
+			", which is read again at each login. Unless it is renewed, the command is ended in 1.0s\n"; out.String() != want {
+			t.Errorf("it said: %q, want %q", out.String(), want)
+		}
+	})
+}
 
 // A store that does not answer for a moment is asked again, for as long as there is
 // time, and its answer counts.

@@ -95,7 +95,7 @@ func (w *watcher) troubled(e *event.Event) {
 
 // away reports that the wait is for the store.
 func (w *watcher) away(about string, e entry, why string) {
-	e.Event, e.Message = "trouble", fmt.Sprintf("waiting for the store %s: %s", w.store, why)
+	e.Event, e.Message = "trouble", fmt.Sprintf("waiting for the store %s: %s", w.store, base.InFile(why, w.store))
 	w.report(about, e)
 }
 

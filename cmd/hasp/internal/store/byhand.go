@@ -195,7 +195,10 @@ const checkSentinels = "Check sentinel-user= and sentinel-password= in the store
 
 // CheckLogin is what to check after a login that was refused: a sentence.
 func (u *URL) CheckLogin(err error) string {
-	const check = "Check user, password and certificate"
+	check := "Check user, password and certificate"
+	if u.file != "" {
+		check += " in " + u.file + ", which is read again at each login"
+	}
 	switch p := u.Parts(); {
 	case p.Kind == dial.MySQL && p.Params.Get("tls") == "":
 		// MariaDB refuses a user that comes without TLS and has to come with it in the words for a wrong password.
