@@ -88,8 +88,8 @@ func TestJudge(t *testing.T) {
 		"replica":          {change: info("role", "slave", "master_host", "h", "master_port", "1"), check: "role", level: Fail, text: "replica of h:1"},
 		"replicas":         {change: info("connected_slaves", "2"), check: "role", level: Warn, text: "2 replicas. One that is promoted may not"},
 		"replicas, remedy": {change: replicas("0", "10"), check: "role", level: Warn,
-			text: "in place of -n, and --hold-at-least where other hosts have the job, too), and run on it, and likewise on each replica:\nby hand CONFIG SET min-replicas-to-write 2\nby hand CONFIG SET min-replicas-max-lag 5\n" +
-				"and put it on the server's command line: it has no configuration file, and what CONFIG SET set is lost at a restart. " +
+			text: "in place of -n, and --hold-at-least where other hosts have the job, too), and run: by hand CONFIG SET min-replicas-to-write 2 and: by hand CONFIG SET min-replicas-max-lag 5, " +
+				"and put it on the server's command line: it has no configuration file, and what CONFIG SET set is lost at a restart, and likewise on each replica. " +
 				"While one of them is away, as after a failover, nothing is granted then"},
 		"replicas, half of it": {change: replicas("2", "5"), check: "role", level: Warn, text: "where other hosts have the job, too). While one of them is away"},
 		"replica, remedy": {change: info("connected_slaves", "1"), check: "role", level: Warn,
@@ -101,7 +101,7 @@ func TestJudge(t *testing.T) {
 		"memory, Java":     {change: func(f *Facts) { f.Config["appendonly"] = "no" }, java: true, check: "persistence", level: Warn, text: "next renewal. Run: by hand CONFIG"},
 		"no PUBLISH, Java": {change: func(f *Facts) { f.Denied = map[string]error{"PUBLISH": errors.New("NOPERM")} }, java: true, check: "rights", level: Warn, text: "those in Java sleep until"},
 		"replicas, record": {change: info("connected_slaves", "2"), vote: votes, record: true, check: "role", level: Warn,
-			text: "unknown (CONFIG is not allowed); if not, there can be two holders. Run on it, and likewise on each replica:\nby hand CONFIG SET min-replicas-to-write 2\nby hand"},
+			text: "unknown (CONFIG is not allowed); if not, there can be two holders. Run: by hand CONFIG SET min-replicas-to-write 2 and: by hand"},
 		"replicas, not all": {change: replicas("1", "5"), vote: votes, record: true, check: "role", level: Warn, text: "goes on renewing here"},
 		"replicas, late":    {change: replicas("2", "8"), vote: votes, record: true, check: "role", level: Warn, text: "goes on renewing here"},
 		"replicas, not set": {change: replicas("2", "0"), vote: votes, record: true, check: "role", level: Warn, text: "goes on renewing here"},
@@ -164,7 +164,7 @@ func TestJudge(t *testing.T) {
 		"no":           {change: func(f *Facts) { f.Config["appendfsync"] = "no" }, check: "persistence", level: Warn, text: "recent locks"},
 		"memory only":  {change: func(f *Facts) { f.Config["appendonly"] = "no" }, check: "persistence", level: Warn, text: "a restart loses locks"},
 		"memory, remedy": {change: func(f *Facts) { f.Config["appendonly"] = "no" }, check: "persistence", level: Warn,
-			text: "Set max-ttl=30s in the store's URL, for every client (its first use and each restart pause 40 s, counted from the first request of each machine and user, " +
+			text: "lost at a restart. Or, in place of that, set max-ttl=30s in the store's URL, for every client (its first use and each restart pause 40 s, counted from the first request of each machine and user, " +
 				"so that a nightly job with -n fails once: from cron use -w 60 -E 0 in place of -n"},
 		"memory, record": {change: func(f *Facts) { f.Config["appendonly"] = "no" }, vote: votes, record: true, check: "persistence", level: OK, text: "held back for 1m10s afterwards"},
 		"same time":      {change: func(f *Facts) { f.Ahead = 40 * time.Microsecond }, check: "clock", level: OK, text: "give or take 100µs"},

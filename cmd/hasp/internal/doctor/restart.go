@@ -191,11 +191,11 @@ func counted(maxTTL time.Duration) string {
 }
 
 func (j *judge) remedy() string {
-	text := "Set " + advised + "; hasp doctor --admit ends the first pause); or run: "
+	text := "Run: " + j.a.Command("CONFIG SET appendonly yes") + " and: " + j.a.Command("CONFIG SET appendfsync always") + ", " + j.keep()
 	if j.a.Cluster || j.a.Replicas > 0 || j.a.Redisson { // max-ttl is not for them
-		text = "Run: "
+		return text
 	}
-	return text + j.a.Command("CONFIG SET appendonly yes") + " and: " + j.a.Command("CONFIG SET appendfsync always") + ", " + j.keep()
+	return text + ". Or, in place of that, set " + advised + "; hasp doctor --admit ends the first pause)"
 }
 
 // A promoted replica is held back for the longest TTL and ten seconds. The master
@@ -212,9 +212,9 @@ func (j *judge) stops(n int) bool {
 	return atoi(j.f.Config["min-replicas-to-write"]) >= n && lag > 0 && lag <= maxLag
 }
 
-// stopping has it stop, by commands, one a line.
+// stopping has it stop, by commands.
 func (j *judge) stopping(n int) string {
-	return fmt.Sprintf(" on it, and likewise on each replica:\n%s\n%s\n%s. %s", j.a.Command(fmt.Sprintf("CONFIG SET min-replicas-to-write %d", n)),
+	return fmt.Sprintf(": %s and: %s, %s, and likewise on each replica. %s", j.a.Command(fmt.Sprintf("CONFIG SET min-replicas-to-write %d", n)),
 		j.a.Command(fmt.Sprintf("CONFIG SET min-replicas-max-lag %d", adviseLag)), j.keep(), price(n))
 }
 

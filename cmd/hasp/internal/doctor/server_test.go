@@ -325,8 +325,8 @@ func TestConfigurationOutlastsARestart(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	expect(Warn, "a restart loses locks, and there can be two holders, until the first one's next renewal. Set "+advised+
-		"; hasp doctor --admit ends the first pause); or run: CONFIG SET appendonly yes and: CONFIG SET appendfsync always, and: CONFIG REWRITE, as a restart reads "+conf)
+	expect(Warn, "a restart loses locks, and there can be two holders, until the first one's next renewal. Run: CONFIG SET appendonly yes and: "+
+		"CONFIG SET appendfsync always, and: CONFIG REWRITE, as a restart reads "+conf+". Or, in place of that, set "+advised+"; hasp doctor --admit ends the first pause)")
 	run("CONFIG", "SET", "appendonly", "yes")
 	run("CONFIG", "SET", "appendfsync", "always")
 	for strings.Contains(rdb.Info(t.Context(), "persistence").Val(), "aof_rewrite_in_progress:1") { // what was there before is written

@@ -86,20 +86,21 @@ func fenced(t driver.Traits, k Kind, found []Finding) Fitness {
 func checks(found []Finding, is func(Finding) bool) string {
 	var lines []string
 	for _, f := range found {
-		if line := cmp.Or(beginning(f.Text), f.Check); is(f) && line != "" && !slices.Contains(lines, line) {
+		line := cmp.Or(Beginning(f.Text), f.Check)
+		if r := []rune(line); len(r) > 100 {
+			line = string(r[:99]) + "…"
+		}
+		if is(f) && line != "" && !slices.Contains(lines, line) {
 			lines = append(lines, line)
 		}
 	}
 	return strings.Join(lines, "; ")
 }
 
-// beginning is what a text says before it says why, and what to do.
-func beginning(text string) string {
+// Beginning is what a text says before it says why, and what to do.
+func Beginning(text string) string {
 	for _, end := range []string{": ", ". "} {
 		text, _, _ = strings.Cut(text, end)
-	}
-	if r := []rune(text); len(r) > 100 {
-		text = string(r[:99]) + "…"
 	}
 	return text
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 	"syscall"
 
@@ -135,10 +136,20 @@ func (d *diagnosis) print(w io.Writer) {
 		if node != "" {
 			indent = "  "
 		}
-		for i, line := range strings.Split(f.Text, "\n") { // a command has a line of its own
+		for i, line := range lines(f.Text) {
 			fmt.Fprintf(w, "%s%-*s  %s\n", indent, 8-len(indent), once(i, string(f.Level)), plain.Line(line))
 		}
 	}
+}
+
+var (
+	commands     = strings.NewReplacer("Run: ", "Run:\n  ", "run: ", "run:\n  ", ", and: ", "\n  ", " and: ", "\n  ", ". Or, ", "\nOr, ")
+	afterCommand = regexp.MustCompile(`(?m)^(  .+?)[,.] `)
+)
+
+// lines are a finding's, with each command to copy on one of its own.
+func lines(text string) []string {
+	return strings.Split(afterCommand.ReplaceAllString(commands.Replace(text), "$1\n"), "\n")
 }
 
 // once is the name of a field in the first of its lines.

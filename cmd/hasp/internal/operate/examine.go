@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/hasplock/hasp"
@@ -88,7 +89,7 @@ func (x *examination) all() *base.Exit {
 				return x.l.URL.ByHand(i, statement)
 			},
 			Says: func(err error) string {
-				return base.TroubleOf("it", s.Name, x.l.URL, &hasp.Error{Class: s.Driver.Classify(err), Err: err}).Message
+				return x.trouble("it", s.Name, &hasp.Error{Class: s.Driver.Classify(err), Err: err}).Message
 			},
 		})...)
 		if duplicates[i] != "" {
@@ -149,8 +150,22 @@ func (x *examination) unusable(err error) *base.Exit {
 	if err == nil {
 		return nil
 	}
-	end := base.Trouble(x.l.URL, &hasp.Error{Op: "examine", Engine: x.l.Traits().Engine, Class: x.l.Store.Classify(err), Err: err})
-	x.say(doctor.Fail, "", "answers", "%s", end.Message)
+	return x.ends("answers", "", x.trouble(x.store(), "", &hasp.Error{Class: x.l.Store.Classify(err), Err: err}))
+}
+
+func (x *examination) store() string { return fmt.Sprintf("the store %s", x.l.URL) }
+
+// trouble is base.TroubleOf for the doctor's own reader.
+func (x *examination) trouble(on, addr string, err error) *base.Exit {
+	end := base.TroubleOf(on, addr, x.l.URL, err)
+	end.Message = strings.TrimSuffix(end.Message, " Look: hasp doctor")
+	return end
+}
+
+// ends is the end by a check that fails, and says the whole.
+func (x *examination) ends(check, what string, end *base.Exit) *base.Exit {
+	x.say(doctor.Fail, "", check, "%s%s", what, end.Message)
+	end.Message = doctor.Beginning(end.Message) + " (see above)"
 	return end
 }
 

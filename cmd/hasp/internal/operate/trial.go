@@ -132,13 +132,12 @@ func (t *trialLock) lock() *base.Exit {
 	if x.ctx.Err() != nil {
 		return nil
 	}
-	end := base.Trouble(x.l.URL, err)
+	end := x.trouble(x.store(), "", err)
 	if end.Code == base.ExitDenied && strings.Contains(err.Error(), "access") && strings.Contains(err.Error(), "key") {
 		end.Message = fmt.Sprintf("%s does not allow this user to lock the trial key, doctor/… (%s). If it may lock some keys only, put "+
 			"their beginning into prefix= of the URL for hasp doctor", x.l.URL, doctor.Said(err))
 	}
-	x.say(doctor.Fail, "", "lock", "no lock was granted: %s", end.Message)
-	return end
+	return x.ends("lock", "no lock was granted: ", end)
 }
 
 // free takes a lock that no other process uses now.
@@ -338,7 +337,7 @@ func (t *trialLock) failed(check, what string, err error) {
 	}
 	said := doctor.Said(err)
 	if !errors.Is(err, context.DeadlineExceeded) {
-		said = base.Trouble(t.x.l.URL, err).Message
+		said = t.x.trouble(t.x.store(), "", err).Message
 	}
 	t.x.say(doctor.Fail, "", check, "%s: %s", what, said)
 }
