@@ -14,11 +14,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
-
-	"github.com/hasplock/hasp/internal/expect"
 )
-
-var must = expect.Need
 
 type file string
 

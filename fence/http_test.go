@@ -9,7 +9,11 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/hasplock/hasp/internal/expect"
 )
+
+var must = expect.Need
 
 type remote struct {
 	url  string
