@@ -320,3 +320,35 @@ func TestRequestHasItsCallersValues(t *testing.T) {
 		_ = r.Done()
 	}
 }
+
+// A store that answers each Try and fails each release, as a cluster with one dead shard may, is not sent one for each Try.
+func TestAnsweredTriesDoNotPressCleanups(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &releasing{Driver: memdriver.New(), answer: func(int) error { return errAway }}
+		c := innerClient(t, d, nil)
+		if !c.core.calls.Enter() {
+			t.Fatal("closed")
+		}
+		c.core.cleanUp(driver.ReleaseRequest{TTL: time.Minute}, true, false, releaseLimit)
+		c.core.calls.Leave()
+		held, err := c.Mutex("k", nil).TryLock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		tries := 0
+		for start := time.Now(); time.Since(start) < 30*time.Second; tries++ {
+			if _, err := c.Mutex("k", nil).TryLock(t.Context()); !errors.Is(err, ErrHeld) {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Millisecond)
+			synctest.Wait()
+		}
+		if d.n > 200 {
+			t.Errorf("beside %d answered Tries %d releases were sent", tries, d.n)
+		}
+		d.answer = func(int) error { return nil }
+		if err := held.Release(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}

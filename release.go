@@ -201,7 +201,7 @@ type cleanups struct {
 	closing bool       // Close has begun
 
 	unheard atomic.Bool   // the latest that was sent had no answer, not even a refusal
-	again   chan struct{} // room for one: ends a pause
+	again   chan struct{} // room for one: ends a pause, but not two in a row
 }
 
 type cleanup struct {
@@ -251,7 +251,7 @@ func (cs *cleanups) add(req driver.ReleaseRequest, mayHold bool, patient time.Ti
 // run sends what is pending, until nothing is.
 func (cs *cleanups) run() {
 	defer cs.c.calls.Leave()
-	pause := backoff.Backoff{Least: 20 * time.Millisecond, Most: time.Second}
+	pause, again := backoff.Backoff{Least: 20 * time.Millisecond, Most: time.Second}, cs.again
 	for work := cs.look(); len(work) > 0; work = cs.look() {
 		over := cs.c.calls.Open // from before the request: Close may end that, and then no pause follows
 		if over.Err() != nil {
@@ -270,7 +270,9 @@ func (cs *cleanups) run() {
 		timer := time.NewTimer(pause.Next())
 		select {
 		case <-timer.C:
-		case <-cs.again:
+			again = cs.again
+		case <-again:
+			again = nil // the next pause is whole: Tries may be answered where this release is not
 		case <-over.Done():
 		}
 		timer.Stop()
