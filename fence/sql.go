@@ -122,7 +122,7 @@ func (g *SQL) value(resource any) any {
 }
 
 // missing matches what databases say of a table or a column that is not there.
-var missing = regexp.MustCompile(`(?i)no such (table|column)|(does not|doesn't) exist|unknown column`)
+var missing = regexp.MustCompile(`(?i)no such (table|column)|(table|relation|column) .*(does not|doesn't) exist|unknown column`)
 
 func failed(resource any, err error) error {
 	if errors.Is(err, sql.ErrNoRows) {
