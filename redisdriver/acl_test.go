@@ -40,9 +40,7 @@ func allow(t testing.TB, admin *redis.Client, user string, change ...string) {
 	for _, r := range slices.Concat(rights(), change) {
 		args = append(args, r)
 	}
-	if err := admin.Do(t.Context(), args...).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, admin.Do(t.Context(), args...).Err())
 }
 
 // as opens a driver as a user with the documented rights and then some change.

@@ -41,9 +41,7 @@ func fakeClock(t *testing.T, at, reads string) (w *world, write func(at string))
 	file := filepath.Join(t.TempDir(), "clock")
 	write = func(at string) {
 		t.Helper()
-		if err := os.WriteFile(file+".new", []byte(at), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(file+".new", []byte(at), 0o600))
 		if err := os.Rename(file+".new", file); err != nil { // the server reads it at every look at the clock
 			t.Fatal(err)
 		}

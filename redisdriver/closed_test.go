@@ -30,9 +30,7 @@ func TestApplicationClosedItsClient(t *testing.T) {
 				ended <- err
 			}()
 			w.until("it waits", func() bool { return w.inspect(holder, "k").Waiters == 1 })
-			if err := d.rdb.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, d.rdb.Close())
 			hinted := func(err error) {
 				t.Helper()
 				var e *hasp.Error

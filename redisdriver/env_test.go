@@ -15,10 +15,13 @@ import (
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/contend"
+	"github.com/hasplock/hasp/internal/expect"
 	"github.com/hasplock/hasp/internal/testserver"
 	"github.com/hasplock/hasp/redisdriver/internal/wire"
 	"github.com/redis/go-redis/v9"
 )
+
+var must = expect.Need
 
 // world is a server and what a test does with it.
 type world struct {
@@ -69,9 +72,7 @@ func newVoting(t testing.TB) (*world, *Driver) {
 // succeeds fails if err is one.
 func (w *world) succeeds(err error) {
 	w.Helper()
-	if err != nil {
-		w.Fatal(err)
-	}
+	must(w, err)
 }
 
 // client opens separate connections.
@@ -248,9 +249,7 @@ func (w *world) came(sub *redis.PubSub) string {
 	w.Helper()
 	for {
 		m, err := sub.ReceiveMessage(w.ctx)
-		if err != nil {
-			w.Fatal(err)
-		}
+		must(w, err)
 		if m.Payload != "" {
 			return m.Payload
 		}
@@ -350,9 +349,7 @@ func (w *world) tick() {
 	begun := w.admin.Time(w.ctx).Val()
 	for {
 		now, err := w.admin.Time(w.ctx).Result()
-		if err != nil {
-			w.Fatal(err)
-		}
+		must(w, err)
 		if now.UnixMilli() > begun.UnixMilli() {
 			return
 		}
@@ -374,9 +371,7 @@ func (w *world) calls() map[string]int {
 	out := map[string]int{}
 	for _, m := range commandStat.FindAllStringSubmatch(text, -1) {
 		n, err := strconv.Atoi(m[2])
-		if err != nil {
-			w.Fatal(err)
-		}
+		must(w, err)
 		out[m[1]] = n
 	}
 	return out

@@ -135,9 +135,7 @@ func newEquality(t *testing.T, node, alone bool) *equality {
 			if err == nil {
 				err = d.Admit(t.Context(), rec, equalMaxTTL)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 		}
 	}
 	return e

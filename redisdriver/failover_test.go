@@ -45,14 +45,10 @@ func TestFailoverKeepsALease(t *testing.T) {
 	holder, other := g.client(), g.client()
 	const ttl = time.Hour // longer than a slow failover
 	lease, err := holder.Mutex("k", &hasp.LockOptions{TTL: ttl}).Lock(g.ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	next := g.wait(other, "k")
 	for info, err := holder.Operator().Inspect(g.ctx, "k"); info.Waiters == 0; info, err = holder.Operator().Inspect(g.ctx, "k") {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	replicated(t, servers)
 	servers.Master.Kill()
@@ -67,9 +63,7 @@ func TestFailoverKeepsALease(t *testing.T) {
 		t.Fatalf("somebody else was granted the key: %v", l)
 	default:
 	}
-	if err := lease.Release(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, lease.Release())
 	if l := <-next; l == nil || l.Fence() <= lease.Fence() {
 		t.Errorf("the next lease is %v, after fence %d", l, lease.Fence())
 	}
@@ -91,9 +85,7 @@ func TestFailoverLosesALease(t *testing.T) {
 		t.Fatal(err)
 	}
 	lease, err := holder.Mutex("k", &hasp.LockOptions{TTL: time.Hour}).Lock(g.ctx) // no renewal tells the holder soon
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	servers.Master.Kill()
 	for _, s := range servers.Replicas {
 		s.Cont()

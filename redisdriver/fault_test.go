@@ -236,9 +236,7 @@ func TestSubscriptionFollowsTheMaster(t *testing.T) {
 	r := ask("k")
 	w.watch(d, r)
 	host, port, err := net.SplitHostPort(w.server.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	at(w)
 	old.do("REPLICAOF", host, port)
 	old.do("CLIENT", "KILL", "TYPE", "normal") // the commands of the driver, and of admin

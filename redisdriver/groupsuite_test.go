@@ -73,9 +73,7 @@ func runShared(t *testing.T, open func() redis.UniversalClient, each func(func(c
 				all = append(all, keys...)
 				return nil
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			return slices.DeleteFunc(all, func(key string) bool { return !strings.Contains(key, prefix) })
 		}
 		return drivertest.Store{

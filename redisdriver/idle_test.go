@@ -93,9 +93,7 @@ func (x *idler) build(state func(x *idler)) {
 		x.d = x.driver(nil)
 	}
 	state(x)
-	if err := x.d.Close(); err != nil {
-		x.Fatal(err)
-	}
+	must(x, x.d.Close())
 }
 
 func (x *idler) key() string { return fmt.Sprint("k", x.serial, "k") }

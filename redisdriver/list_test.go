@@ -18,9 +18,7 @@ func (w *world) list(d *Driver, prefix string) map[string]driver.Info {
 	w.Helper()
 	out := map[string]driver.Info{}
 	for info, err := range d.List(w.ctx, prefix) {
-		if err != nil {
-			w.Fatal(err)
-		}
+		must(w, err)
 		out[info.Key] = info
 	}
 	return out
@@ -50,9 +48,7 @@ func TestListWalks(t *testing.T) {
 	}
 	n := 0
 	for _, err := range d.List(w.ctx, "") {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if n++; n == 3 {
 			break
 		}

@@ -36,9 +36,7 @@ func TestScriptsAreBuilt(t *testing.T) {
 			t.Errorf("%s has %q", name, left)
 		}
 		if *builtIn != "" {
-			if err := os.WriteFile(filepath.Join(*builtIn, name+".lua"), []byte(s.Text()), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(filepath.Join(*builtIn, name+".lua"), []byte(s.Text()), 0o644))
 		}
 	}
 }

@@ -63,9 +63,7 @@ func TestServerWithoutRunID(t *testing.T) {
 				t.Errorf("Renew says %v", errs)
 			}
 			locks, err := hasp.New(seen(d), &hasp.Options{StateDir: t.TempDir()})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			defer locks.Close()
 			_, err = locks.Mutex("k", &hasp.LockOptions{TTL: time.Second}).Lock(w.ctx)
 			var e *hasp.Error

@@ -30,9 +30,7 @@ func TestNodeSuite(t *testing.T) {
 		admin := redis.NewClient(&redis.Options{Addr: server.Addr()})
 		t.Cleanup(func() { _ = admin.Close() })
 		flush := func() {
-			if err := admin.FlushAll(t.Context()).Err(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, admin.FlushAll(t.Context()).Err())
 		}
 		return drivertest.Store{
 			Open: func() driver.Driver {
@@ -47,9 +45,7 @@ func TestNodeSuite(t *testing.T) {
 			Persist: func(key string) bool { return persist(t, admin, DefaultPrefix+key) },
 			Flush:   flush,
 			Reload: func() {
-				if err := admin.Save(t.Context()).Err(); err != nil {
-					t.Fatal(err)
-				}
+				must(t, admin.Save(t.Context()).Err())
 				server.Restart()
 			},
 			Restart: func() {

@@ -244,9 +244,7 @@ func TestRefusalInTheLastMillisecond(t *testing.T) {
 		0: time.Millisecond, 1: 2 * time.Millisecond, 40_000: 40_001 * time.Millisecond, -1: lookAfter,
 	} {
 		a, err := parseTry([]any{int64(0), value(r.Claim()), left, int64(0), head, int64(nextFound), ""})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if a.refuse(true); a.RetryIn != want {
 			t.Errorf("with %d ms left: RetryIn is %v, want %v", left, a.RetryIn, want)
 		}

@@ -134,9 +134,7 @@ func TestFailoverKeepsAConfirmedLease(t *testing.T) {
 	g.options = &Options{Replicas: 2}
 	holder := g.client()
 	lease, err := holder.Mutex("k", &hasp.LockOptions{TTL: time.Hour}).Lock(g.ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	servers.Master.Kill()
 	g.options = nil // one replica is left
 	other := g.client()

@@ -51,9 +51,7 @@ func (g *group) client() *hasp.Client {
 	g.Helper()
 	rdb := g.open()
 	c, err := hasp.New(New(rdb, g.options), nil)
-	if err != nil {
-		g.Fatal(err)
-	}
+	must(g, err)
 	g.Cleanup(func() {
 		_ = c.Close()
 		_ = rdb.Close()
@@ -74,25 +72,17 @@ func TestResharding(t *testing.T) {
 	var leases []*hasp.Lease
 	for i := range n {
 		l, err := holder.Mutex(key(i), &hasp.LockOptions{TTL: time.Hour}).Lock(g.ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		leases = append(leases, l)
 	}
 	reader, err := holder.RWMutex("{tag}read", &hasp.LockOptions{TTL: time.Hour}).RLock(g.ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	free, err := holder.Mutex("{tag}free", &hasp.LockOptions{TTL: time.Hour}).Lock(g.ctx) // is released on the way
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	next := []<-chan *hasp.Lease{g.wait(other, key(0)), g.wait(other, "{tag}free")}
 	for _, key := range []string{key(0), "{tag}free"} {
 		for info, err := holder.Operator().Inspect(g.ctx, key); info.Waiters == 0; info, err = holder.Operator().Inspect(g.ctx, key) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 		}
 	}
 	slot := wire.HashSlot("lock:" + key(0))

@@ -157,9 +157,7 @@ func TestStuckConnections(t *testing.T) {
 	var conns []*redis.Conn
 	for range dead {
 		c := d.rdb.(*redis.Client).Conn()
-		if err := c.Ping(w.ctx).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.Ping(w.ctx).Err())
 		conns = append(conns, c)
 	}
 	for _, c := range conns {

@@ -53,9 +53,7 @@ func everything(t testing.TB, rdb *redis.Client) (keys []string) {
 	for it.Next(t.Context()) {
 		keys = append(keys, it.Val())
 	}
-	if err := it.Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, it.Err())
 	return keys
 }
 

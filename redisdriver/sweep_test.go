@@ -113,9 +113,7 @@ func TestLeftoversWalk(t *testing.T) {
 			t.Errorf("held is %+v", i)
 		}
 	}) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	if calls := w.calls(); held != 3000 || calls["keys"] != 0 || calls["scan"] < 20 {
 		t.Errorf("%d are held, and it took %v", held, calls)

@@ -165,9 +165,7 @@ func TestBriefLocksDoNotListen(t *testing.T) {
 		if err == nil {
 			err = lease.Release()
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	pair() // the script is loaded, and the mark is there
 	if n := w.cost(pair); n != 10 {
@@ -192,9 +190,7 @@ func TestBriefLocksDoNotListen(t *testing.T) {
 func newClient(t *testing.T, d driver.Driver) *hasp.Client {
 	t.Helper()
 	c, err := hasp.New(d, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = c.Close() })
 	return c
 }
