@@ -6,6 +6,7 @@ package zk
 import (
 	"errors"
 	"fmt"
+	"io"
 )
 
 // Code is an error that a server answered.
@@ -63,12 +64,18 @@ var (
 	// ErrEnded: the session that was asked is over, and with it all its nodes.
 	ErrEnded = errors.New("zookeeper: the session is over")
 	// ErrLost: the connection was lost before all answers arrived.
-	ErrLost = errors.New("zookeeper: connection lost")
+	ErrLost error = lost{}
 	// ErrUnreachable: no server could be reached.
 	ErrUnreachable = errors.New("zookeeper: no server could be reached")
 	// ErrFull: the server takes no more connections of this host.
 	ErrFull = errors.New("the server closed a new connection at once: this host may have as many connections as its maxClientCnxns allows (60 by default; raise it, or run fewer commands at once)")
 )
+
+// lost is an io.EOF, for callers that tell how a connection ended from what a server answered.
+type lost struct{}
+
+func (lost) Error() string        { return "zookeeper: connection lost" }
+func (lost) Is(target error) bool { return target == io.EOF } //nolint:errorlint // the very value
 
 // unsent is the error of a request of which no byte was sent, nor will be.
 type unsent struct{ error }
