@@ -7,13 +7,12 @@
 package keepalive
 
 import (
-	"cmp"
-	"container/heap"
 	"context"
 	"errors"
 	"fmt"
 	"net"
 	"slices"
+	"sort"
 	"sync"
 	"time"
 
@@ -57,11 +56,11 @@ type Member interface {
 	entry() *Entry
 }
 
-// Entry is a Member's position in the heap; a Member embeds it. The Loop's mutex
+// Entry is a Member's place in the calendar; a Member embeds it. The Loop's mutex
 // guards it.
 type Entry struct {
 	next  time.Duration // when to look, on the monotonic clock
-	index int           // 1-based: 0 is not in the heap
+	index int           // 1-based, on its page: 0 is not in the calendar
 	round *round        // the latest, while no full call has answered the member
 	heard int           // the latest round that answered it
 }
@@ -80,7 +79,7 @@ type Loop struct {
 	wake  chan struct{} // something is due earlier than the loop thinks
 
 	mu      sync.Mutex
-	heap    memberHeap
+	members calendar
 	running bool
 	shutOff bool
 	until   time.Duration // when the loop looks next
@@ -105,12 +104,12 @@ func (l *Loop) Add(m Member, now clock.Instant) bool {
 	if l.shutOff {
 		return false
 	}
-	m.entry().next = next
-	heap.Push(&l.heap, m)
 	if !l.running {
 		l.running, l.until, l.last = true, 0, now
+		l.members.begin(now.Mono)
 		go l.run()
 	}
+	l.members.add(m, next)
 	l.wakeFor(next)
 	return true
 }
@@ -120,9 +119,8 @@ func (l *Loop) Reschedule(m Member, now clock.Instant) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	next := m.NextLook(now)
-	if s := m.entry(); s.index > 0 {
-		s.next = next
-		heap.Fix(&l.heap, s.index-1)
+	if e := m.entry(); e.index > 0 {
+		l.members.add(l.members.remove(e), next) // which may be another with that entry
 		l.wakeFor(next)
 	}
 }
@@ -137,13 +135,10 @@ func (l *Loop) Replace(old, m Member, now clock.Instant) bool {
 	if was.index == 0 {
 		return false
 	}
-	is.index, is.next, is.round, is.heard = was.index, min(next, was.next), was.round, was.heard
-	was.index = 0
-	l.heap[is.index-1] = m
-	if is.next < was.next {
-		heap.Fix(&l.heap, is.index-1)
-		l.wakeFor(is.next)
-	}
+	is.round, is.heard = was.round, was.heard
+	l.members.remove(was)
+	l.members.add(m, min(next, was.next))
+	l.wakeFor(is.next)
 	return true
 }
 
@@ -161,8 +156,8 @@ func (l *Loop) wakeFor(next time.Duration) {
 func (l *Loop) Remove(m Member) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if s := m.entry(); s.index > 0 {
-		heap.Remove(&l.heap, s.index-1)
+	if e := m.entry(); e.index > 0 {
+		l.members.remove(e)
 	}
 }
 
@@ -170,7 +165,7 @@ func (l *Loop) Remove(m Member) {
 func (l *Loop) Members() []Member {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return slices.Clone([]Member(l.heap))
+	return l.members.all()
 }
 
 // Shut stops the loop for good and returns its members.
@@ -178,11 +173,7 @@ func (l *Loop) Shut() []Member {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.shutOff = true
-	all := l.heap
-	for _, m := range all {
-		m.entry().index = 0
-	}
-	l.heap = nil
+	all := l.members.take(forever)
 	l.until = 1<<63 - 1
 	l.wakeFor(0)
 	return all
@@ -227,7 +218,7 @@ func (l *Loop) look() (wait time.Duration, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now = l.now()
-	if len(l.heap) == 0 {
+	if l.members.n == 0 {
 		// A program that locks and unlocks one key all day keeps its loop.
 		if l.shutOff || l.until != 0 && now.Mono >= l.until {
 			l.running = false
@@ -238,7 +229,7 @@ func (l *Loop) look() (wait time.Duration, ok bool) {
 		}
 		return l.until - now.Mono, true // what is added counts on it
 	}
-	l.until = min(l.heap[0].entry().next, now.Mono+Tick)
+	l.until = l.members.first(now.Mono + Tick)
 	return max(l.until-now.Mono, 0), true
 }
 
@@ -248,10 +239,12 @@ func (l *Loop) collect(now clock.Instant) (due, over []Member) {
 	defer l.mu.Unlock()
 	jump := now.Sub(l.last) - (now.Mono - l.last.Mono)
 	l.last = now
-	var looked []Member
-	for len(l.heap) > 0 && (jump > jumped || l.heap[0].entry().next <= now.Mono+Tick) {
-		looked = append(looked, heap.Pop(&l.heap).(Member))
+	upTo := now.Mono + Tick
+	if jump > jumped {
+		upTo = forever
 	}
+	looked := l.members.take(upTo)
+	l.members.begin(now.Mono)
 	full := l.pending >= maxCalls
 	for _, m := range looked {
 		renew, ended := m.Due(now, jump > Tick)
@@ -262,8 +255,7 @@ func (l *Loop) collect(now clock.Instant) (due, over []Member) {
 		case renew && !full:
 			due = append(due, m)
 		}
-		m.entry().next = m.NextLook(now)
-		heap.Push(&l.heap, m)
+		l.members.add(m, m.NextLook(now))
 	}
 	return due, over
 }
@@ -358,8 +350,10 @@ func (l *Loop) answered(m Member, r *round, small int, err error) (news bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	e := m.entry()
-	if late := net.Error(nil); errors.As(err, &late) && late.Timeout() {
-		return e.heard < r.n
+	if err != nil {
+		if late := net.Error(nil); errors.As(err, &late) && late.Timeout() {
+			return e.heard < r.n
+		}
 	}
 	e.heard = max(e.heard, r.n)
 	switch {
@@ -372,15 +366,11 @@ func (l *Loop) answered(m Member, r *round, small int, err error) (news bool) {
 }
 
 func (l *Loop) renewAll(due []Member, r *round, small int) {
-	type item struct {
-		Member
-		req driver.RenewRequest
-	}
 	due = l.unanswered(due, r)
-	items := make([]item, 0, len(due))
+	items, reqs := due[:0], make([]driver.RenewRequest, 0, len(due))
 	for _, m := range due {
 		if req, ok := m.Request(); ok {
-			items = append(items, item{m, req})
+			items, reqs = append(items, m), append(reqs, req)
 		} else {
 			l.answered(m, r, 0, nil)
 		}
@@ -388,11 +378,8 @@ func (l *Loop) renewAll(due []Member, r *round, small int) {
 	if len(items) == 0 {
 		return
 	}
-	// Engines put what has one TTL into one command.
-	slices.SortStableFunc(items, func(a, b item) int { return cmp.Compare(a.req.TTL, b.req.TTL) })
-	reqs := make([]driver.RenewRequest, len(items))
-	for i := range items {
-		reqs[i] = items[i].req
+	if byTTL := (byTTL{items, reqs}); !sort.IsSorted(byTTL) {
+		sort.Stable(byTTL)
 	}
 	// An answer that takes longer than this is not worth waiting for: the
 	// leases were sent again since, or are over.
@@ -419,27 +406,18 @@ func (l *Loop) renewAll(due []Member, r *round, small int) {
 	}
 }
 
-// memberHeap is ordered by when to look.
-type memberHeap []Member
+// byTTL sorts requests with their members: what has a short TTL has the least time left, and engines put what has one TTL into one
+// command.
+type byTTL struct {
+	ms   []Member
+	reqs []driver.RenewRequest
+}
 
-func (q memberHeap) Len() int           { return len(q) }
-func (q memberHeap) Less(i, j int) bool { return q[i].entry().next < q[j].entry().next }
-func (q memberHeap) Swap(i, j int) {
-	q[i], q[j] = q[j], q[i]
-	q[i].entry().index, q[j].entry().index = i+1, j+1
-}
-func (q *memberHeap) Push(x any) {
-	m := x.(Member)
-	*q = append(*q, m)
-	m.entry().index = len(*q)
-}
-func (q *memberHeap) Pop() any {
-	old := *q
-	m := old[len(old)-1]
-	old[len(old)-1] = nil
-	*q = old[:len(old)-1]
-	m.entry().index = 0
-	return m
+func (s byTTL) Len() int           { return len(s.ms) }
+func (s byTTL) Less(i, j int) bool { return s.reqs[i].TTL < s.reqs[j].TTL }
+func (s byTTL) Swap(i, j int) {
+	s.ms[i], s.ms[j] = s.ms[j], s.ms[i]
+	s.reqs[i], s.reqs[j] = s.reqs[j], s.reqs[i]
 }
 
 // Unanswered is the error of a request of Renew that was not reported.
