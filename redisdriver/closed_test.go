@@ -5,6 +5,7 @@ package redisdriver
 
 import (
 	"errors"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -30,7 +31,7 @@ func TestApplicationClosedItsClient(t *testing.T) {
 				ended <- err
 			}()
 			w.until("it waits", func() bool { return w.inspect(holder, "k").Waiters == 1 })
-			must(t, d.rdb.Close())
+			must(t, d.client.(io.Closer).Close())
 			hinted := func(err error) {
 				t.Helper()
 				var e *hasp.Error
@@ -57,6 +58,6 @@ func TestNothingBeginsAfterClose(t *testing.T) {
 	if err := d.Close(); err != nil {
 		t.Error(err)
 	}
-	d.boxes.beside(func() { t.Error("it began") })
+	d.boxes.Beside(func() { t.Error("it began") })
 	d.running.Wait()
 }

@@ -52,7 +52,7 @@ type Options struct {
 // Driver keeps locks in Redis. Create one with [New]. All methods may be called
 // concurrently.
 type Driver struct {
-	rdb redis.UniversalClient
+	client wire.Client
 	keyspace
 	maxTTL  time.Duration // of a Node; else 0
 	scripts *scripts
@@ -85,46 +85,45 @@ var (
 // New does no I/O. A client that cannot be used for locks (nil, or a *redis.Ring, which
 // moves keys to other servers when one fails) is reported by Check, by hasp.New, and by
 // every method.
-func New(rdb redis.UniversalClient, o *Options) *Driver { return newDriver(rdb, o) }
+func New(rdb redis.UniversalClient, o *Options) *Driver { return Over(wire.GoRedis(rdb), o) }
 
-func newDriver(rdb redis.UniversalClient, o *Options) *Driver {
+// Over is [New] over another client, which only the packages below this one can have: see package rueidis there.
+func Over(c wire.Client, o *Options) *Driver {
 	if o == nil {
 		o = &Options{}
 	}
+	t := c.Traits()
 	d := &Driver{
-		rdb: rdb, keyspace: keyspace{prefix: o.Prefix}, scripts: &plain,
-		id: rand.Text(), bad: unusable(rdb, o), giving: make(chan struct{}, 16), leases: leases{all: map[driver.ID]lease{}, askers: map[string][]asker{}},
+		client: c, keyspace: keyspace{prefix: o.Prefix}, scripts: &plain,
+		id: rand.Text(), bad: unusable(t, o), giving: make(chan struct{}, 16), leases: leases{all: map[driver.ID]lease{}, askers: map[string][]asker{}},
 	}
 	if d.prefix == "" && !o.NoPrefix {
 		d.prefix = DefaultPrefix
 	}
-	_, d.cluster = rdb.(*redis.ClusterClient)
+	d.cluster = t.Cluster
 	d.life, d.end = context.WithCancel(context.Background())
-	d.send = wire.NewSender(rdb, 0, d.life.Done())
+	d.send = wire.NewSender(c, 0, d.life.Done())
 	if d.renew = d.send; o.Replicas > 0 {
-		d.renew = wire.NewSender(rdb, o.Replicas, d.life.Done())
+		d.renew = wire.NewSender(c, o.Replicas, d.life.Done())
 	}
 	d.boxes = &boxes{
-		options: wire.InboxOptions{Client: rdb, Muted: d.muted.Store, Classify: classify}, id: d.id, keys: &d.keyspace, leases: &d.leases,
-		life: d.life, running: &d.running, unclaimed: d.giveBack, open: map[int]*inbox{},
+		options: wire.InboxOptions{Client: c, Muted: d.muted.Store, Classify: classify}, id: d.id, keys: &d.keyspace, leases: &d.leases,
+		life: d.life, unclaimed: d.giveBack,
 	}
+	d.boxes.Boxes = wire.Boxes[*inbox]{New: d.boxes.inbox, Running: &d.running, Open: map[int]*inbox{}}
 	return d
 }
 
 // unusable says why a configuration cannot work.
-func unusable(rdb redis.UniversalClient, o *Options) error {
-	if err := wire.Unusable(rdb); err != nil {
-		return err
+func unusable(t wire.Traits, o *Options) error {
+	if t.Unusable != nil {
+		return t.Unusable
 	}
 	if o.NoPrefix && o.Prefix != "" {
 		return &wire.ConfigError{Why: fmt.Sprintf("Options have the prefix %q, and NoPrefix: choose one of them", o.Prefix)}
 	}
-	switch rdb.(type) {
-	case *redis.Client, *redis.ClusterClient:
-	default: // WAIT is about its own connection, to the key's master
-		if o.Replicas > 0 {
-			return &wire.ConfigError{Why: fmt.Sprintf("Replicas needs a *redis.Client or a *redis.ClusterClient, and the client is a %T", rdb)}
-		}
+	if o.Replicas > 0 && !t.Waits { // WAIT is about its own connection, to the key's master
+		return &wire.ConfigError{Why: "Replicas needs a *redis.Client or a *redis.ClusterClient, and the client is a " + t.Kind}
 	}
 	if o.Replicas < 0 {
 		return &wire.ConfigError{Why: fmt.Sprintf("Options have %d Replicas: use 0 or more", o.Replicas)}
@@ -136,9 +135,9 @@ func unusable(rdb redis.UniversalClient, o *Options) error {
 }
 
 // unusableNode says why a client cannot be a node's.
-func unusableNode(rdb redis.UniversalClient, maxTTL time.Duration, o *Options) error {
-	if _, cluster := rdb.(*redis.ClusterClient); cluster {
-		return &wire.ConfigError{Why: "a node is a single server, but the client is a *redis.ClusterClient"}
+func unusableNode(t wire.Traits, maxTTL time.Duration, o *Options) error {
+	if t.Cluster {
+		return &wire.ConfigError{Why: "a node is a single server, but the client is a " + t.Kind}
 	}
 	if o != nil && o.Replicas != 0 {
 		return &wire.ConfigError{Why: "a node waits for no Replicas: it grants nothing for a while after a promotion"}
@@ -212,24 +211,12 @@ func (d *Driver) Tell(lost func(id driver.ID, fence uint64)) {
 	d.leases.lost = lost
 }
 
-// closeTime bounds Close.
-const closeTime = time.Second
-
 // Close ends the driver's subscriptions and goroutines. The client stays open. An
 // attempt to connect to a server that hangs cannot be interrupted: Close waits for it
 // for a second at most, and the client's own timeouts end it later.
 func (d *Driver) Close() error {
 	d.end()
-	ended := make(chan struct{})
-	go func() {
-		d.boxes.close()
-		d.running.Wait()
-		close(ended)
-	}()
-	select {
-	case <-ended:
-	case <-time.After(closeTime):
-	}
+	d.boxes.Close()
 	return nil
 }
 

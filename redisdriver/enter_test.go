@@ -77,7 +77,7 @@ func TestCopyOfAHandover(t *testing.T) {
 	for !strings.HasPrefix(message, "=") {
 		message = w.came(sub)
 	}
-	in := d.boxes.open[-1]
+	in := d.boxes.Open[-1]
 	in.deliver(strings.Replace(message, " 600000 ", " 700000 ", 1))
 	in.deliver("=9" + message[2:])
 	if again := w.hint(hints); again != (driver.Handover{}) || said.TTL != d.delay.most {
@@ -94,7 +94,7 @@ func TestCopyOfAHandover(t *testing.T) {
 	w.has(d, c)
 	elsewhere := w.driver(nil)
 	w.wait(elsewhere, enters("k")) // opens its subscription
-	elsewhere.boxes.open[-1].deliver("=" + fmt.Sprintf("%016d %016d 500 00 ", w.micros(), w.micros()) + fmt.Sprintf("%03d%slock:k", len(value(c.Claim())), value(c.Claim())))
+	elsewhere.boxes.Open[-1].deliver("=" + fmt.Sprintf("%016d %016d 500 00 ", w.micros(), w.micros()) + fmt.Sprintf("%03d%slock:k", len(value(c.Claim())), value(c.Claim())))
 	w.until("the key went on", func() bool { return w.holder(d, "k") != c.Owner })
 }
 
@@ -106,7 +106,7 @@ func TestHandoverIsNotedFirst(t *testing.T) {
 	w.grant(d, a)
 	w.watch(d, b)
 	w.refuse(d, queued(b))
-	in := d.boxes.open[-1]
+	in := d.boxes.Open[-1]
 	hints := make(chan driver.Hint) // without room: to send the hint takes a waiter that receives it
 	in.mu.Lock()
 	in.watchers[b.Owner][0].hint = hints
@@ -394,7 +394,7 @@ func TestForgedHandover(t *testing.T) {
 	said := w.hint(hints)
 	failIf(t, said.Fence == 0, "the store's own message does not have it enter")
 	for _, later := range []string{"", fmt.Sprintf("=%016d %016d 500  ", said.Fence+1, w.micros())} { // none is expected any more
-		d.boxes.open[-1].deliver(later + about)
+		d.boxes.Open[-1].deliver(later + about)
 		if again := w.hint(hints); again.Fence != 0 {
 			t.Errorf("%q has it enter: %+v", later, again)
 		}

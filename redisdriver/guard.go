@@ -24,10 +24,10 @@ var guardScript = load("guard", false)
 // locks are in the same Redis, whatever loses the one loses the other.
 //
 // It can be used by several goroutines.
-type Guard struct{ rdb redis.UniversalClient }
+type Guard struct{ client wire.Client }
 
 // NewGuard returns a guard for the data behind a client, which it never closes.
-func NewGuard(rdb redis.UniversalClient) *Guard { return &Guard{rdb} }
+func NewGuard(rdb redis.UniversalClient) *Guard { return &Guard{wire.GoRedis(rdb)} }
 
 // Command is a command of Redis and its arguments: Command{"HSET", "account:7", "balance", 90}.
 type Command []any
@@ -64,7 +64,7 @@ func (g *Guard) Get(ctx context.Context, key string, fence uint64) (string, erro
 	}
 	value, ok := replies[0].(string)
 	if !ok {
-		return "", redis.Nil
+		return "", wire.Nil
 	}
 	return value, nil
 }
@@ -79,25 +79,29 @@ func (g *Guard) do(ctx context.Context, how, resource string, n uint64, keys []s
 	if err := fence.Check(resource, n, 0); err != nil {
 		return nil, err
 	}
-	all := append([]string{wire.Sidecars + "guard:" + wire.Beside(resource)}, keys...)
-	args := []any{strconv.FormatUint(n, 10), how}
+	record := wire.Sidecars + "guard:" + wire.Beside(resource)
+	args := []any{record}
+	for _, key := range keys {
+		args = append(args, key)
+	}
+	args = append(args, strconv.FormatUint(n, 10), how)
 	for _, c := range commands {
 		args = append(append(args, len(c)), c...)
 	}
-	reply, err := redis.NewScript(guardScript.Text()).Run(ctx, g.rdb, all, args...).Slice()
+	v, err := guardScript.Run(ctx, g.client, 1+len(keys), args...)
 	if err != nil {
 		if _, text, ok := strings.Cut(err.Error(), "HASPDATA guard "); ok {
-			return nil, strange(all[0], text, "write the largest fence there that the resource may have been written with")
+			return nil, strange(record, text, "write the largest fence there that the resource may have been written with")
 		}
 		return nil, fmt.Errorf("redis: commands with fence %d for %q: %w", n, resource, err)
 	}
-	if len(reply) == 1 {
-		text, _ := reply[0].(string)
-		newest, err := strconv.ParseUint(text, 10, 64)
+	r := wire.NewReply(v)
+	if len(r.Fields) == 1 {
+		newest, err := strconv.ParseUint(wire.Next[string](r), 10, 64)
 		return nil, errors.Join(err, fence.Check(resource, n, newest))
 	}
-	replies, ok := reply[1].([]any)
-	if !ok || len(replies) != len(commands) {
+	_, replies := wire.Next[any](r), wire.Next[[]any](r)
+	if len(replies) != len(commands) {
 		return nil, fmt.Errorf("redis: commands with fence %d for %q: the answer is no answer of this script", n, resource)
 	}
 	return replies, nil

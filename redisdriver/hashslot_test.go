@@ -137,7 +137,7 @@ func TestMoreSlotsThanSubscriptionsAtOnce(t *testing.T) {
 	d := w.over(w.clusterClient(nil), nil)
 	var hinted, polls atomic.Int64
 	var wg sync.WaitGroup
-	for i := range 3 * maxBoxes {
+	for i := range 3 * wire.MaxBoxes {
 		wg.Go(func() {
 			switch hints, err := contend.Watch(w.ctx, d, ask(fmt.Sprint("k", i))); {
 			case err != nil:
@@ -150,8 +150,8 @@ func TestMoreSlotsThanSubscriptionsAtOnce(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if hinted.Load() != maxBoxes || polls.Load() != 2*maxBoxes {
-		t.Errorf("%d get hints and %d poll, want %d and %d", hinted.Load(), polls.Load(), maxBoxes, 2*maxBoxes)
+	if hinted.Load() != wire.MaxBoxes || polls.Load() != 2*wire.MaxBoxes {
+		t.Errorf("%d get hints and %d poll, want %d and %d", hinted.Load(), polls.Load(), wire.MaxBoxes, 2*wire.MaxBoxes)
 	}
 }
 
@@ -162,12 +162,12 @@ func TestSubscriptionsAreBounded(t *testing.T) {
 	w := newCluster(t)
 	d := w.over(w.clusterClient(nil), nil)
 	ctx, leave := context.WithCancel(w.ctx)
-	for i := range maxBoxes {
+	for i := range wire.MaxBoxes {
 		hints, err := contend.Watch(ctx, d, ask(string(rune('a'+i))))
 		stopIf(t, err != nil || hints == nil, "Watch %d: %v, %v", i, hints, err)
 	}
-	if n := len(d.boxes.open); n != maxBoxes {
-		t.Fatalf("%d subscriptions for %d slots", n, maxBoxes)
+	if n := len(d.boxes.Open); n != wire.MaxBoxes {
+		t.Fatalf("%d subscriptions for %d slots", n, wire.MaxBoxes)
 	}
 	last := ask("beyond")
 	if hints, err := contend.Watch(w.ctx, d, last); err != nil || hints != nil {
@@ -182,7 +182,7 @@ func TestSubscriptionsAreBounded(t *testing.T) {
 		hints, err := contend.Watch(w.ctx, d, last)
 		return err == nil && hints != nil
 	})
-	if n := len(d.boxes.open); n != maxBoxes {
+	if n := len(d.boxes.Open); n != wire.MaxBoxes {
 		t.Errorf("%d subscriptions are open", n)
 	}
 }

@@ -26,33 +26,24 @@ const (
 	modeShardPublishCounted = 'C'
 )
 
-// maxBoxes bounds the subscriptions of a Driver in a cluster, where each hash slot
-// needs its own. Waiters in further slots poll.
-const maxBoxes = 32
-
 // brokenChannel carries the leases that another client than their holder's released, see
 // release.lua. There is one for the server: such leases are rare, and owners unique.
 const brokenChannel = wire.Sidecars + "broken"
 
-// boxes are the inboxes of a Driver: one, or in a cluster one for each hash slot
-// with waiters.
+// boxes are the inboxes of a Driver.
 type boxes struct {
+	wire.Boxes[*inbox]
 	options   wire.InboxOptions // what all have in common
 	id        string            // in the name of each channel
 	keys      *keyspace
 	leases    *leases
 	life      context.Context
-	running   *sync.WaitGroup
 	unclaimed func(driver.Claim) // answers a hint without a waiter
-
-	mu     sync.Mutex
-	open   map[int]*inbox
-	closed bool
 }
 
 // watch is Watch, see [Driver.Watch].
 func (b *boxes) watch(ctx context.Context, c driver.Claim) (<-chan driver.Hint, error) {
-	in, err := b.get(b.keys.hashSlot(c.Key))
+	in, err := b.Get(b.keys.hashSlot(c.Key))
 	if in == nil {
 		return nil, err
 	}
@@ -70,7 +61,7 @@ func (b *boxes) listen(asked bool) *inbox {
 	if !asked && !b.leases.reports() {
 		return nil
 	}
-	in, _ := b.get(-1) // without one, renewals find out
+	in, _ := b.Get(-1) // without one, renewals find out
 	if in != nil {
 		in.Again()
 		in.Use(-1)
@@ -78,49 +69,9 @@ func (b *boxes) listen(asked bool) *inbox {
 	return in
 }
 
-// get returns the inbox for a hash slot, a new one if need be, or nil when there
-// are too many.
-func (b *boxes) get(hashSlot int) (*inbox, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.closed {
-		return nil, driver.ErrClosed
-	}
-	in := b.open[hashSlot]
-	if in == nil {
-		if len(b.open) >= maxBoxes && !b.makeRoom() {
-			return nil, nil
-		}
-		in = b.inbox(hashSlot)
-		b.open[hashSlot] = in
-		b.running.Go(in.Run)
-	}
-	in.Use(1)
-	return in, nil
-}
-
-// makeRoom closes an idle inbox.
-func (b *boxes) makeRoom() bool {
-	for hashSlot, in := range b.open {
-		if in.idle() {
-			delete(b.open, hashSlot)
-			in.Close()
-			return true
-		}
-	}
-	return false
-}
-
-// of returns the inbox that serves a key, or nil.
-func (b *boxes) of(key string) *inbox {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.open[b.keys.hashSlot(key)]
-}
-
 // mode returns how c's place in the queue gets hints, and where.
 func (b *boxes) mode(c driver.Claim) (mode byte, channel string) {
-	if in := b.of(c.Key); in != nil {
+	if in := b.Find(b.keys.hashSlot(c.Key)); in != nil {
 		return in.mode(c), in.channel
 	}
 	return modePoll, ""
@@ -131,28 +82,10 @@ func (b *boxes) expect(c driver.Claim) string {
 	var random [8]byte
 	_, _ = rand.Read(random[:]) // never fails
 	token := hex.EncodeToString(random[:])
-	if in := b.of(c.Key); in != nil {
+	if in := b.Find(b.keys.hashSlot(c.Key)); in != nil {
 		in.expect(c, token)
 	}
 	return token
-}
-
-// beside runs f beside its caller, unless the driver was closed. Close waits for it.
-func (b *boxes) beside(f func()) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if !b.closed {
-		b.running.Go(f)
-	}
-}
-
-func (b *boxes) close() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.closed = true
-	for _, in := range b.open {
-		in.Close()
-	}
 }
 
 // inbox is one channel on one connection of its own, and all owners here that
@@ -252,8 +185,8 @@ func (in *inbox) unused() bool {
 	return in.unwatched() && (in.hashSlot >= 0 || !in.all.leases.asking())
 }
 
-// idle: no owner watches, or is about to.
-func (in *inbox) idle() bool { return in.Use(0) == 0 && in.unused() }
+// Idle: no owner watches, or is about to.
+func (in *inbox) Idle() bool { return in.Use(0) == 0 && in.unused() }
 
 // mode says how a place of c gets hints now.
 func (in *inbox) mode(c driver.Claim) byte {

@@ -17,7 +17,6 @@ import (
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/redisdriver/internal/wire"
-	"github.com/redis/go-redis/v9"
 )
 
 // maxLine is how many waiters Inspect names, and how many that share a key.
@@ -155,7 +154,7 @@ func (d *Driver) List(ctx context.Context, prefix string) iter.Seq2[driver.Info,
 	}
 	return func(yield func(driver.Info, error) bool) {
 		looked := map[string]bool{} // a lock and its queue are met in different steps
-		for info, err := range wire.Scan(ctx, d.rdb, d.pattern(prefix), listScan, func(ctx context.Context, keys []string) ([]driver.Info, error) {
+		for info, err := range wire.Scan(ctx, d.client, d.pattern(prefix), listScan, func(ctx context.Context, keys []string) ([]driver.Info, error) {
 			return d.describeAll(ctx, d.lockKeys(keys, prefix), looked)
 		}) {
 			if !yield(info, err) {
@@ -197,45 +196,34 @@ func (d *Driver) describeAll(ctx context.Context, keys []string, looked map[stri
 	if len(keys) == 0 {
 		return nil, nil
 	}
-	type found struct {
-		value, grant *redis.StringCmd
-		left         *redis.Cmd // as a number: a time.Duration may be too short for it
-		queue        *redis.IntCmd
+	asked := make([]wire.Command, 0, 4*len(keys))
+	for _, key := range keys {
+		n := d.names(key)
+		asked = append(asked, wire.Plain("getrange", n.lock, 0, maxShown-1), wire.Plain("getrange", n.grant, 0, 58),
+			wire.Plain("pttl", n.lock), wire.Plain("zcard", n.queue))
 	}
-	all, err := wire.Await(ctx, func(ctx context.Context) ([]found, error) {
-		all := make([]found, len(keys))
-		_, _ = d.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-			for i, key := range keys {
-				n := d.names(key)
-				all[i] = found{
-					value: p.GetRange(ctx, n.lock, 0, 599), grant: p.GetRange(ctx, n.grant, 0, 58),
-					left: p.Do(ctx, "PTTL", n.lock), queue: p.ZCard(ctx, n.queue),
-				}
-			}
-			return nil
-		})
-		return all, nil // each command has its own error
-	})
-	if err != nil {
+	if err := wire.Ask(ctx, d.client, asked); err != nil {
 		return nil, err
 	}
 	var infos []driver.Info
 	var closer []string
-	for i, f := range all {
-		if redis.HasErrorPrefix(f.value.Err(), "WRONGTYPE") {
+	for i, f := range slices.Collect(slices.Chunk(asked, 4)) {
+		value, grant := f[0].Text(), f[1].Text()
+		if wire.Says(f[0].Err, "WRONGTYPE") {
 			continue // not a lock
 		}
-		pttl, err := f.left.Int64()
-		if err := cmp.Or(f.value.Err(), err); err != nil {
+		pttl, err := f[2].Int()
+		if err := cmp.Or(f[0].Err, err); err != nil {
 			return infos, err
 		}
-		info, left, waits := driver.Info{Key: keys[i]}, wire.Span(pttl), f.queue.Val() > 0
-		switch err := newer("", f.grant.Val()); {
+		waiting, _ := f[3].Int()
+		info, left, waits := driver.Info{Key: keys[i]}, wire.Span(pttl), waiting > 0
+		switch err := newer("", grant); {
 		case left == wire.Free && !waits:
 		case err != nil:
 			info, _ = listed(keys[i], info, err)
-		case !waits && !strings.HasPrefix(f.value.Val(), sharedValue):
-			describe(&info, f.value.Val(), left, parseGrant(f.grant.Val()))
+		case !waits && !strings.HasPrefix(value, sharedValue):
+			describe(&info, value, left, parseGrant(grant))
 		case !looked[keys[i]]:
 			looked[keys[i]] = true
 			closer = append(closer, keys[i])

@@ -34,10 +34,15 @@ var _ voting.Recorded = (*Node)(nil)
 // Every client of these locks must be a Node, since a plain Driver ignores the record,
 // and all must have the same maxTTL, since each holds the server back for its own.
 func NewNode(rdb redis.UniversalClient, maxTTL time.Duration, o *Options) *Node {
-	d := newDriver(rdb, o)
+	return NodeOver(wire.GoRedis(rdb), maxTTL, o)
+}
+
+// NodeOver is [NewNode] over another client, see [Over].
+func NodeOver(c wire.Client, maxTTL time.Duration, o *Options) *Node {
+	d := Over(c, o)
 	d.maxTTL, d.scripts = maxTTL, &node
 	if d.bad == nil {
-		d.bad = unusableNode(rdb, maxTTL, o)
+		d.bad = unusableNode(c.Traits(), maxTTL, o)
 	}
 	return &Node{d}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/internal/contend"
 	"github.com/hasplock/hasp/redisdriver/internal/wire"
+	"github.com/redis/go-redis/v9"
 )
 
 func proposing(key string, fence uint64) contend.Owner {
@@ -322,7 +323,7 @@ func TestNodeRights(t *testing.T) {
 	w.admit(w.node())
 	user := func(change ...string) *Driver {
 		plain := w.as("bob", change...)
-		return w.nodeOver(plain.rdb, nodeMaxTTL)
+		return w.nodeOver(plain.client.(redis.UniversalClient), nodeMaxTTL)
 	}
 	d := user("-info")
 	if _, err := contend.Try(w.ctx, seen(d), ask("k")); d.Classify(err) != driver.ClassDenied {

@@ -144,7 +144,7 @@ func TestUncountedPlaceIsNotSkipped(t *testing.T) {
 	a, b := ask("k"), ask("k")
 	w.grant(d, a)
 	w.watch(far, b)
-	far.boxes.open[-1].Raise(false)
+	far.boxes.Open[-1].Raise(false)
 	w.on(far).join(b).on(d).wait(ask("k"))
 	_ = far.Close()
 	w.subscribed(far, 0)

@@ -14,19 +14,13 @@ import (
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/redisdriver/internal/wire"
-	"github.com/redis/go-redis/v9"
 )
 
-// A script of Renew carries up to perScript requests, a pipeline up to perPipe
-// scripts, and renewLanes pipelines are on their way at once. Measured with
+// A script of Renew carries up to perScript requests, see also wire.Carry. Measured with
 // 100,000 leases on two shared cores: 0.7 s and 5 µs of the server for each
 // lease, while others waited 7 ms at the 99th percentile; with 500 in a script
 // and four lanes it took as long, and others waited 13 to 24 ms.
-const (
-	perScript  = 250
-	perPipe    = 16
-	renewLanes = 2
-)
+const perScript = 250
 
 // job is one script of a Renew and what its answers are about.
 type job struct {
@@ -72,48 +66,15 @@ func (d *Driver) Renew(ctx context.Context, rs []driver.RenewRequest, done func(
 
 // carry sends jobs, and calls report for each.
 func (d *Driver) carry(ctx context.Context, jobs []*job, report func(*job)) {
-	slices.SortStableFunc(jobs, func(a, b *job) int { return cmp.Compare(a.hashSlot, b.hashSlot) }) // neighbours share a node
-	size, lanes := perPipe, renewLanes
-	if d.cluster { // a node that hangs must not keep the others' leases waiting
-		size, lanes = 1, len(jobs)
-	}
-	parts := slices.Collect(slices.Chunk(jobs, size))
-	wire.Carry(ctx, parts, lanes, func(part []*job) { d.renewPart(ctx, part) }, func(part []*job) {
-		for _, j := range part {
-			report(j)
-		}
-	})
-}
-
-// renewPart sends some jobs as one pipeline.
-func (d *Driver) renewPart(ctx context.Context, part []*job) {
-	calls := make([]*wire.Call, len(part))
-	ended := ctx.Err()
-	for i, j := range part {
-		calls[i], j.call.Err = j.call, ended
-	}
-	if ended != nil {
-		return // nothing was sent, and every job says so
-	}
-	begun := time.Now()
-	for d.renew.Exec(ctx, calls); errors.Is(calls[0].Err, redis.ErrPoolTimeout) && ctx.Err() == nil; d.renew.Exec(ctx, calls) {
-		// A cluster's lanes can be more than its pools have connections, and wait their turn for longer than a pool bears.
-	}
-	if calls[0].Err == nil {
-		d.delay.sample(time.Since(begun))
-	}
-	for _, j := range part {
-		if j.lease && redis.HasErrorPrefix(j.call.Err, "TRYAGAIN") {
-			d.renewWhileResharding(ctx, j)
-		}
-	}
+	wire.Carry(ctx, d.renew, d.delay.sample, jobs, func(j *job) (*wire.Call, int) { return j.call, j.hashSlot },
+		func(j *job) { d.renewWhileResharding(ctx, j) }, report)
 }
 
 // renewWhileResharding prolongs leases while their slot moves to another master of the cluster, which may
 // take longer than they have left: the grant of each, and then its lock, which alone says whether it
 // stands. See bear.lua.
 func (d *Driver) renewWhileResharding(ctx context.Context, j *job) {
-	if ctx.Err() != nil {
+	if !j.lease || ctx.Err() != nil {
 		return
 	}
 	n, ttl, values := len(j.about), j.call.Args[0].(int64), j.call.Args[1:]
@@ -318,7 +279,7 @@ func (d *Driver) askOnceItStands(ctx context.Context, rs []driver.RenewRequest, 
 	if stands, err := in.Await(ctx); stands {
 		d.askAgain(ctx, asks, in)
 	} else if err != nil { // else this client may not subscribe: the next renewal asks
-		d.boxes.beside(func() {
+		d.boxes.Beside(func() {
 			ctx, cancel := context.WithTimeout(d.life, lasts)
 			defer cancel()
 			if in.Outlast(ctx, func() bool { return len(d.leases.stillAsk(asks)) > 0 }) {

@@ -125,7 +125,7 @@ func TestRenewReportsWhatIsKnown(t *testing.T) {
 	w := newWorld(t)
 	var stuck dialer
 	d := w.over(w.client(func(o *redis.Options) { o.Dialer = stuck.dial }), nil)
-	const n = renewLanes * perPipe * perScript
+	const n = wire.CarryLanes * wire.PerPipe * perScript
 	rs := make([]contend.Owner, n)
 	for i := range rs {
 		rs[i] = ask(fmt.Sprint("n", i))
@@ -139,11 +139,11 @@ func TestRenewReportsWhatIsKnown(t *testing.T) {
 			late++
 			return
 		}
-		if known++; known == n-perPipe*perScript {
+		if known++; known == n-wire.PerPipe*perScript {
 			cancel()
 		}
 	})
-	if known != n-perPipe*perScript || late != 0 && late != perPipe*perScript {
+	if known != n-wire.PerPipe*perScript || late != 0 && late != wire.PerPipe*perScript {
 		t.Errorf("%d outcomes of %d are known, and %d are called unknown", known, n, late)
 	}
 }
@@ -152,11 +152,12 @@ func TestRenewReportsWhatIsKnown(t *testing.T) {
 func TestStuckConnections(t *testing.T) {
 	w := newWorld(t)
 	var stuck dialer
-	d := w.over(w.client(func(o *redis.Options) { o.Dialer = stuck.dial }), nil)
+	rdb := w.client(func(o *redis.Options) { o.Dialer = stuck.dial })
+	d := w.over(rdb, nil)
 	const dead = wire.Lanes + 2
 	var conns []*redis.Conn
 	for range dead {
-		c := d.rdb.(*redis.Client).Conn()
+		c := rdb.Conn()
 		must(t, c.Ping(w.ctx).Err())
 		conns = append(conns, c)
 	}

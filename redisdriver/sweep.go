@@ -15,7 +15,6 @@ import (
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/driver/operator"
 	"github.com/hasplock/hasp/redisdriver/internal/wire"
-	"github.com/redis/go-redis/v9"
 )
 
 var _ operator.Driver = (*Driver)(nil)
@@ -43,7 +42,7 @@ func (d *Driver) ListLeftovers(ctx context.Context, prefix string, held func(dri
 			return
 		}
 		s := &sweep{d: d, prefix: prefix, held: held, asked: time.Now()}
-		for l, err := range wire.Scan(ctx, d.rdb, d.pattern(prefix), sweepScan, s.page) {
+		for l, err := range wire.Scan(ctx, d.client, d.pattern(prefix), sweepScan, s.page) {
 			if !yield(l, err) || err != nil {
 				return
 			}
@@ -131,38 +130,32 @@ func (d *Driver) remnantOf(name string) (r remnant, ok bool) {
 
 // look asks about some keys in one pipeline, and then, of those that may be left over, for each.
 func (s *sweep) look(ctx context.Context, todo []remnant) error {
-	type answer struct {
-		left         *redis.Cmd // as a number: a time.Duration may be too short for it
-		value, grant *redis.StringCmd
+	asked := make([]wire.Command, 0, 3*len(todo))
+	for _, r := range todo {
+		if asked = append(asked, wire.Plain("pttl", r.name)); r.kind == leaseRemnant {
+			asked = append(asked, wire.Plain("getrange", r.name, 0, maxShown-1), wire.Plain("getrange", s.d.names(r.key).grant, 0, 58))
+		}
 	}
-	answers, err := paced(ctx, func(ctx context.Context) ([]answer, error) {
-		all := make([]answer, len(todo))
-		_, _ = s.d.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-			for i, r := range todo {
-				if all[i].left = p.Do(ctx, "PTTL", r.name); r.kind == leaseRemnant {
-					all[i].value = p.GetRange(ctx, r.name, 0, maxShown-1)
-					all[i].grant = p.GetRange(ctx, s.d.names(r.key).grant, 0, 58)
-				}
-			}
-			return nil
-		})
-		return all, nil // each command has its own error
-	})
-	if err != nil {
+	if _, err := paced(ctx, func(ctx context.Context) (any, error) { return nil, wire.Ask(ctx, s.d.client, asked) }); err != nil {
 		return err
 	}
-	for i, r := range todo {
-		pttl, err := answers[i].left.Int64()
-		switch value := answers[i].value; {
+	for _, r := range todo {
+		pttl, err := asked[0].Int()
+		asked = asked[1:]
+		var value, grant wire.Command
+		if r.kind == leaseRemnant {
+			value, grant, asked = asked[0], asked[1], asked[2:]
+		}
+		switch {
 		case err != nil, pttl == int64(wire.Free):
-		case value != nil && s.skips(s.d.names(r.key).grant, answers[i].grant.Val()):
-		case value == nil:
+		case r.kind != leaseRemnant:
 			err = s.sidecar(ctx, r, pttl)
-		case redis.HasErrorPrefix(value.Err(), "WRONGTYPE"): // not a lock
-		case value.Err() != nil:
-			err = value.Err()
+		case s.skips(s.d.names(r.key).grant, grant.Text()):
+		case wire.Says(value.Err, "WRONGTYPE"): // not a lock
+		case value.Err != nil:
+			err = value.Err
 		default:
-			err = s.lease(ctx, r, value.Val(), pttl, parseGrant(answers[i].grant.Val()))
+			err = s.lease(ctx, r, value.Text(), pttl, parseGrant(grant.Text()))
 		}
 		if err != nil {
 			return err

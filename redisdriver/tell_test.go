@@ -171,7 +171,7 @@ func TestBriefLocksDoNotListen(t *testing.T) {
 	if n := w.cost(pair); n != 10 {
 		t.Errorf("a lock and its release cost %d commands, those of TestShortWays are 10", n)
 	}
-	if n := w.calls()["subscribe"]; n != 0 || w.listeners() != 0 || len(d.boxes.open) != 0 {
+	if n := w.calls()["subscribe"]; n != 0 || w.listeners() != 0 || len(d.boxes.Open) != 0 {
 		t.Errorf("%d subscriptions, %d listen", n, w.listeners())
 	}
 	failIf(t, len(d.leases.all) != 0, "noted are still %v", d.leases.all)
@@ -326,7 +326,7 @@ func TestListensAgain(t *testing.T) {
 	var conn string
 	back := func() {
 		t.Helper()
-		in := d.boxes.open[-1]
+		in := d.boxes.Open[-1]
 		w.until("it listens again", func() bool {
 			w.renewed(d, r)
 			now := w.admin.Do(w.ctx, "CLIENT", "LIST", "TYPE", "pubsub").String()
@@ -348,7 +348,7 @@ func TestListensAgain(t *testing.T) {
 	back()
 	closes.Store(true) // until it has noticed: the client itself connects again before that
 	w.do("CLIENT", "KILL", "TYPE", "pubsub")
-	w.until("it listens no more", func() bool { up, _ := d.boxes.open[-1].Up(); return !up })
+	w.until("it listens no more", func() bool { up, _ := d.boxes.Open[-1].Up(); return !up })
 	closes.Store(false)
 	back()
 	w.release(other, broken(r))

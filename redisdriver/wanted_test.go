@@ -221,7 +221,7 @@ func TestJoinsBeforeTheSubscription(t *testing.T) {
 	r, waiter := ask("k"), ask("k")
 	w.grant(d, r)
 	told := w.asks(d, r)
-	in := d.boxes.open[-1]
+	in := d.boxes.Open[-1]
 	cut := func() {
 		t.Helper()
 		closes.Store(true)

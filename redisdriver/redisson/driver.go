@@ -67,9 +67,7 @@ type Driver struct {
 	maxTTL time.Duration // of ReadWrite; else 0
 }
 
-var (
-	_ driver.Driver = (*Driver)(nil)
-)
+var _ driver.Driver = (*Driver)(nil)
 
 // New returns a Driver that uses the caller's client, and never closes or changes it: a *redis.Client, also of Sentinels, or a
 // *redis.ClusterClient.
@@ -79,7 +77,7 @@ func New(rdb redis.UniversalClient, o *Options) *Driver {
 	if o == nil {
 		o = &Options{}
 	}
-	d := &Driver{store: newStore(rdb, o.Prefix, wakeLock, "0"), kind: o.Kind}
+	d := &Driver{store: newStore(wire.GoRedis(rdb), o.Prefix, wakeLock, "0"), kind: o.Kind}
 	if d.kind == ReadWrite {
 		d.maxTTL = cmp.Or(o.LockWatchdogTimeout, DefaultLockWatchdogTimeout)
 	}
@@ -126,7 +124,7 @@ func (d *Driver) Traits() driver.Traits {
 }
 
 // Classify returns the class of an error; see [driver.Driver].
-func (d *Driver) Classify(err error) driver.Class { return d.classify(err) }
+func (d *Driver) Classify(err error) driver.Class { return wire.Classify(err) }
 
 // Close ends the driver's subscriptions and goroutines. The client stays open. An
 // attempt to connect to a server that hangs cannot be interrupted: Close waits for it

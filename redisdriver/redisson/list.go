@@ -11,7 +11,6 @@ import (
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/redisdriver/internal/wire"
-	"github.com/redis/go-redis/v9"
 )
 
 // List yields the keys that are held or waited for; see [driver.Driver]. It reads the whole database with SCAN, in steps. Without
@@ -22,7 +21,7 @@ func (d *Driver) List(ctx context.Context, prefix string) iter.Seq2[driver.Info,
 		return func(yield func(driver.Info, error) bool) { yield(driver.Info{}, d.bad) }
 	}
 	// One pattern finds locks and queues alike: "a…" and "redisson_lock_queue:{a…".
-	return wire.Scan(ctx, d.rdb, "*"+wire.Glob(d.prefix+prefix)+"*", 1000, func(ctx context.Context, keys []string) ([]driver.Info, error) {
+	return wire.Scan(ctx, d.client, "*"+wire.Glob(d.prefix+prefix)+"*", 1000, func(ctx context.Context, keys []string) ([]driver.Info, error) {
 		return d.describeAll(ctx, d.lockKeys(keys, prefix))
 	})
 }
@@ -94,5 +93,5 @@ func (d *Driver) describeAll(ctx context.Context, keys []string) (infos []driver
 
 // notOurs: the user may not read this key, or it, or what stands beside it, is of another type: SCAN finds them all.
 func notOurs(err error) bool {
-	return redis.HasErrorPrefix(err, "WRONGTYPE") || redis.HasErrorPrefix(err, "NOPERM") && strings.Contains(err.Error(), " key")
+	return wire.Says(err, "WRONGTYPE") || wire.Says(err, "NOPERM") && strings.Contains(err.Error(), " key")
 }

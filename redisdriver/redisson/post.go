@@ -12,19 +12,12 @@ import (
 	"github.com/hasplock/hasp/redisdriver/internal/wire"
 )
 
-// maxPosts bounds the subscriptions of a store in a cluster, where each hash slot
-// needs its own. Waiters in further slots poll.
-const maxPosts = 32
-
-// posts are the subscriptions of a store: one, or in a cluster one for each hash slot
-// with waiters.
+// posts are the subscriptions of a store.
 type posts struct {
-	s      *store
-	wake   func(channel, payload string, all []*watcher) // gives hints for a message; all have waited on the channel, the longest first
-	next   string                                        // the message for the others when one leaves with an unheeded hint
-	mu     sync.Mutex
-	open   map[int]*post
-	closed bool
+	wire.Boxes[*post]
+	s    *store
+	wake func(channel, payload string, all []*watcher) // gives hints for a message; all have waited on the channel, the longest first
+	next string                                        // the message for the others when one leaves with an unheeded hint
 }
 
 // post is one connection for subscriptions, and the watchers that wait for its messages.
@@ -54,63 +47,19 @@ func (w *watcher) signal() {
 // woken: it was given a hint, and has not begun to ask since. mu of the post is held.
 func (w *watcher) woken() bool { return w.signals != w.begun }
 
-// get returns the post for a hash slot, a new one if need be, or nil when there
-// are too many. It has a user more, until Use(-1).
-func (ps *posts) get(slot int) (*post, error) {
-	ps.mu.Lock()
-	defer ps.mu.Unlock()
-	if ps.closed {
-		return nil, driver.ErrClosed
-	}
-	if p := ps.open[slot]; p != nil {
-		p.Use(1)
-		return p, nil
-	}
-	if len(ps.open) >= maxPosts && !ps.makeRoom() {
-		return nil, nil
-	}
+// post returns a new one.
+func (ps *posts) post(slot int) *post {
 	s := ps.s
 	p := &post{all: ps, waiting: map[string][]*watcher{}}
 	o := wire.InboxOptions{
-		Client: s.rdb, Own: wire.Sidecars + "inbox:" + s.id, Receive: p.receive, News: p.news, Stands: p.stands,
-		Classify: s.classify, Idle: p.idle,
+		Client: s.client, Own: wire.Sidecars + "inbox:" + s.id, Receive: p.receive, News: p.news, Stands: p.stands,
+		Classify: wire.Classify, Idle: p.Idle,
 	}
 	if slot >= 0 {
 		o.Own, o.Sharded = wire.Sidecars+"inbox:{"+wire.TagOf(slot)+"}"+s.id, true
 	}
 	p.Inbox = wire.NewInbox(s.life, o)
-	p.Use(1)
-	ps.open[slot] = p
-	s.running.Go(p.Run)
-	return p, nil
-}
-
-// makeRoom closes an idle post.
-func (ps *posts) makeRoom() bool {
-	for slot, p := range ps.open {
-		if p.idle() {
-			delete(ps.open, slot)
-			p.Close()
-			return true
-		}
-	}
-	return false
-}
-
-func (ps *posts) close() {
-	ps.mu.Lock()
-	defer ps.mu.Unlock()
-	ps.closed = true
-	for _, p := range ps.open {
-		p.Close()
-	}
-}
-
-// find returns the post for a hash slot, if it is open.
-func (ps *posts) find(slot int) *post {
-	ps.mu.Lock()
-	defer ps.mu.Unlock()
-	return ps.open[slot]
+	return p
 }
 
 // watch registers a watcher on a channel that was joined, until ctx ends.
@@ -153,8 +102,8 @@ func (p *post) forget(channel string, w *watcher) {
 	}
 }
 
-// idle: no waiter watches, or is about to.
-func (p *post) idle() bool { return p.Use(0) == 0 && p.unwatched() }
+// Idle: no waiter watches, or is about to.
+func (p *post) Idle() bool { return p.Use(0) == 0 && p.unwatched() }
 
 func (p *post) unwatched() bool {
 	p.mu.Lock()

@@ -4,7 +4,6 @@
 package redisson
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -12,16 +11,12 @@ import (
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/redisdriver/internal/wire"
-	"github.com/redis/go-redis/v9"
 )
 
-// A script of Renew carries up to perScript requests, a pipeline up to perPipe scripts, and
-// renewLanes pipelines are on their way at once.
+// A script of Renew carries up to perScript requests.
 const (
-	perScript  = 100
-	perQueue   = 25 // of signs of life in one queue, each of which looks at the places before it
-	perPipe    = 16
-	renewLanes = 2
+	perScript = 100
+	perQueue  = 25 // of signs of life in one queue, each of which looks at the places before it
 )
 
 // job is one script of a Renew and what its answers are about.
@@ -53,38 +48,15 @@ func (d *Driver) Renew(ctx context.Context, rs []driver.RenewRequest, done func(
 		}
 	}
 	jobs := append(d.leaseJobs(rs, leases), d.placeJobs(rs, places)...)
-	slices.SortStableFunc(jobs, func(a, b *job) int { return cmp.Compare(a.slot, b.slot) }) // neighbours share a node
-	size, lanes := perPipe, renewLanes
-	if d.cluster { // a node that hangs must not keep the others' leases waiting
-		size, lanes = 1, len(jobs)
-	}
-	carry := func(part []*job) {
-		var calls []*wire.Call
-		for _, j := range part {
-			calls, j.call.Err = append(calls, j.call), ctx.Err()
-		}
-		if ctx.Err() != nil {
-			return
-		}
-		d.send.Exec(ctx, calls)
-		for _, j := range part {
-			if !j.place && redis.HasErrorPrefix(j.call.Err, "TRYAGAIN") {
-				d.bear(ctx, j)
-			}
-		}
-	}
-	wire.Carry(ctx, slices.Collect(slices.Chunk(jobs, size)), lanes, carry, func(part []*job) {
-		for _, j := range part {
-			d.report(rs, j, done)
-		}
-	})
+	wire.Carry(ctx, d.send, func(time.Duration) {}, jobs, func(j *job) (*wire.Call, int) { return j.call, j.slot },
+		func(j *job) { d.bear(ctx, j) }, func(j *job) { d.report(rs, j, done) })
 }
 
 // bear prolongs leases while their slot moves to another master of the cluster, which may take longer than they have
 // left: each key by a script of its own, which go-redis takes to where the key is. A reader's hold comes before the lock,
 // which alone would keep others out.
 func (d *Driver) bear(ctx context.Context, j *job) {
-	if ctx.Err() != nil {
+	if j.place || ctx.Err() != nil {
 		return
 	}
 	var holds, locks []*wire.Call

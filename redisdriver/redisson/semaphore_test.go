@@ -186,7 +186,7 @@ func TestMessageWhileAsking(t *testing.T) {
 	w := newWorld(t)
 	s := w.synchronizers(w.client(""))
 	w.joined(s, scK)
-	p := s.posts.find(-1)
+	p := s.posts.Find(-1)
 	one := &watcher{}
 	p.watch(w.ctx, scK, one)
 	for range 2 {
@@ -201,7 +201,7 @@ func TestHintIsHandedOn(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	s := w.synchronizers(w.client(""))
-	p, err := s.posts.get(-1)
+	p, err := s.posts.Get(-1)
 	w.succeeds(err)
 	var leave [3]context.CancelFunc
 	var all [3]*watcher

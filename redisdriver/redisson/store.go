@@ -9,16 +9,13 @@ import (
 	"fmt"
 	"strings"
 	"sync"
-	"time"
 
-	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/redisdriver/internal/wire"
-	"github.com/redis/go-redis/v9"
 )
 
 // store is what a Driver and Synchronizers are made of: the caller's client, and what they opened themselves.
 type store struct {
-	rdb     redis.UniversalClient
+	client  wire.Client
 	prefix  string
 	cluster bool
 	id      string
@@ -33,20 +30,19 @@ type store struct {
 }
 
 // newStore returns a store. wake wakes its waiters; next is the message that goes on to the next waiter when one leaves.
-func newStore(rdb redis.UniversalClient, prefix string, wake func(channel, payload string, all []*watcher), next string) *store {
-	s := &store{rdb: rdb, prefix: prefix, id: rand.Text(), bad: wire.Unusable(rdb)}
+func newStore(c wire.Client, prefix string, wake func(channel, payload string, all []*watcher), next string) *store {
+	t := c.Traits()
+	s := &store{client: c, prefix: prefix, cluster: t.Cluster, id: rand.Text(), bad: t.Unusable}
 	if s.bad == nil && strings.HasPrefix(prefix, wire.Sidecars) {
 		s.bad = &wire.ConfigError{Why: fmt.Sprintf("the prefix %q begins with %q, which is reserved for what hasp stores beside locks: "+
 			"choose another prefix", prefix, wire.Sidecars)}
 	}
-	_, s.cluster = rdb.(*redis.ClusterClient)
 	s.life, s.end = context.WithCancel(context.Background())
-	s.send = wire.NewSender(rdb, 0, s.life.Done())
-	s.posts = &posts{s: s, wake: wake, next: next, open: map[int]*post{}}
+	s.send = wire.NewSender(c, 0, s.life.Done())
+	s.posts = &posts{s: s, wake: wake, next: next}
+	s.posts.Boxes = wire.Boxes[*post]{New: s.posts.post, Running: &s.running, Open: map[int]*post{}}
 	return s
 }
-
-func (s *store) classify(err error) driver.Class { return wire.Classify(err) }
 
 // publish is the command that sends messages to Java: in a cluster of Redis 7 it uses sharded channels.
 func (s *store) publish() string {
@@ -73,20 +69,8 @@ func (s *store) reserved(key string) error {
 	return nil
 }
 
-// closeTime bounds Close.
-const closeTime = time.Second
-
-// close ends subscriptions and goroutines, and waits for that for closeTime at most.
+// close ends subscriptions and goroutines, and waits for that for a second at most.
 func (s *store) close() {
 	s.end()
-	ended := make(chan struct{})
-	go func() {
-		s.posts.close()
-		s.running.Wait()
-		close(ended)
-	}()
-	select {
-	case <-ended:
-	case <-time.After(closeTime):
-	}
+	s.posts.Close()
 }

@@ -50,7 +50,7 @@ func NewSynchronizers(rdb redis.UniversalClient, o *SynchronizerOptions) *Synchr
 	if o == nil {
 		o = &SynchronizerOptions{}
 	}
-	return &Synchronizers{store: newStore(rdb, o.Prefix, wakeSynchronizer, "1"), poll: pollHeard}
+	return &Synchronizers{store: newStore(wire.GoRedis(rdb), o.Prefix, wakeSynchronizer, "1"), poll: pollHeard}
 }
 
 // Close ends all waits, subscriptions and goroutines. The client stays open, and permits stay acquired. Close waits for
@@ -178,7 +178,7 @@ func (o *object) read(c *wire.Call) (a answer, err error) {
 
 // untouched: a request with this error was not carried out, and never will be. A script of ours makes no error once it has written.
 func untouched(err error) bool {
-	var server redis.Error
+	var server wire.ServerError
 	return driver.IsNotSent(err) || errors.As(err, &server)
 }
 
@@ -207,7 +207,7 @@ func (s *Synchronizers) giveBack(call func() *wire.Call, once bool, limit time.D
 			ctx, cancel := context.WithTimeout(s.life, askTime)
 			_, err := s.send.Do(ctx, call())
 			cancel()
-			class := s.classify(err)
+			class := wire.Classify(err)
 			if err == nil || class == driver.ClassImpossible || class == driver.ClassDenied || class == driver.ClassMisconfigured || once && !untouched(err) ||
 				limit > 0 && time.Since(begun) > limit {
 				return

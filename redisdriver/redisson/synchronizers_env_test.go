@@ -54,7 +54,7 @@ func (w *world) runs(done <-chan error) {
 // joined subscribes to a channel as the first, and returns once no event of that can wake a waiter any more.
 func (w *world) joined(s *Synchronizers, channel string) (leave func()) {
 	w.Helper()
-	p, err := s.posts.get(-1)
+	p, err := s.posts.Get(-1)
 	w.succeeds(err)
 	const marker = "redisson_sc:marker"
 	for _, name := range []string{channel, marker} {
@@ -75,7 +75,7 @@ func (w *world) joined(s *Synchronizers, channel string) (leave func()) {
 func (w *world) asleep(s *Synchronizers, channel string, n int) {
 	w.Helper()
 	w.until("they wait", func() bool {
-		p := s.posts.find(-1)
+		p := s.posts.Find(-1)
 		if p == nil {
 			return false
 		}

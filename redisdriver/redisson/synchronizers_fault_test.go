@@ -132,7 +132,7 @@ func TestLostReply(t *testing.T) {
 	h.armed.Store(true)
 	done = begin(func() error {
 		err := s.Semaphore("k").Acquire(w.ctx, 1)
-		failIf(t, s.classify(err) != driver.ClassUnreachable, "it says %v", err)
+		failIf(t, wire.Classify(err) != driver.ClassUnreachable, "it says %v", err)
 		return err
 	})
 	<-h.came
@@ -219,7 +219,7 @@ func TestWaitWithoutAServer(t *testing.T) {
 			cancel()
 			return false, 0, err
 		}}).run(ctx)
-		failIf(t, s.classify(err) != driver.ClassUnreachable, "it does not say what was in the way: %v", err)
+		failIf(t, wire.Classify(err) != driver.ClassUnreachable, "it does not say what was in the way: %v", err)
 		return err
 	})
 	done := begin(func() error { return s.CountDownLatch("k").Wait(w.ctx) })
@@ -245,8 +245,8 @@ func TestSilentServer(t *testing.T) {
 	w.do("SET", "k", 1)
 	h.armed.Store(true)
 	err := s.Semaphore("k").Acquire(context.Background(), 1) // until askTime is over
-	if errors.Is(err, context.DeadlineExceeded) || s.classify(err) != driver.ClassUnreachable || !strings.Contains(err.Error(), "no answer from the server within 5s") {
-		t.Errorf("it says %v, of the class %v", err, s.classify(err))
+	if errors.Is(err, context.DeadlineExceeded) || wire.Classify(err) != driver.ClassUnreachable || !strings.Contains(err.Error(), "no answer from the server within 5s") {
+		t.Errorf("it says %v, of the class %v", err, wire.Classify(err))
 	}
 	h.let()
 	w.until("the late grant was given back", func() bool { return w.do("GET", "k") == "1" })

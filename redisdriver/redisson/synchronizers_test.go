@@ -13,6 +13,7 @@ import (
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/testserver"
+	"github.com/hasplock/hasp/redisdriver/internal/wire"
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 )
@@ -59,7 +60,7 @@ func TestSynchronizersOverOtherData(t *testing.T) {
 			if put[1] == "{k}:timeout" && !strings.HasPrefix(name, "expirable") {
 				continue
 			}
-			if err := call(); s.classify(err) != driver.ClassImpossible || !strings.Contains(err.Error(), "choose another name") {
+			if err := call(); wire.Classify(err) != driver.ClassImpossible || !strings.Contains(err.Error(), "choose another name") {
 				t.Errorf("%v: %s says %v", put, name, err)
 			}
 		}
@@ -92,7 +93,7 @@ func TestSynchronizersOverAFullServer(t *testing.T) {
 		"AddPermits": begin(func() error { return m.AddPermits(w.ctx, 1) }),
 	} {
 		err := <-said
-		failIf(t, s.classify(err) != driver.ClassFull, "%s says %v", name, err)
+		failIf(t, wire.Classify(err) != driver.ClassFull, "%s says %v", name, err)
 	}
 	w.succeeds(m.Release(w.ctx, 1))
 	w.do("PEXPIRE", "m", 3_600_000)
@@ -152,10 +153,10 @@ func TestSynchronizerRights(t *testing.T) {
 	w.succeeds(x.SetPermits(w.ctx, 3))
 	x.giveBack("any", []any{make([]byte, 16)}, 0)
 	w.until("that is remembered", func() bool { return w.admin.Exists(w.ctx, "hasp.gone:any:{kx}").Val() == 1 })
-	if _, heard := s.posts.find(-1).Up(); !heard {
+	if _, heard := s.posts.Find(-1).Up(); !heard {
 		t.Error("it may not publish, or not hear itself")
 	}
-	if err := s.Semaphore("other").Release(w.ctx, 1); s.classify(err) != driver.ClassDenied {
+	if err := s.Semaphore("other").Release(w.ctx, 1); wire.Classify(err) != driver.ClassDenied {
 		t.Errorf("of another name: %v", err)
 	}
 	other := s.PermitExpirableSemaphore("other")
@@ -198,7 +199,7 @@ func TestSynchronizersThatCannotBeUsed(t *testing.T) {
 		_, a := s.Semaphore(name).TryAcquire(t.Context(), 1)
 		_, b := s.PermitExpirableSemaphore(name).TryAcquire(t.Context(), 0)
 		for _, err := range []error{a, b} {
-			failIf(t, (s.classify(err) == driver.ClassImpossible) != torn, "%q: %v", name, err)
+			failIf(t, (wire.Classify(err) == driver.ClassImpossible) != torn, "%q: %v", name, err)
 		}
 	}
 }
@@ -266,7 +267,7 @@ func TestSynchronizersInACluster(t *testing.T) {
 	m, x := s.Semaphore("k"), s.PermitExpirableSemaphore("{t}x")
 	w.succeeds(m.AddPermits(ctx, 0))
 	taken := begin(func() error { return m.Acquire(ctx, 2) })
-	w.until("it listens", func() bool { return s.posts.find(m.slot) != nil && s.posts.find(m.slot).Listens(scK) })
+	w.until("it listens", func() bool { return s.posts.Find(m.slot) != nil && s.posts.Find(m.slot).Listens(scK) })
 	w.succeeds(java.IncrBy(ctx, "k", 2).Err())
 	w.succeeds(java.SPublish(ctx, scK, 2).Err())
 	w.ends(taken, nil)
@@ -277,22 +278,22 @@ func TestSynchronizersInACluster(t *testing.T) {
 	defer ps.Close()
 	must[any](t)(ps.Receive(ctx))
 	other := begin(func() error { _, err := x.Acquire(ctx, time.Hour); return err })
-	w.until("two listen", func() bool { return s.posts.find(x.slot) != nil && s.posts.find(x.slot).Listens(x.channel) })
+	w.until("two listen", func() bool { return s.posts.Find(x.slot) != nil && s.posts.Find(x.slot).Listens(x.channel) })
 	w.succeeds(x.Release(ctx, id))
 	w.ends(other, nil)
 	if got, err := ps.ReceiveMessage(ctx); err != nil || got.Payload != "1" {
 		t.Errorf("Java hears %v, %v", got, err)
 	}
 	var waits []<-chan error
-	for i := range maxPosts + 3 {
+	for i := range wire.MaxBoxes + 3 {
 		l := s.CountDownLatch("l" + strconv.Itoa(i))
 		must[bool](t)(l.TrySetCount(ctx, 1))
 		waits = append(waits, begin(func() error { return l.Wait(ctx) }))
 	}
 	w.until("as many listen as may", func() bool {
-		s.posts.mu.Lock()
-		defer s.posts.mu.Unlock()
-		return len(s.posts.open) == maxPosts
+		s.posts.Lock()
+		defer s.posts.Unlock()
+		return len(s.posts.Open) == wire.MaxBoxes
 	})
 	for i := range waits {
 		w.succeeds(s.CountDownLatch("l" + strconv.Itoa(i)).CountDown(ctx))

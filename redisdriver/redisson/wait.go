@@ -110,7 +110,7 @@ func (w *wait) troubled(ctx context.Context, err error) (time.Duration, error) {
 			w.trouble = err
 		}
 		return 0, w.ended(ctx)
-	case w.once && !untouched(err), !passes(w.s.classify(err)), time.Since(w.since) > silentTime:
+	case w.once && !untouched(err), !passes(wire.Classify(err)), time.Since(w.since) > silentTime:
 		return 0, err
 	}
 	w.trouble = err
@@ -139,7 +139,7 @@ func (w *wait) listen(ctx context.Context) bool {
 	if w.post != nil || w.deaf {
 		return false
 	}
-	p, err := w.s.posts.get(w.slot)
+	p, err := w.s.posts.Get(w.slot)
 	if err != nil || p == nil {
 		return false // too many: it polls
 	}

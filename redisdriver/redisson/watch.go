@@ -28,7 +28,7 @@ func (d *Driver) Watch(ctx context.Context, c driver.Claim) (<-chan driver.Hint,
 	if err := d.valid(c.Key, c.Check()); err != nil {
 		return nil, err
 	}
-	p, err := d.posts.get(d.slotOf(c.Key))
+	p, err := d.posts.Get(d.slotOf(c.Key))
 	if p == nil {
 		return nil, err
 	}
@@ -47,7 +47,7 @@ func (d *Driver) Watch(ctx context.Context, c driver.Claim) (<-chan driver.Hint,
 
 // watcher returns the post and the watcher of an owner, and how many have watched for longer; nil if it does not watch.
 func (d *Driver) watcher(c driver.Claim) (p *post, w *watcher, rank int) {
-	if p = d.posts.find(d.slotOf(c.Key)); p == nil {
+	if p = d.posts.Find(d.slotOf(c.Key)); p == nil {
 		return nil, nil, 0
 	}
 	channel := d.channel(c)

@@ -59,6 +59,16 @@ func (s *Script) sha() any {
 	return sha
 }
 
+// Run is a run of the script that the client may send again: keys are the first nkeys of args.
+func (s *Script) Run(ctx context.Context, c Client, nkeys int, args ...any) (any, error) {
+	cmds := []Command{Plain(append([]any{"evalsha", s.sha(), nkeys}, args...)...)}
+	if err := c.Run(ctx, cmds); err != nil && Says(err, "NOSCRIPT") {
+		cmds[0].Args[0], cmds[0].Args[1] = "eval", s.Text()
+		_ = c.Run(ctx, cmds)
+	}
+	return cmds[0].Reply, cmds[0].Err
+}
+
 // Call is one run of a script, or one request of a batch script.
 type Call struct {
 	Script *Script

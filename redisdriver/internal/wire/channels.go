@@ -12,7 +12,6 @@ import (
 	"sync"
 
 	"github.com/hasplock/hasp/driver"
-	"github.com/redis/go-redis/v9"
 )
 
 // channels are those of an Inbox that come and go. Each is asked for by a command of its own, and
@@ -25,7 +24,7 @@ type channels struct {
 	all   map[string]*channel
 	asked []*channel     // subscribed to, without an answer yet
 	left  map[string]int // how many commands that end one have no confirmation yet
-	conn  *redis.PubSub  // of the session; nil: none
+	conn  Subscription   // of the session; nil: none
 	err   error          // why a command could not be written
 }
 
@@ -98,11 +97,7 @@ func (in *Inbox) Leave(name string) {
 	}
 	cs.left[name]++
 	cs.mu.Unlock()
-	unsubscribe := conn.Unsubscribe
-	if in.o.Sharded {
-		unsubscribe = conn.SUnsubscribe
-	}
-	_ = cs.written(conn, unsubscribe(in.life, name)) // it ended the session
+	_ = cs.written(conn, conn.Send(in.life, in.sharded("unsubscribe"), name)) // it ended the session
 }
 
 // Listens reports whether messages on a channel reach this client now.
@@ -114,7 +109,7 @@ func (in *Inbox) Listens(name string) bool {
 }
 
 // arrive asks for all channels on a new connection.
-func (cs *channels) arrive(conn *redis.PubSub) error {
+func (cs *channels) arrive(conn Subscription) error {
 	cs.mu.Lock()
 	cs.conn, cs.asked, cs.left, cs.err = conn, nil, map[string]int{}, nil
 	all := slices.Collect(maps.Values(cs.all))
@@ -140,12 +135,12 @@ func (cs *channels) subscribe(ch *channel) error {
 	ch.asked = true
 	cs.asked = append(cs.asked, ch)
 	cs.mu.Unlock()
-	return cs.written(conn, cs.in.subscribe(conn, ch.name))
+	return cs.written(conn, conn.Send(cs.in.life, cs.in.sharded("subscribe"), ch.name))
 }
 
 // written ends the session when its connection takes no more commands. Receive would only say that it was closed.
-func (cs *channels) written(conn *redis.PubSub, err error) error {
-	if err == nil || errors.Is(err, redis.ErrClosed) { // the session ended meanwhile; the next one asks again
+func (cs *channels) written(conn Subscription, err error) error {
+	if err == nil || errors.Is(err, ErrClosed) { // the session ended meanwhile; the next one asks again
 		return nil
 	}
 	cs.mu.Lock()
@@ -179,24 +174,27 @@ func (cs *channels) gone() {
 	}
 }
 
-// confirmed notes an answer of the server, and is false for an answer that was not asked for.
-func (cs *channels) confirmed(m *redis.Subscription) bool {
+// ended notes the end of a subscription, and is false if it was not asked for.
+func (cs *channels) ended(name string) bool {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
-	if m.Kind == "unsubscribe" || m.Kind == "sunsubscribe" {
-		cs.left[m.Channel]--
-		return cs.left[m.Channel] >= 0
-	}
-	if i := slices.IndexFunc(cs.asked, func(ch *channel) bool { return ch.name == m.Channel }); i >= 0 {
+	cs.left[name]--
+	return cs.left[name] >= 0
+}
+
+// confirmed notes a subscription that stands.
+func (cs *channels) confirmed(name string) {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if i := slices.IndexFunc(cs.asked, func(ch *channel) bool { return ch.name == name }); i >= 0 {
 		cs.answered(i, true)
 	}
-	return true
 }
 
 // refused reports whether err is the server's answer to a command that subscribes, and to which channel; "" when the
 // command ends a subscription, which then stands without users.
 func (cs *channels) refused(err error) (name string, ok bool) {
-	var server redis.Error
+	var server ServerError
 	if !errors.As(err, &server) || ClassOf(server.Error()) != driver.ClassDenied {
 		return "", false
 	}

@@ -54,7 +54,7 @@ func newPost(t testing.TB, channels ...any) *post {
 func (p *post) open(rdb redis.UniversalClient, options func(*InboxOptions)) {
 	p.Helper()
 	o := InboxOptions{
-		Client: rdb, Own: "hasp.own", News: func() {}, Receive: func(string, string) {}, Idle: func() bool { return false },
+		Client: GoRedis(rdb), Own: "hasp.own", News: func() {}, Receive: func(string, string) {}, Idle: func() bool { return false },
 		Classify: func(err error) driver.Class { return Classify(err) },
 	}
 	options(&o)

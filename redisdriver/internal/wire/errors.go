@@ -18,28 +18,27 @@ import (
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/driver/voting"
-	"github.com/redis/go-redis/v9"
 )
 
 // Classify returns the class of an error of this client or its server.
 func Classify(err error) driver.Class {
 	var bad *ConfigError
 	var kind *TypeError
-	var server redis.Error
+	var server ServerError
 	var replicas *ReplicasError
 	switch {
 	case err == nil:
 		return driver.ClassUnknown
 	case errors.As(err, &bad), errors.As(err, &kind), errors.Is(err, driver.ErrUnsupported),
-		errors.Is(err, redis.ErrClosed): // the program closed its client
+		errors.Is(err, ErrClosed): // the program closed its client
 		return driver.ClassImpossible
 	case errors.Is(err, errNoMaster), isTLS(err):
 		return driver.ClassMisconfigured
-	case noMaster(err) && errors.Is(err, redis.Nil): // one Sentinel does not know it, others do not answer
+	case noMaster(err) && errors.Is(err, Nil): // one Sentinel does not know it, others do not answer
 		return driver.ClassUnreachable
 	case errors.As(err, &server):
 		return ClassOf(server.Error())
-	case errors.As(err, &replicas), errors.Is(err, voting.ErrNotVoting), errors.Is(err, redis.ErrPoolTimeout), errors.Is(err, redis.ErrPoolExhausted),
+	case errors.As(err, &replicas), errors.Is(err, voting.ErrNotVoting), errors.Is(err, ErrPoolTimeout), errors.Is(err, errPoolExhausted),
 		errors.Is(err, context.DeadlineExceeded), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return driver.ClassUnreachable
 	}
@@ -53,55 +52,27 @@ func Classify(err error) driver.Class {
 	return driver.ClassUnknown
 }
 
-// noMaster: no Sentinel names a master.
-func noMaster(err error) bool {
-	return errors.As(err, new(*SentinelsError)) || strings.Contains(err.Error(), "sentinels specified in configuration are unreachable")
+// Says reports whether err is the server's, and begins with a word. Kvrocks puts ERR before it.
+func Says(err error, word string) bool {
+	var server ServerError
+	return errors.As(err, &server) && strings.HasPrefix(strings.TrimPrefix(server.Error(), "ERR "), word)
 }
-
-// SentinelsError is of Sentinels of which none said which server is the master.
-type SentinelsError struct{ said []error }
-
-func (e *SentinelsError) Error() string {
-	return "redis: no Sentinel says which server is the master: " + errors.Join(e.said...).Error()
-}
-
-func (e *SentinelsError) Unwrap() []error { return e.said }
-
-// Explained is the error of a call, in words of ours where go-redis's mislead: it says of Sentinels that refuse a login, or know no master
-// by a name, that they cannot be reached. A Sentinel that cannot be reached may know it.
-func Explained(err error) error {
-	if err == nil {
-		return nil
-	}
-	var joined interface{ Unwrap() []error }
-	if !noMaster(err) || !errors.As(err, &joined) {
-		return err
-	}
-	for _, said := range joined.Unwrap() {
-		if said != redis.Nil { //nolint:errorlint // the value itself: it is what one Sentinel answered
-			return &SentinelsError{joined.Unwrap()}
-		}
-	}
-	return errNoMaster
-}
-
-var errNoMaster = errors.New("redis: the Sentinels know no master by the name that the client has for it: SENTINEL MASTERS lists those that they know")
 
 // explain adds to errors of the server that do not say what to do.
 func explain(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case redis.HasErrorPrefix(err, "CROSSSLOT"), redis.HasErrorPrefix(err, "MOVED"):
+	case Says(err, "CROSSSLOT"), Says(err, "MOVED"):
 		return fmt.Errorf("%w (this server is a node of a cluster: use a redis.ClusterClient)", err)
-	case redis.HasErrorPrefix(err, "TRYAGAIN"), err != nil && strings.Contains(err.Error(), nonLocal):
+	case Says(err, "TRYAGAIN"), err != nil && strings.Contains(err.Error(), nonLocal):
 		return fmt.Errorf("%w (the key's hash slot moves to another master; once it has moved, this works again)", err)
 	case unauthenticated(err):
 		return passwordError{err}
-	case errors.Is(err, redis.ErrClosed):
+	case errors.Is(err, ErrClosed):
 		return fmt.Errorf("%w (the program closed its Redis client: close hasp's client first)", err)
 	}
-	if server := (redis.Error)(nil); errors.As(err, &server) {
+	if server := (ServerError)(nil); errors.As(err, &server) {
 		switch ClassOf(server.Error()) {
 		case driver.ClassDenied, driver.ClassFull, driver.ClassReadOnly:
 			return refusal{err}
@@ -131,7 +102,7 @@ func (passwordError) Error() string   { return "the server wants a password" }
 func (e passwordError) Unwrap() error { return e.error }
 
 func unauthenticated(err error) bool {
-	return err != nil && redis.HasErrorPrefix(err, "Protocol error: unauthenticated")
+	return err != nil && Says(err, "Protocol error: unauthenticated")
 }
 
 // nonLocal is the error of a script with named keys that all exist on the master that their slot leaves, when it

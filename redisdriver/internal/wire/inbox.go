@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
-	"github.com/redis/go-redis/v9"
 )
 
 const (
@@ -30,7 +29,6 @@ type Inbox struct {
 	end   context.CancelFunc
 	kick  chan struct{} // do not pause
 	first chan struct{} // closed when the first attempt came to something
-	apart bool          // PUBLISH goes to any master of a cluster: what it counts says nothing of our subscription
 
 	mu       sync.Mutex
 	up       bool          // subscribed, as far as is known
@@ -40,13 +38,13 @@ type Inbox struct {
 	since    time.Time     // when it did
 	attempt  chan struct{} // closed when the attempt under way came to something
 	users    int           // see Use
-	conn     *redis.PubSub
+	conn     Subscription
 	channels channels
 }
 
 // InboxOptions set what an Inbox is for. It calls Receive, News and Stands without a lock of its own, and one after the other.
 type InboxOptions struct {
-	Client  redis.UniversalClient
+	Client  Client
 	Sharded bool     // SSUBSCRIBE: the channels are in one hash slot of a cluster
 	Own     string   // the channel by which it finds out whether messages come
 	More    []string // others that it always has
@@ -65,8 +63,6 @@ func NewInbox(life context.Context, o InboxOptions) *Inbox {
 	in := &Inbox{o: o, kick: make(chan struct{}, 1), attempt: make(chan struct{})}
 	in.o.Pace = cmp.Or(o.Pace, quietTime)
 	in.first = in.attempt
-	_, cluster := o.Client.(*redis.ClusterClient)
-	in.apart = cluster && !o.Sharded
 	in.life, in.end = context.WithCancel(life)
 	in.channels.in, in.channels.all = in, map[string]*channel{}
 	return in
@@ -247,7 +243,7 @@ func (in *Inbox) decided() {
 
 // session opens one connection and delivers what comes, until it fails.
 func (in *Inbox) session() error {
-	conn := in.o.Client.Subscribe(in.life)
+	conn := in.o.Client.Subscription(in.life)
 	in.mu.Lock()
 	in.conn = conn
 	in.mu.Unlock()
@@ -256,11 +252,11 @@ func (in *Inbox) session() error {
 		return in.life.Err()
 	}
 	channels := append([]string{in.o.Own}, in.o.More...)
-	if err := in.subscribe(conn, channels...); err != nil {
+	if err := conn.Send(in.life, in.sharded("subscribe"), channels...); err != nil {
 		return err
 	}
 	for range channels {
-		if _, err := conn.ReceiveTimeout(in.life, max(confirmTime, in.o.Pace)); err != nil {
+		if _, err := conn.Receive(in.life, max(confirmTime, in.o.Pace)); err != nil {
 			return err
 		}
 	}
@@ -272,31 +268,32 @@ func (in *Inbox) session() error {
 	return in.receive(conn, counted)
 }
 
-func (in *Inbox) subscribe(conn *redis.PubSub, channels ...string) error {
+// sharded is the command for the channels of this inbox.
+func (in *Inbox) sharded(command string) string {
 	if in.o.Sharded {
-		return conn.SSubscribe(in.life, channels...)
+		return "s" + command
 	}
-	return conn.Subscribe(in.life, channels...)
+	return command
 }
 
 // receive delivers what comes over a connection until it fails.
-func (in *Inbox) receive(conn *redis.PubSub, counted bool) error {
+func (in *Inbox) receive(conn Subscription, counted bool) error {
 	checked, pinged := time.Now(), false
 	for {
-		m, err := conn.ReceiveTimeout(in.life, in.o.Pace)
+		m, err := conn.Receive(in.life, in.o.Pace)
 		if name, ok := in.channels.refused(err); ok {
 			in.stands(name)
 		} else if err != nil && (pinged || !timeout(err)) {
 			return in.channels.cause(err)
 		}
-		switch m := m.(type) {
-		case *redis.Message:
+		switch m.Kind {
+		case "message":
 			in.o.Receive(m.Channel, m.Payload)
-		case *redis.Subscription:
-			if m.Kind == "subscribe" || m.Kind == "ssubscribe" {
-				in.stands(m.Channel) // before a user that joins it now hears of it, and has missed nothing
-			}
-			if !in.channels.confirmed(m) {
+		case "subscribe", "ssubscribe":
+			in.stands(m.Channel) // before a user that joins it now hears of it, and has missed nothing
+			in.channels.confirmed(m.Channel)
+		case "unsubscribe", "sunsubscribe":
+			if !in.channels.ended(m.Channel) {
 				return errUnsubscribed // the hash slot moved to another node
 			}
 		}
@@ -308,7 +305,7 @@ func (in *Inbox) receive(conn *redis.PubSub, counted bool) error {
 			return errElsewhere
 		}
 		if !counts { // else that message is to come
-			if err := conn.Ping(in.life); err != nil {
+			if err := conn.Send(in.life, "ping"); err != nil {
 				return err
 			}
 		}
@@ -345,13 +342,13 @@ func timeout(err error) bool {
 // this process is gone. Behind a proxy, say, it does not; after a failover the
 // subscription may still be on the server that was the master.
 func (in *Inbox) probe() (counted bool, err error) {
-	publish := in.o.Client.Publish
-	if in.o.Sharded {
-		publish = in.o.Client.SPublish
-	}
+	cmds := []Command{Plain(in.sharded("publish"), in.o.Own, "")}
 	ctx, cancel := context.WithTimeout(in.life, max(confirmTime, in.o.Pace))
 	defer cancel()
-	n, err := Await(ctx, func(ctx context.Context) (int64, error) { return publish(ctx, in.o.Own, "").Result() })
+	n, err := int64(0), Ask(ctx, in.o.Client, cmds)
+	if err == nil {
+		n, err = cmds[0].Int()
+	}
 	if in.o.Muted != nil {
 		switch in.o.Classify(err) {
 		case driver.ClassDenied, driver.ClassMisconfigured:
@@ -362,5 +359,5 @@ func (in *Inbox) probe() (counted bool, err error) {
 			}
 		}
 	}
-	return n > 0 && !in.apart, err
+	return n > 0 && (in.o.Sharded || !in.o.Client.Traits().Cluster), err // else it goes to any master of a cluster, which counts for itself
 }

@@ -4,14 +4,11 @@
 package wire
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"io"
 	"slices"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
 
 // errCompany is of a request that failed beside others in one script. Alone,
@@ -29,7 +26,7 @@ func (s *Sender) Exec(ctx context.Context, calls []*Call) {
 			switch {
 			case c.Err == errCompany: //nolint:errorlint // the very value, set in answer
 				alone = append(alone, c)
-			case c.Err != nil && redis.HasErrorPrefix(c.Err, "NOSCRIPT"):
+			case c.Err != nil && Says(c.Err, "NOSCRIPT"):
 				again = append(again, c)
 			}
 		}
@@ -60,16 +57,14 @@ func stillWanted(calls []*Call) []*Call {
 // goneUnnoticed reports whether another node may be the master though a cluster's client does not look for it: that looks after MOVED,
 // ASK and READONLY. A client of one node never does.
 func goneUnnoticed(err error) bool {
-	var said redis.Error
-	return !errors.As(err, &said) ||
-		redis.HasErrorPrefix(err, "CLUSTERDOWN") || redis.HasErrorPrefix(err, "MASTERDOWN") || redis.HasErrorPrefix(err, "LOADING")
+	var said ServerError
+	return !errors.As(err, &said) || Says(err, "CLUSTERDOWN") || Says(err, "MASTERDOWN") || Says(err, "LOADING")
 }
 
 // pipe sends calls, requests of the batch script at most size to a script;
 // with load, the server learns the scripts.
 func (s *Sender) pipe(ctx context.Context, calls []*Call, size int, load bool) {
-	var room [1]*command
-	cmds := room[:0]
+	cmds := make([]Command, 0, (len(calls)+size-1)/size)
 	for rest, known := calls, (map[*Script]bool)(nil); len(rest) > 0; {
 		n := together(rest, size)
 		text := load && !known[rest[0].Script]
@@ -79,66 +74,31 @@ func (s *Sender) pipe(ctx context.Context, calls []*Call, size int, load bool) {
 			}
 			known[rest[0].Script] = true
 		}
-		cmds = append(cmds, newCommand(ctx, rest[:n], text))
+		cmds = append(cmds, newCommand(rest[:n], text))
 		rest = rest[n:]
 	}
 	var all, short, shut error
-	switch {
-	case s.replicas > 0:
+	if s.replicas > 0 {
 		short, all = s.replicate(ctx, cmds)
-	case len(cmds) == 1:
-		all = s.rdb.Process(ctx, cmds[0])
-	default:
-		p := s.rdb.Pipeline()
-		for _, cmd := range cmds {
-			_ = p.Process(ctx, cmd)
-		}
-		_, all = p.Exec(ctx)
+	} else {
+		all = s.client.Run(ctx, cmds)
 	}
-	if c, ok := s.rdb.(*redis.ClusterClient); ok && all != nil && (s.replicas > 0 || goneUnnoticed(all)) {
-		c.ReloadState(ctx) // another node may be the master
+	if all != nil && (s.replicas > 0 || goneUnnoticed(all)) {
+		s.client.LookAgain(ctx) // another node may be the master
 	}
-	for _, cmd := range cmds {
-		reply, err := cmd.Result()
-		if err == nil && reply != nil {
+	for i := range cmds {
+		err := cmds[i].Err
+		if err == nil {
 			err = short
-		}
-		if err == nil && reply == nil {
-			// A connection that the server refused to set up (a wrong password)
-			// leaves a pipeline's commands without an answer.
-			err = cmp.Or(all, ErrReply)
 		}
 		if shut != nil && errors.Is(err, io.EOF) {
 			err = shut
 		} else if err = explain(err); unauthenticated(err) {
 			shut = err // the server closes the connection on the commands behind it
 		}
-		cmd.answer(reply, err)
+		cmds[i].answer(err)
 	}
 }
-
-// command is an EVALSHA or EVAL that the client does not send again by itself,
-// whatever its options say: after a time-out it would arrive when the caller
-// is long gone and has released what it asked for.
-type command struct {
-	*redis.Cmd
-	calls []*Call
-}
-
-func (*command) NoRetry() bool { return true }
-
-// Args is what the client asks for when it writes. A call that was given up before
-// is not sent even then, by a hook that goes on after its caller: PING is.
-func (c *command) Args() []any {
-	for _, call := range c.calls {
-		if !call.fate.CompareAndSwap(unsent, sent) && call.fate.Load() == void {
-			return []any{"ping"}
-		}
-	}
-	return c.Cmd.Args()
-}
-
-func (c *command) Clone() redis.Cmder { return &command{c.Cmd.Clone().(*redis.Cmd), c.calls} }
 
 // together counts the calls at the front that one command carries.
 func together(calls []*Call, size int) int {
@@ -149,7 +109,7 @@ func together(calls []*Call, size int) int {
 	return n
 }
 
-func newCommand(ctx context.Context, calls []*Call, text bool) *command {
+func newCommand(calls []*Call, text bool) Command {
 	first := calls[0]
 	nkeys, nargs := 0, 0
 	for _, c := range calls {
@@ -176,23 +136,21 @@ func newCommand(ctx context.Context, calls []*Call, text bool) *command {
 	for _, c := range calls {
 		args = append(args, c.Args...)
 	}
-	cmd := &command{redis.NewCmd(ctx, args...), calls}
-	cmd.SetFirstKeyPos(3)
-	return cmd
+	return Command{Args: args, calls: calls}
 }
 
 // answer deals out the reply of a script.
-func (c *command) answer(reply any, err error) {
+func (c *Command) answer(err error) {
 	if err != nil || !c.calls[0].Script.Batch {
 		for _, call := range c.calls {
-			call.Reply, call.Err = reply, err
+			call.Reply, call.Err = c.Reply, err
 			if err != nil && call.Script.Fault != nil {
 				call.Err = call.Script.Fault(call, err)
 			}
 		}
 		return
 	}
-	answers, _ := reply.([]any)
+	answers, _ := c.Reply.([]any)
 	life := ""
 	if n := len(c.calls); len(answers) == n+1 && len(c.calls[0].Script.Keys) > 0 {
 		life, _ = answers[n].(string)
@@ -215,30 +173,19 @@ const replicaTime = time.Second
 
 // replicate carries out commands about keys of one master, over one connection: WAIT is about what its own connection wrote. short
 // is why none of them counts; all is what the pipeline said.
-func (s *Sender) replicate(ctx context.Context, cmds []*command) (short, all error) {
-	rdb, wait := s.rdb, replicaTime
+func (s *Sender) replicate(ctx context.Context, cmds []Command) (short, all error) {
+	wait := shorter(replicaTime, s.traits.ReadTimeout)
 	if at, ok := ctx.Deadline(); ok {
 		wait = min(wait, time.Until(at)*3/4)
 	}
-	switch c := rdb.(type) {
-	case *redis.ClusterClient:
-		node, err := c.MasterForKey(ctx, cmds[0].calls[0].Keys[0].(string))
-		if err != nil {
-			return err, err
-		}
-		rdb, wait = node, shorter(wait, c.Options().ReadTimeout)
-	case *redis.Client:
-		wait = shorter(wait, c.Options().ReadTimeout)
+	node, err := s.client.Masters(ctx, cmds[0].calls[0].Keys[0].(string))
+	if err != nil {
+		return err, err
 	}
-	p := rdb.Pipeline()
-	for _, cmd := range cmds {
-		_ = p.Process(ctx, cmd) // is queued only: its outcome is the command's own
-	}
-	confirmed := redis.NewIntCmd(ctx, "wait", s.replicas, max(wait.Milliseconds(), 1)) // 0: for ever
-	_ = p.Process(ctx, confirmed)
-	_, all = p.Exec(ctx)
-	n, err := confirmed.Result()
-	if err == nil && int(n) < s.replicas {
+	piped := slices.Concat(cmds, []Command{Plain("wait", s.replicas, max(wait.Milliseconds(), 1))}) // 0: for ever
+	all = node[0].Run(ctx, piped)
+	n, err := piped[len(cmds)].Int()
+	if copy(cmds, piped); err == nil && int(n) < s.replicas {
 		err = &ReplicasError{Want: s.replicas, Got: int(n)}
 	}
 	return err, all

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/driver"
-	"github.com/redis/go-redis/v9"
 )
 
 // Sender runs scripts. Calls of many goroutines travel together: while all
@@ -25,7 +24,8 @@ import (
 // clients let no context interrupt their sockets, so a lane waits for them. See DoAlone for
 // callers that wait for themselves.
 type Sender struct {
-	rdb      redis.UniversalClient
+	client   Client
+	traits   Traits
 	direct   *direct // for lone calls; nil: there are none
 	lanes    int     // pipelines on their way at once, while they come back
 	batch    int     // calls in one
@@ -71,16 +71,14 @@ const (
 // NewSender returns a Sender over the caller's client. Its calls count once so many replicas of
 // their keys' master have confirmed what they wrote. Its goroutines end when they have had no work for
 // a moment, and when closing is closed.
-func NewSender(rdb redis.UniversalClient, replicas int, closing <-chan struct{}) *Sender {
-	s := &Sender{rdb: rdb, replicas: replicas, closing: closing, wake: make(chan bool, stuckLanes)}
+func NewSender(c Client, replicas int, closing <-chan struct{}) *Sender {
+	s := &Sender{client: c, traits: c.Traits(), replicas: replicas, closing: closing, wake: make(chan bool, stuckLanes)}
 	s.Width(Lanes, senderBatch)
-	switch c := rdb.(type) {
-	case *redis.ClusterClient:
+	if s.traits.Cluster {
 		s.Width(1<<20, 1)
-	case *redis.Client:
-		if c != nil && replicas == 0 && c.Options().ContextTimeoutEnabled {
-			s.direct = &direct{}
-		}
+	}
+	if s.traits.Deadlines && replicas == 0 {
+		s.direct = &direct{}
 	}
 	return s
 }

@@ -25,7 +25,7 @@ func (answering) Process(_ context.Context, c redis.Cmder) error {
 
 // eachAlone is a Sender whose calls travel alone, as in a cluster.
 func eachAlone(rdb redis.UniversalClient) *Sender {
-	s := NewSender(rdb, 0, make(chan struct{}))
+	s := NewSender(GoRedis(rdb), 0, make(chan struct{}))
 	s.Width(1<<20, 1)
 	return s
 }
@@ -99,8 +99,8 @@ func (f forgetful) Process(_ context.Context, c redis.Cmder) error {
 		return noScript{}
 	}
 	*f.texts++
-	cmd.SetVal(make([]any, len(cmd.calls)))
-	for i := range cmd.calls {
+	cmd.SetVal(make([]any, len(cmd.of.calls)))
+	for i := range cmd.of.calls {
 		cmd.Val().([]any)[i] = "x"
 	}
 	return nil
@@ -116,7 +116,7 @@ func (noScript) RedisError()   {}
 func TestNotAgainForWhoeverLeft(t *testing.T) {
 	ctx, leave := context.WithCancel(t.Context())
 	texts, script := 0, batch()
-	s := NewSender(forgetful{leave: leave, texts: &texts}, 0, make(chan struct{}))
+	s := NewSender(GoRedis(forgetful{leave: leave, texts: &texts}), 0, make(chan struct{}))
 	left, stays := &Call{Script: script, ctx: ctx}, &Call{Script: script, ctx: t.Context()}
 	s.Exec(t.Context(), []*Call{left, stays})
 	if !errors.Is(left.Err, context.Canceled) || left.Reply != nil {
@@ -138,7 +138,7 @@ func TestWhereCallersWaitForThemselves(t *testing.T) {
 		replicas int
 		want     bool
 	}{{heeds, 0, true}, {heeds, 1, false}, {not, 0, false}, {(*redis.Client)(nil), 0, false}, {answering{}, 0, false}} {
-		if got := NewSender(c.rdb, c.replicas, nil).direct != nil; got != c.want {
+		if got := NewSender(GoRedis(c.rdb), c.replicas, nil).direct != nil; got != c.want {
 			t.Errorf("%T with %d replicas: %v", c.rdb, c.replicas, got)
 		}
 	}

@@ -6,11 +6,13 @@
 package wire
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"iter"
-	"sync"
-
-	"github.com/redis/go-redis/v9"
+	"slices"
+	"strconv"
+	"time"
 )
 
 // Await runs f, which may not heed its context, and returns when it did or ctx
@@ -34,10 +36,47 @@ func Await[T any](ctx context.Context, f func(context.Context) (T, error)) (T, e
 	}
 }
 
-// Carry carries parts out, so many at a time, and reports each when it is done. It returns when all are, or when ctx
-// ended, and reports nothing after that.
-func Carry[T any](ctx context.Context, parts []T, lanes int, carry, report func(T)) {
-	work, ready := make(chan T, len(parts)), make(chan T, len(parts)) // room for all: none waits for a caller that has gone
+// Renewals leave in pipelines of up to PerPipe scripts, CarryLanes of them at once.
+const (
+	PerPipe    = 16
+	CarryLanes = 2
+)
+
+// Carry sends a call of each job, tells took how long an answer took, and reports each job when its pipeline is done; before that it calls
+// moves for a call whose hash slot moves to another master. It returns when all are, or when ctx ended, and reports nothing after that.
+func Carry[J any](
+	ctx context.Context, s *Sender, took func(time.Duration), jobs []J, call func(J) (c *Call, hashSlot int), moves, report func(J),
+) {
+	slotOf := func(j J) int { _, hashSlot := call(j); return hashSlot }
+	slices.SortStableFunc(jobs, func(a, b J) int { return cmp.Compare(slotOf(a), slotOf(b)) }) // neighbours share a node
+	size, lanes := PerPipe, CarryLanes
+	if s.traits.Cluster { // a node that hangs must not keep the others' leases waiting
+		size, lanes = 1, len(jobs)
+	}
+	carry := func(part []J) {
+		calls, ended := make([]*Call, len(part)), ctx.Err()
+		for i, j := range part {
+			calls[i], _ = call(j)
+			calls[i].Err = ended
+		}
+		if ended != nil {
+			return // nothing was sent, and every job says so
+		}
+		begun := time.Now()
+		for s.Exec(ctx, calls); errors.Is(calls[0].Err, ErrPoolTimeout) && ctx.Err() == nil; s.Exec(ctx, calls) {
+			// A cluster's lanes can be more than its pools have connections, and wait their turn for longer than a pool bears.
+		}
+		if calls[0].Err == nil {
+			took(time.Since(begun))
+		}
+		for i, j := range part {
+			if Says(calls[i].Err, "TRYAGAIN") {
+				moves(j)
+			}
+		}
+	}
+	parts := slices.Collect(slices.Chunk(jobs, size))
+	work, ready := make(chan []J, len(parts)), make(chan []J, len(parts)) // room for all: none waits for a caller that has gone
 	for _, part := range parts {
 		work <- part
 	}
@@ -53,31 +92,13 @@ func Carry[T any](ctx context.Context, parts []T, lanes int, carry, report func(
 	for range parts {
 		select {
 		case part := <-ready:
-			report(part)
+			for _, job := range part {
+				report(job)
+			}
 		case <-ctx.Done():
 			return
 		}
 	}
-}
-
-// Unusable says why a client cannot be used for locks.
-func Unusable(rdb redis.UniversalClient) error {
-	switch c := rdb.(type) {
-	case nil:
-		return &ConfigError{Why: "the client is nil"}
-	case *redis.Client:
-		if c == nil {
-			return &ConfigError{Why: "the client is nil"}
-		}
-	case *redis.ClusterClient:
-		if c == nil {
-			return &ConfigError{Why: "the client is nil"}
-		}
-	case *redis.Ring:
-		return &ConfigError{Why: "a redis.Ring moves keys to another server when one fails, so two clients " +
-			"could hold one lock: use a redis.Client, or package quorum over several"}
-	}
-	return nil
 }
 
 // Scan reads the whole database, on every server that has keys, with SCAN in steps of count keys: no other client waits for
@@ -86,11 +107,11 @@ func Unusable(rdb redis.UniversalClient) error {
 // The first error ends it, after what read returned beside the error. The next step begins when the caller has taken
 // all of this one's: a caller that wants to spare the server waits there, or in read.
 func Scan[T any](
-	ctx context.Context, rdb redis.UniversalClient, match string, count int64, read func(ctx context.Context, keys []string) ([]T, error),
+	ctx context.Context, c Client, match string, count int64, read func(ctx context.Context, keys []string) ([]T, error),
 ) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		var none T
-		nodes, err := masters(ctx, rdb)
+		nodes, err := Await(ctx, func(ctx context.Context) ([]Client, error) { return c.Masters(ctx, "") })
 		if err != nil {
 			yield(none, err)
 			return
@@ -117,32 +138,21 @@ func Scan[T any](
 }
 
 // scan takes one step on one server. The next one's cursor is 0 after the last.
-func scan(ctx context.Context, node redis.Cmdable, cursor uint64, match string, count int64) ([]string, uint64, error) {
-	type page struct {
-		keys []string
-		next uint64
+func scan(ctx context.Context, node Client, cursor uint64, match string, count int64) (keys []string, next uint64, err error) {
+	cmds := []Command{Plain("scan", cursor, "match", match, "count", count)}
+	if err = Ask(ctx, node, cmds); err == nil {
+		err = cmds[0].Err
 	}
-	p, err := Await(ctx, func(ctx context.Context) (p page, err error) {
-		p.keys, p.next, err = node.Scan(ctx, cursor, match, count).Result()
-		return p, err
-	})
-	return p.keys, p.next, err
-}
-
-// masters returns every server that has keys.
-func masters(ctx context.Context, rdb redis.UniversalClient) ([]redis.Cmdable, error) {
-	c, ok := rdb.(*redis.ClusterClient)
-	if !ok {
-		return []redis.Cmdable{rdb}, nil
+	if err != nil {
+		return nil, 0, err
 	}
-	return Await(ctx, func(ctx context.Context) (nodes []redis.Cmdable, err error) {
-		var mu sync.Mutex
-		err = c.ForEachMaster(ctx, func(_ context.Context, node *redis.Client) error {
-			mu.Lock()
-			defer mu.Unlock()
-			nodes = append(nodes, node)
-			return nil
-		})
-		return nodes, err
-	})
+	r := NewReply(cmds[0].Reply)
+	next, err = strconv.ParseUint(Next[string](r), 10, 64)
+	for all := NewReply(Next[[]any](r)); len(all.Fields) > 0; r.Bad = r.Bad || all.Bad {
+		keys = append(keys, Next[string](all))
+	}
+	if r.Bad || err != nil {
+		return nil, 0, ErrReply
+	}
+	return keys, next, nil
 }
