@@ -56,7 +56,7 @@ var tellCases = []Case{
 			grant a@# fresh above=z names=z; hand b@# fresh elsewhere from=a@# above=z names=z unmarked;
 			grant b@# queued is=z handed; release b@#; grant a@# fresh above=z names=z;
 			hand b@# fresh elsewhere from=a@# unfinished above=z names=z marked;
-			grant b@# queued fences=3 got=3 least=z+3 names=z; release b@#`)},
+			grant b@# queued fences=3 got=3 row=3/a@# names=z; release b@#`)},
 	{Name: "HandoverIsNotRepeated", Needs: []Need{needEnters}, claims: true,
 		Rule: "No hint tells of what was handed over before the Watch, nor to others.",
 		play: `grant a; hand b elsewhere from=a; hear c elsewhere=b entering; unhanded c; grant b queued; join c entering; release b;

@@ -19,16 +19,12 @@ func BenchmarkBare(b *testing.B) {
 	w := newWorld(b)
 	w.grant(w.driver(), ask("k")) // it makes the folders
 	s, err := w.admin.session(w.ctx)
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	for b.Loop() {
 		create := zk.Create(w.root+"/k/bare-", nil, w.admin.acl, zk.EphemeralSequential)
 		if err := s.Do(w.ctx, create); err != nil || create.Err != nil {
 			b.Fatal(err, create.Err)
 		}
-		if err := s.Do(w.ctx, zk.Delete(create.Path)); err != nil {
-			b.Fatal(err)
-		}
+		must(b, s.Do(w.ctx, zk.Delete(create.Path)))
 	}
 }

@@ -50,6 +50,7 @@ type Conn struct {
 	acl     []zk.ACL
 	life    context.Context
 	end     context.CancelFunc
+	began   time.Time // of its clock
 	work    sync.WaitGroup
 
 	mu      sync.Mutex
@@ -68,7 +69,7 @@ func Connect(servers []string, o *ConnOptions) *Conn {
 	if o == nil {
 		o = &ConnOptions{}
 	}
-	c := &Conn{servers: slices.Clone(servers), timeout: o.SessionTimeout, entries: make(map[place]*entry), hints: make(map[place]map[chan driver.Hint]bool)}
+	c := &Conn{servers: slices.Clone(servers), timeout: o.SessionTimeout, began: time.Now(), entries: make(map[place]*entry), hints: make(map[place]map[chan driver.Hint]bool)}
 	if c.timeout == 0 {
 		c.timeout = DefaultSessionTimeout
 	}
@@ -161,10 +162,13 @@ func (c *Conn) granted() time.Duration {
 	return c.timeout
 }
 
-// hint wakes the watchers of an owner. The caller holds mu.
-func (c *Conn) hint(p place) {
+// clock is a moment on the clock of handovers, which is this process' own: it knows when it saw that the key was handed over.
+func (c *Conn) clock(at time.Time) time.Duration { return at.Sub(c.began) + 1 }
+
+// hint sends a hint to the watchers of an owner. The caller holds mu.
+func (c *Conn) hint(p place, h driver.Hint) {
 	for ch := range c.hints[p] {
-		driver.Hint{}.Send(ch)
+		h.Send(ch)
 	}
 }
 
@@ -201,7 +205,7 @@ func (c *Conn) sessionEnded(s *zk.Session) {
 		case e.End == recipe.Ending:
 			c.gaveUp(e, false)
 		case e.State != recipe.Held:
-			c.hint(p)
+			c.hint(p, driver.Hint{})
 		}
 		c.clear(e, true)
 		c.drop(e)

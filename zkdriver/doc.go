@@ -55,8 +55,10 @@
 //
 // No two holders, and rising fences, over crashes and restarts of servers, changes of the leader, partitions, steps of any clock and lost, late or
 // repeated messages; not when the ensemble loses its data, or is restored from a backup. Every grant follows a write of its owner's session that went
-// through the leader, also when a waiter takes up a key that became free: what a server shows without one may be old, on the leader even after
-// a sync. Waiters are served in order, and each watches the one before it, so that a release wakes only the next.
+// through the leader: what a server shows without one may be old, on the leader even after a sync. A waiter that sees the last node before
+// its own go is told that it has the key (driver.Handover), and claims it with a write behind: its node had the key at some moment of its wait,
+// and while the session is assured only an operator can have ended that since. In the semaphore's layout it asks first.
+// Waiters are served in order, and each watches the one before it, so that a release wakes only the next.
 // A lease that is over is told (Driver.Tell) when the server says so.
 //
 // Not promised: the mark of a holder that did not finish (Traits.Abandons), and how long a lease lasts without renewal, which only its own

@@ -113,6 +113,9 @@ func (d *Driver) Traits() driver.Traits {
 		MinTTL:   minTTL,
 		Survives: driver.StoreRestart | driver.ClockStep | driver.Failover,
 	}
+	if d.hands() {
+		t.Tells |= driver.TellsHandover
+	}
 	if d.c != nil {
 		t.MaxTTL = min(zk.Share(d.c.granted()), zk.Share(d.c.timeout))
 	}
@@ -181,6 +184,9 @@ func (d *Driver) can(r driver.TryRequest) error {
 	}
 	return nil
 }
+
+// hands reports whether a place has the key once it is the first: a semaphore's then only may have it.
+func (d *Driver) hands() bool { return d.layout != Semaphore }
 
 // dir is the path of a key's directory.
 func (d *Driver) dir(key string) string { return d.root + "/" + recipe.EncodeKey(key) }

@@ -129,9 +129,8 @@ func breaks(t *testing.T, fault string, all []*testserver.Server, at func() int)
 // at is the number of the server that a driver is connected to.
 func at(t testing.TB, addrs []string, d *Driver) int {
 	t.Helper()
-	if _, err := d.c.session(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	_, err := d.c.session(t.Context())
+	must(t, err)
 	i := slices.Index(addrs, d.c.zk.Server())
 	if i < 0 {
 		t.Fatal("it is not connected")

@@ -29,7 +29,9 @@ type entry struct {
 	refs    int // that have the token or wait for it
 
 	recipe.Record
-	d       *Driver // that was granted it
+	d       *Driver   // that was granted it
+	enters  bool      // its waiter enters on a handover
+	handed  time.Time // when the key was handed to it
 	sess    *zk.Session
 	timer   *time.Timer
 	watch   *zk.Watch // on the node that it waits for
@@ -136,14 +138,53 @@ func (c *Conn) found(e *entry, s *zk.Session, n recipe.Node, data recipe.Content
 func (c *Conn) unname(e *entry) { c.note(e, (*recipe.Record).Unname) }
 
 // held makes a place a lease of a driver until a time, or prolongs a lease.
-func (c *Conn) held(e *entry, d *Driver, until time.Time, stood bool) (first bool) {
+func (c *Conn) held(e *entry, d *Driver, until time.Time, stood bool) (first bool, handed time.Time) {
 	c.note(e, func(r *recipe.Record) {
+		if r.State == recipe.Handed {
+			handed = e.handed
+		}
 		if first = r.Grant(until, stood); r.Live() {
 			e.d = d
 			c.attend(e)
 		}
 	})
-	return first
+	return first, handed
+}
+
+// claimTime is for how long a handover may be relied on before it is claimed.
+const claimTime = 10 * time.Second
+
+// wake has a waiter look again, now that the node before it is gone, or tells it that it has the key. The caller holds mu.
+//
+// What a server shows may be old, but its owner is here, and had the key at some moment of this wait, when no other did. Nobody but an
+// operator has ended that since: not the servers, as the session is assured, and not this client. The claim finds that out.
+func (d *Driver) wake(e *entry, s *zk.Session) {
+	c, name, children := d.c, e.Name, zk.Children(e.dir, nil)
+	if e.enters && len(c.hints[e.place]) > 0 && s.Start(func(err error) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		h := driver.Hint{}
+		if err == nil && children.Err == nil && e.sess == s && e.Name == name && recipe.First(children.Children, name) {
+			h.Handover = d.hand(e, s)
+		}
+		c.hint(e.place, h)
+	}, children) == nil {
+		return
+	}
+	c.hint(e.place, driver.Hint{})
+}
+
+// hand makes a place whose turn has come a lease that its owner may enter. It is zero where a request about the place is under way, which
+// looks itself, or where too little is certain. The caller holds mu.
+func (d *Driver) hand(e *entry, s *zk.Session) (to driver.Handover) {
+	now, full := time.Now(), min(e.TTL, claimTime)
+	ttl := min(full, e.Until.Sub(now), s.Assured().Sub(now))
+	if e.State != recipe.Place || e.End != recipe.Stays || len(e.busy) > 0 || s.Ended() || ttl < full/2 {
+		return to
+	}
+	e.Hand()
+	e.d, e.handed = d, now
+	return driver.Handover{Fence: e.Fence, At: d.c.clock(now), TTL: ttl}
 }
 
 // clear forgets the node. It tells that a lease is over, unless a request here was to end it. The caller holds mu.
@@ -155,7 +196,7 @@ func (c *Conn) clear(e *entry, told bool) {
 	if e.timer != nil {
 		e.timer.Stop()
 	}
-	if told && e.State == recipe.Held {
+	if told && e.State.Leased() {
 		c.tell(e)
 	}
 	e.Record = recipe.Record{}

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -182,18 +183,12 @@ func (w *world) passes(d *Driver, r contend.Owner) {
 func (w *world) queue(key string) recipe.Queue {
 	w.Helper()
 	s, err := w.admin.session(w.ctx)
-	if err != nil {
-		w.Fatal(err)
-	}
+	must(w, err)
 	dir := w.root + "/" + recipe.EncodeKey(key)
 	children := zk.Children(dir, nil)
-	if err := s.Do(w.ctx, zk.Sync(dir), children); err != nil {
-		w.Fatal(err)
-	}
+	must(w, s.Do(w.ctx, zk.Sync(dir), children))
 	q, err := queueOf(recipe.Mutex.Folders(), []*zk.Call{children})
-	if err != nil {
-		w.Fatal(err)
-	}
+	must(w, err)
 	return q
 }
 
@@ -221,9 +216,7 @@ func comes[T any](w *world, ch <-chan T, what string) (got T) {
 func (w *world) hints(d *Driver, r contend.Owner) <-chan driver.Hint {
 	w.Helper()
 	ch, err := contend.Watch(w.ctx, d, r)
-	if err != nil {
-		w.Fatal(err)
-	}
+	must(w, err)
 	return ch
 }
 
@@ -255,14 +248,18 @@ func (w *world) java(d *Driver, key, marker string) string {
 	dir := d.dir(key)
 	node := zk.Create(dir+"/_c_0a1b2c3d-4e5f-4678-9abc-def012345678-"+marker, []byte("10.0.0.1"), w.admin.acl, zk.EphemeralSequential)
 	s, err := w.admin.session(w.ctx)
-	if err != nil {
-		w.Fatal(err)
-	}
-	if err := d.make(w.ctx, s); err != nil {
-		w.Fatal(err)
-	}
+	must(w, err)
+	must(w, d.make(w.ctx, s))
 	w.do(w.admin, d.in(dir, node, recipe.LacksAll))
 	return node.Path
+}
+
+// operations are what messages ask for.
+func operations(b []byte) (ops []uint32) {
+	for ; len(b) >= 12; b = b[min(len(b), 4+int(binary.BigEndian.Uint32(b))):] {
+		ops = append(ops, binary.BigEndian.Uint32(b[8:]))
+	}
+	return ops
 }
 
 // losesReply has the next answer to a request of an operation lost: the connection is reset instead. It reports when.
@@ -277,9 +274,7 @@ func losesReply(p *faultproxy.Proxy, op byte) <-chan struct{} {
 		case over:
 			return false
 		case c.Dir == faultproxy.Up:
-			for b := c.Data; len(b) >= 12 && !armed; b = b[min(len(b), 4+int(binary.BigEndian.Uint32(b))):] {
-				armed = binary.BigEndian.Uint32(b[8:]) == uint32(op)
-			}
+			armed = armed || slices.Contains(operations(c.Data), uint32(op))
 			return false
 		case !armed:
 			return false

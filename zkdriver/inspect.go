@@ -146,7 +146,7 @@ func describe(info *driver.Info, q recipe.Queue, gets []*zk.Call) {
 
 // holder describes the owner of a node.
 func holder(n recipe.Node, data []byte) driver.Holder {
-	h := driver.Holder{Mode: n.Mode(), Owner: n.Owner, Foreign: n.Foreign(), Limit: n.Limit, Slot: n.Slot}
+	h := driver.Holder{Mode: n.Mode(), Owner: strings.Clone(n.Owner), Foreign: n.Foreign(), Limit: n.Limit, Slot: n.Slot}
 	if h.Foreign {
 		h.Label = string(data[:min(len(data), driver.MaxLabel)])
 	} else {

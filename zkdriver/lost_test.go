@@ -4,7 +4,6 @@
 package zkdriver
 
 import (
-	"encoding/binary"
 	"errors"
 	"sync"
 	"testing"
@@ -61,21 +60,9 @@ func TestLostCreateIsFoundAgain(t *testing.T) {
 func (w *world) stays(d *Driver, key string) {
 	w.Helper()
 	s, err := d.c.session(w.ctx)
-	if err == nil {
-		err = d.make(w.ctx, s)
-	}
-	if err != nil {
-		w.Fatal(err)
-	}
+	must(w, err)
+	must(w, d.make(w.ctx, s))
 	w.do(w.admin, zk.Multi(zk.Create(d.dir(key), nil, w.admin.acl, zk.Container), zk.Create(d.dir(key)+"/stays", nil, w.admin.acl, zk.Ephemeral)))
-}
-
-// ask2 is a holder of a key, whose folders exist from then on.
-func ask2(w *world, d *Driver, key string) contend.Owner {
-	r := ask(key)
-	r.Settled = true
-	w.grant(d, r)
-	return r
 }
 
 // A node whose create had no answer, and which its owner does not ask for again, is given up after the TTL.
@@ -102,7 +89,9 @@ func TestLostRelease(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	d, p := w.behind(time.Hour)
-	r := ask2(w, d, "k")
+	r := ask("k")
+	r.Settled = true
+	w.grant(d, r)
 	lost := losesReply(p, opDelete)
 	if err := contend.Release(w.ctx, d, r); err == nil || errors.Is(err, driver.ErrNotHeld) {
 		t.Fatalf("the answer was lost, and Release says %v", err)
@@ -231,9 +220,7 @@ func TestLostConvert(t *testing.T) {
 		t.Errorf("the fence was %d, is %d", fence, res.Fence)
 	}
 	w.grant(w.driver(), reader(ask("k")))
-	if a := w.renew(d, r); a.Err != nil {
-		t.Errorf("the renewal: %v", a.Err)
-	}
+	must(t, w.renew(d, r).Err)
 	w.release(d, r)
 }
 
@@ -293,14 +280,10 @@ func TestFolderIsMadeWithItsNode(t *testing.T) {
 	r := ask("k")
 	_, err := contend.Try(w.ctx, d, r)
 	s, sessionErr := w.admin.session(w.ctx)
-	if sessionErr != nil {
-		t.Fatal(sessionErr)
-	}
+	must(t, sessionErr)
 	folder := zk.Exists(d.dir("k") + "/" + recipe.Locks)
 	w.do(w.admin, zk.Sync(d.dir("k")))
-	if doErr := s.Do(w.ctx, folder); doErr != nil {
-		t.Fatal(doErr)
-	}
+	must(t, s.Do(w.ctx, folder))
 	if folder.Err == nil && folder.Stat.NumChildren == 0 && folder.Stat.Cversion == 0 {
 		t.Errorf("the folder never had a child (%v)", err)
 	}
@@ -344,11 +327,11 @@ func TestCopyTakesTheNode(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		made = made || multi && c.Dir == faultproxy.Down
-		for b := c.Data; c.Dir == faultproxy.Up && len(b) >= 12 && !done; b = b[min(len(b), 4+int(binary.BigEndian.Uint32(b))):] {
-			switch op := binary.BigEndian.Uint32(b[8:]); {
-			case op == opMulti:
+		for _, op := range operations(c.Data) {
+			switch up := c.Dir == faultproxy.Up; {
+			case up && op == opMulti:
 				multi = true
-			case op == opExists && made:
+			case up && op == opExists && made && !done:
 				done = true
 				copied, _ = contend.Try(w.ctx, near, r)
 			}

@@ -133,7 +133,10 @@ func (d *Driver) lease(s *zk.Session, start time.Time, n renewal) driver.Renewal
 	if assured <= 0 || s.Ended() {
 		return driver.Renewal{Err: zk.ErrEnded}
 	}
-	d.c.note(n.e, func(r *recipe.Record) { r.Renewed(n.name, time.Now().Add(n.r.TTL), n.data.TTL) })
+	d.c.note(n.e, func(r *recipe.Record) {
+		r.Renewed(n.name, time.Now().Add(n.r.TTL), n.data.TTL)
+		d.c.attend(n.e) // a lease that was handed over is not yet
+	})
 	q, err := queueOf(n.e.folders, n.lists)
 	return driver.Renewal{TTL: min(n.r.TTL, assured), Wanted: err == nil && len(q) > q.Holders()}
 }

@@ -133,9 +133,7 @@ func TestTellOfADeletedNode(t *testing.T) {
 	for _, r := range []contend.Owner{moved, broken, own} {
 		w.grant(d, r)
 	}
-	if a := w.renew(other, moved); a.Err != nil {
-		t.Fatal(a.Err)
-	}
+	must(t, w.renew(other, moved).Err)
 	w.release(d, own)
 	w.eventually("the first client has noticed the move", func() bool {
 		d.c.mu.Lock()
@@ -250,13 +248,15 @@ func TestGrantIsProven(t *testing.T) {
 	d, other := w.over(c), w.driver()
 	for _, wait := range []time.Duration{0, session} {
 		a, b := ask("k"), ask("k")
-		b.TTL = session / 2
+		b.TTL, b.Enters, b.Settled = session/2, true, true
 		w.grant(other, a)
 		hints := w.hints(d, b)
 		w.refuse(d, queued(b))
 		time.Sleep(wait) // time must pass
 		w.release(other, a)
-		comes(w, hints, "hint")
+		if h := comes(w, hints, "hint"); wait > 0 && h.Handover.Fence != 0 {
+			t.Errorf("after %v it is handed the key unproven: %+v", wait, h)
+		}
 		res := w.grant(d, queued(b))
 		s, err := c.session(w.ctx)
 		must(t, err)
@@ -264,6 +264,39 @@ func TestGrantIsProven(t *testing.T) {
 			t.Errorf("after %v granted for %v, and the session is assured for %v", wait, res.TTL, left)
 		}
 		w.release(d, b)
+	}
+}
+
+// A waiter is handed the key without a write of its own. A claim finds out that an operator has broken what was handed over, and another
+// place of the same owner is not what an earlier handover tells of.
+func TestHandover(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d, p := w.behind(time.Hour)
+	other, a, b := w.driver(), ask("k"), ask("k")
+	b.Enters = true
+	var sets atomic.Int64
+	p.Hook(func(c faultproxy.Chunk) bool {
+		if c.Dir == faultproxy.Up && slices.Contains(operations(c.Data), opSet) {
+			sets.Add(1)
+		}
+		return false
+	})
+	w.grant(other, a)
+	hints := w.hints(d, b)
+	w.refuse(d, queued(b))
+	w.release(other, a)
+	to := comes(w, hints, "hint").Handover
+	b.Settled = true
+	w.release(other, b)
+	claim := b
+	claim.Fence, claim.Entered = to.Fence, true
+	if r := w.renew(d, claim); !errors.Is(r.Err, driver.ErrNotHeld) || to.Fence == 0 || sets.Load() > 1 {
+		t.Errorf("it is told %+v, and the claim answers %+v; it wrote %d times", to, r, sets.Load())
+	}
+	w.grant(other, ask("k"))
+	if res := w.refuse(d, queued(b)); res.Fence < to.Fence {
+		t.Errorf("a handover of before counts beside a refusal that says %d: %+v", res.Fence, to)
 	}
 }
 
@@ -284,9 +317,7 @@ func TestForeignHolder(t *testing.T) {
 	if err != nil || !info.Held || !info.Holder.Foreign || info.Waiters != 1 {
 		t.Errorf("it is %+v, %v", info, err)
 	}
-	if a := w.renew(d, queued(r)); a.Err != nil {
-		t.Errorf("the renewal of the place: %v", a.Err)
-	}
+	must(t, w.renew(d, queued(r)).Err)
 	w.do(w.admin, zk.Delete(path))
 	comes(w, hints, "hint")
 	w.grant(d, queued(r))
@@ -434,9 +465,7 @@ func TestLoginChangesWhileConnected(t *testing.T) {
 			return res.Granted
 		})
 	}
-	if res := w.renew(d, r); res.Err != nil {
-		t.Errorf("what was held with the first password: %v", res.Err)
-	}
+	must(t, w.renew(d, r).Err)
 	if links.Load() != before {
 		t.Errorf("it made %d connections", links.Load()-before)
 	}

@@ -318,28 +318,33 @@ func (a *attempt) grant(n recipe.Node) (*driver.Result, error) {
 	}
 	ttl := min(a.r.TTL, a.s.Assured().Sub(a.start))
 	res := &driver.Result{Granted: true, Fence: now.Fence, Fences: 1, TTL: max(ttl, 1), Slot: n.Slot}
-	if a.d.c.held(a.e, a.d, time.Now().Add(a.r.TTL), a.Stood()) {
+	first, handed := a.d.c.held(a.e, a.d, time.Now().Add(a.r.TTL), a.Stood())
+	if first {
 		res.Fences = min(max(a.r.Fences, 1), recipe.Fences)
+	}
+	if !handed.IsZero() {
+		res.Handoff = max(time.Since(handed), 1)
 	}
 	return res, nil
 }
 
 // keep keeps the place at i, and watches for the end of the node that it waits for.
 func (a *attempt) keep(i int) (*driver.Result, error) {
-	c, before := a.d.c, a.Before(i)
+	c, before := a.d.c, strings.Clone(a.Before(i))
 	w := &zk.Watch{}
 	w.Fire = func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		if a.e.watch == w {
 			a.e.watch, a.e.watched = nil, ""
-			c.hint(a.e.place)
+			a.d.wake(a.e, a.s)
 		}
 	}
 	c.mu.Lock()
 	watched := a.e.watch != nil && a.e.watched == before
 	if a.e.Live() {
 		a.e.Keep(time.Now().Add(a.r.Patience))
+		a.e.enters = a.r.Enters && a.r.Mode == driver.Exclusive && a.d.hands()
 		c.arm(a.e)
 		if !watched {
 			c.unwatch(a.e)
@@ -366,10 +371,10 @@ func (a *attempt) keep(i int) (*driver.Result, error) {
 	return nil, err
 }
 
-// Of how many nodes a refusal reads the data: of all that hold the key, when the next turn is ours, or of the first ones of those before us.
+// Of how many nodes a refusal reads the data: of all that hold the key, when the next turn is ours, else of the first.
 const (
 	looks = 64
-	few   = 2
+	few   = 1
 )
 
 // holders reads the nodes that are in the way of the node at i.
@@ -395,6 +400,9 @@ func (a *attempt) refuse(i int) (*driver.Result, error) {
 // and the next in order has it.
 func (a *attempt) refused(i int, gets []*zk.Call) (*driver.Result, error) {
 	q, res := a.Queue, &driver.Result{Why: driver.WhyHeld, Ahead: a.Ahead(i)}
+	if own := a.d.c.record(a.e); a.r.Enters && own.Fence > 0 { // handovers of a node from before this one do not count
+		res.At, res.Fence = a.d.c.clock(a.start), own.Fence-recipe.Fences
+	}
 	for j, get := range gets {
 		switch {
 		case absent(get.Err) && j == 0 && res.Ahead == 0:

@@ -300,7 +300,7 @@ func (a *Attempt) enter(i int) Step {
 
 // downgrade makes an exclusive hold at i a shared hold.
 func (a *Attempt) downgrade(i int) Step {
-	if a.r.Fence > a.known.Fence {
+	if a.r.Fence > a.known.Fence || a.r.Fence == 0 && a.known.State == Handed { // an owner that entered knows its fence
 		return a.end(Refuse, i)
 	}
 	a.stood = true

@@ -207,6 +207,9 @@ func TestRecord(t *testing.T) {
 		t.Errorf("a sign of life: %+v", r)
 	}
 	r.Keep(at(3))
+	if r.Hand(); r.Sign(true, at(9)) || !r.Sign(false, at(3)) || r.Until != at(3) {
+		t.Errorf("it was handed over: %+v", r)
+	}
 	if !r.Grant(at(4), false) || r.Grant(at(7), false) || r.State != Held || r.Until != at(7) {
 		t.Errorf("it was granted: %+v", r)
 	}

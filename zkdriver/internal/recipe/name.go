@@ -208,17 +208,16 @@ func (n *Node) understand(field string) bool {
 func Parse(path string) (n Node, ok bool) {
 	slash := strings.LastIndexByte(path, '/')
 	folder, name := path[:max(slash, 0)], path[slash+1:]
-	at, end := -1, 0
-	for _, f := range forms {
-		if i := strings.LastIndex(name, f.marker); f.folder == folder && i >= 0 && i >= at {
-			at, end, n = i, i+len(f.marker), Node{Name: path, Kind: f.kind}
+	rest, at := strings.TrimRight(name, "0123456789"), -1
+	for _, unsigned := range [...]string{rest, strings.TrimSuffix(rest, "-")} {
+		for _, f := range forms {
+			if f.folder == folder && strings.HasSuffix(unsigned, f.marker) {
+				rest, at, n = unsigned, len(unsigned)-len(f.marker), Node{Name: path, Kind: f.kind}
+			}
 		}
 	}
-	if at < 0 {
-		return Node{}, false
-	}
-	seq, err := strconv.ParseInt(name[end:], 10, 32)
-	if err != nil {
+	seq, err := strconv.ParseInt(name[len(rest):], 10, 32)
+	if at < 0 || err != nil {
 		return Node{}, false
 	}
 	n.Seq = int32(seq)
@@ -282,11 +281,14 @@ func Decode(data []byte) (c Content) {
 	if !ok || !strings.HasPrefix(head, Magic) {
 		return Content{Label: string(data)}
 	}
-	c.Label = label
-	if _, err := fmt.Sscanf(head[len(Magic):], "ttl=%d fence=%d", &c.TTL, &c.Fence); err != nil {
+	ttl, rest, _ := strings.Cut(strings.TrimPrefix(head[len(Magic):], "ttl="), " fence=")
+	fence, _, _ := strings.Cut(rest, " ")
+	n, errTTL := strconv.ParseInt(ttl, 10, 64)
+	f, errFence := strconv.ParseUint(fence, 10, 64)
+	if errTTL != nil || errFence != nil {
 		return Content{Label: label}
 	}
-	return c
+	return Content{TTL: time.Duration(n), Fence: f, Label: label}
 }
 
 // Fences is how many fences each grant has, however many are asked for.

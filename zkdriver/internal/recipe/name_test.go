@@ -65,6 +65,9 @@ func TestOrderOverTheWrap(t *testing.T) {
 		if n.Name != names[i] {
 			t.Errorf("place %d is %s, want %s", i, n.Name, names[i])
 		}
+		if First(mixed, names[i]) != (i == 0) || !First(names[i:], names[i]) || First(names[i+1:], names[i]) {
+			t.Errorf("which is the first of %s?", names[i:])
+		}
 	}
 }
 

@@ -6,6 +6,7 @@ package recipe
 import (
 	"cmp"
 	"slices"
+	"strconv"
 )
 
 // Queue is the nodes of a key in order: those that hold it, and those that wait.
@@ -16,19 +17,42 @@ func (q *Queue) Add(folder string, children []string) {
 	if folder != "" {
 		folder += "/"
 	}
+	*q = slices.Grow(*q, len(children))
 	for _, name := range children {
 		if n, ok := Parse(folder + name); ok {
 			*q = append(*q, n)
 		}
 	}
-	slices.SortFunc(*q, func(a, b Node) int {
-		// The number is an int32 that wraps: those of nodes that are there at one time are near each other.
-		seq, kind := cmp.Compare(a.Seq-b.Seq, 0), cmp.Compare(a.Kind, b.Kind)
-		if a.Kind >= Slot { // leases, and places before them, are numbered separately
-			return cmp.Or(kind, seq, cmp.Compare(a.Name, b.Name))
+	slices.SortFunc(*q, Node.compare)
+}
+
+// compare is the order of a queue.
+func (n Node) compare(o Node) int {
+	// The number is an int32 that wraps: those of nodes that are there at one time are near each other.
+	seq, kind := cmp.Compare(n.Seq-o.Seq, 0), cmp.Compare(n.Kind, o.Kind)
+	if n.Kind >= Slot { // leases, and places before them, are numbered separately
+		return cmp.Or(kind, seq, cmp.Compare(n.Name, o.Name))
+	}
+	return cmp.Or(seq, kind, cmp.Compare(n.Name, o.Name))
+}
+
+// First reports whether a node of a key without a folder is there, and no other before it. It reads no more of the names behind it than
+// their numbers: many wait.
+func First(children []string, name string) bool {
+	own, ok := Parse(name)
+	there := false
+	for _, child := range children {
+		switch seq, err := strconv.ParseInt(child[max(len(child)-len("0000000000"), 0):], 10, 32); {
+		case child == name:
+			there = true
+		case err == nil && int32(seq)-own.Seq > 0:
+		default:
+			if n, ok := Parse(child); ok && n.compare(own) < 0 {
+				return false
+			}
 		}
-		return cmp.Or(seq, kind, cmp.Compare(a.Name, b.Name))
-	})
+	}
+	return ok && there
 }
 
 // Named is where the node of a name is, -1 when it is not there.

@@ -3,7 +3,10 @@
 
 package recipe
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // State is what a session has of an owner.
 type State uint8
@@ -13,9 +16,13 @@ const (
 	Nothing State = iota
 	Made          // a node may have been made, and is not known to be more
 	Place         // a waiter's, which stays although a Try was refused
+	Handed        // a place whose turn has come, as its owner was told: it may work already, and has neither asked since nor renewed
 	Held          // a lease that was granted here
 	Late          // given up, or released: a request of which the answer was lost may still make a node, so it is to be looked for once more
 )
+
+// Leased reports whether an owner may work.
+func (s State) Leased() bool { return s == Held || s == Handed }
 
 // End is how far a node is from its end.
 type End uint8
@@ -65,7 +72,7 @@ func (r *Record) Find(n Node, data Content) {
 	if r.State == Late {
 		r.State = Made
 	}
-	r.Name, r.Kind, r.Fence, r.TTL = n.Name, n.Kind, data.Fence, data.TTL
+	r.Name, r.Kind, r.Fence, r.TTL = strings.Clone(n.Name), n.Kind, data.Fence, data.TTL
 	r.Unsure, r.End = false, Stays
 }
 
@@ -84,6 +91,9 @@ func (r *Record) Keep(until time.Time) {
 	r.Until = until
 }
 
+// Hand makes a place whose turn has come a lease for as long as the place lasts.
+func (r *Record) Hand() { r.State = Handed }
+
 // Grant makes the node a lease until a time, and reports whether this is the first that is known of it. stood: the node was there
 // before, so that it may have been a lease of another client.
 func (r *Record) Grant(until time.Time, stood bool) (first bool) {
@@ -91,7 +101,7 @@ func (r *Record) Grant(until time.Time, stood bool) (first bool) {
 		return false
 	}
 	first = r.State != Held && !stood
-	if first || r.State == Place {
+	if first || r.State == Place || r.State == Handed {
 		r.Until = until // a place may have had more time
 	}
 	r.Prolong(until)
@@ -121,14 +131,14 @@ func (r *Record) Due(now time.Time) (due bool, left time.Duration) {
 
 // GiveUp notes that what was to be found of it was deleted, and reports whether that is all, as Release does, and whether it ends a lease.
 func (r *Record) GiveUp(again time.Time) (done, held bool) {
-	held = r.State == Held
+	held = r.State.Leased()
 	return r.State == Late || r.Release(again), held
 }
 
 // Sign is a sign of life from the owner of a lease, or (place) of a place. It puts off when that is given up; ok is false when
 // it is the other of these, or is being given up.
 func (r *Record) Sign(place bool, until time.Time) (ok bool) {
-	if r.End == Ending || (r.State == Held) == place {
+	if r.End == Ending || r.State.Leased() == place {
 		return false
 	}
 	r.Prolong(until)
@@ -139,6 +149,7 @@ func (r *Record) Sign(place bool, until time.Time) (ok bool) {
 func (r *Record) Renewed(name string, until time.Time, ttl time.Duration) {
 	if r.Name == name && r.End != Ending {
 		r.Prolong(until)
+		r.State = Held
 		r.TTL = max(r.TTL, ttl)
 	}
 }

@@ -108,9 +108,12 @@ func (d *decoder) texts() []string {
 		d.err = errShort
 		return nil
 	}
-	all := make([]string, n)
+	all, b := make([]string, n), d.b
+	text := string(b) // they share it: a caller that keeps one of them clones that
 	for i := range all {
-		all[i] = d.text()
+		size := len(d.data())
+		end := len(b) - len(d.b)
+		all[i] = text[end-size : end]
 	}
 	return all
 }
