@@ -77,6 +77,15 @@ func (k *keyspace) names(key string) *names {
 	return n
 }
 
+// fewNames returns those that the renewal of a lease needs which nobody shares: there are thousands at once.
+func (k *keyspace) fewNames(key string) (lock, grant, queue string) {
+	const grants, queues = wire.Sidecars + "grant:", wire.Sidecars + "queue:"
+	lock = k.prefix + key
+	side := wire.Beside(lock)
+	both := grants + side + queues + side
+	return lock, both[:len(grants)+len(side)], both[len(grants)+len(side):]
+}
+
 // recent are the names of some keys that were used last: most programs want the same keys again, and to make the names
 // is a fifth of what a call allocates.
 type recent [1024]atomic.Pointer[names]

@@ -24,12 +24,25 @@ const perScript = 250
 
 // job is one script of a Renew and what its answers are about.
 type job struct {
-	call     *wire.Call
-	about    []int // request of each answer
-	lease    bool
-	hashSlot int
-	alone    []*wire.Call // for each again, of the lock alone: its slot moves
+	renewGroup
+	call  *wire.Call
+	rs    []driver.RenewRequest
+	about []int // which of rs each answer is about
+	lease bool
+	alone []*wire.Call // for each again, of the lock alone: its slot moves
 }
+
+// renewGroup is what the requests of one script have in common; of places only the hash slot.
+type renewGroup struct {
+	hashSlot int // in a cluster, else -1
+	ttl      time.Duration
+	inbox    string // on which holders hear of waiters that join; "": they do not ask
+	entered  bool
+	shared   bool
+}
+
+// isShared is what extend.lua answers of a lease that is shared, where it does not have all keys of the lock.
+const isShared = 3
 
 // Renew prolongs leases and keeps places in queues; see [driver.Driver].
 func (d *Driver) Renew(ctx context.Context, rs []driver.RenewRequest, done func(i int, r driver.Renewal)) {
@@ -61,23 +74,37 @@ func (d *Driver) Renew(ctx context.Context, rs []driver.RenewRequest, done func(
 	for _, i := range leases {
 		d.leases.renewed(rs[i])
 	}
-	d.carry(ctx, append(d.leaseJobs(rs, leases, channel), d.placeJobs(rs, places)...), func(j *job) { d.report(rs, j, done) })
+	d.carry(ctx, append(d.leaseJobs(rs, leases, channel), d.placeJobs(rs, places)...), func(j *job) { d.report(j, done) })
 }
 
 // carry sends jobs, and calls report for each.
 func (d *Driver) carry(ctx context.Context, jobs []*job, report func(*job)) {
 	wire.Carry(ctx, d.renew, d.delay.sample, jobs, func(j *job) (*wire.Call, int) { return j.call, j.hashSlot },
-		func(j *job) { d.renewWhileResharding(ctx, j) }, report)
+		func(j *job) { d.askAnew(ctx, j) }, report)
+}
+
+// askAnew asks once more what the first answer to a job about leases leaves open.
+func (d *Driver) askAnew(ctx context.Context, j *job) {
+	answers, _ := j.call.Reply.([]any)
+	switch {
+	case !j.lease:
+	case wire.Says(j.call.Err, "TRYAGAIN"):
+		d.renewWhileResharding(ctx, j)
+	case !j.shared && slices.Contains(answers, any(int64(isShared))): // a Try that converted overtook the renewal
+		j.shared = true
+		j.call = d.extendCall(j)
+		d.renew.Exec(ctx, []*wire.Call{j.call})
+	}
 }
 
 // renewWhileResharding prolongs leases while their slot moves to another master of the cluster, which may
 // take longer than they have left: the grant of each, and then its lock, which alone says whether it
 // stands. See bear.lua.
 func (d *Driver) renewWhileResharding(ctx context.Context, j *job) {
-	if !j.lease || ctx.Err() != nil {
+	if ctx.Err() != nil {
 		return
 	}
-	n, ttl, values := len(j.about), j.call.Args[0].(int64), j.call.Args[1:]
+	n, ttl, values := len(j.about), j.call.Args[0].(int64), j.call.Args[2:]
 	var grants []*wire.Call
 	for i := range n {
 		owner := values[i].(string)[:driver.OwnerLen]
@@ -91,58 +118,64 @@ func bearing(key any, begins any, length int, ms int64) *wire.Call {
 	return &wire.Call{Script: bearScript, Keys: []any{key}, Args: []any{begins, length, ms}}
 }
 
-// leaseJobs groups leases by what one script can carry: one TTL, whether they ask to be told on that
-// channel of waiters that join (none where it is ""), whether they entered, and, in a cluster, one hash slot.
+// leaseJobs groups leases by what one script can carry, and keeps their order. They ask on that channel to be told of waiters
+// that join; "": none does.
 func (d *Driver) leaseJobs(rs []driver.RenewRequest, idx []int, channel string) []*job {
-	type group struct {
-		ttl      time.Duration
-		hashSlot int
-		inbox    string // "": it does not ask
-		entered  bool
-	}
-	groups := map[group][]int{}
-	for _, i := range idx {
-		g := group{rs[i].TTL, d.hashSlot(rs[i].Key), inboxOf(rs[i], channel), rs[i].Entered && d.maxTTL == 0}
-		groups[g] = append(groups[g], i)
-	}
 	var jobs []*job
-	for g, all := range groups {
-		for about := range slices.Chunk(all, perScript) {
-			n := len(about)
-			keys := make([]any, 6*n, 6*n+1)
-			args := make([]any, 1, 3*n+3)
-			args[0] = wire.Millis(g.ttl)
-			for k, i := range about {
-				names := d.names(rs[i].Key)
-				for part, at := range [...]int{0, 1, 2, 4, 5, 6} { // all but the places
-					keys[part*n+k] = names.all[at]
-				}
-				args = append(args, value(rs[i].Claim))
-			}
-			for _, i := range about {
-				if d.maxTTL != 0 {
-					args = append(args, fenceHeld(rs[i]))
-				}
-			}
-			if g.inbox != "" || g.entered {
-				args = append(args, g.inbox)
-			}
-			if g.entered {
-				args = append(args, d.grantState())
-				for _, i := range about {
-					args = append(args, fenceHeld(rs[i]))
-				}
-			}
-			jobs = append(jobs, &job{
-				call: &wire.Call{Script: d.scripts.extend, Keys: d.withRecord(keys), Args: args}, about: about, lease: true, hashSlot: g.hashSlot,
-			})
+	open := map[renewGroup]*job{}
+	for _, i := range idx {
+		r := &rs[i]
+		g := renewGroup{d.hashSlot(r.Key), r.TTL, inboxOf(r, channel), r.Entered && d.maxTTL == 0, r.Mode == driver.Shared}
+		j := open[g]
+		if j == nil || len(j.about) == perScript {
+			j = &job{renewGroup: g, rs: rs, lease: true}
+			open[g], jobs = j, append(jobs, j)
 		}
+		j.about = append(j.about, i)
+	}
+	for _, j := range jobs {
+		j.call = d.extendCall(j)
 	}
 	return jobs
 }
 
+// extendCall prolongs the leases of a job. Of those that are not known to be shared it names no more than they need.
+func (d *Driver) extendCall(j *job) *wire.Call {
+	n, each := len(j.about), 3
+	if j.shared {
+		each = 6
+	}
+	keys := make([]any, each*n, each*n+1)
+	args := append(make([]any, 0, n+4), wire.Millis(j.ttl), n)
+	var fences, claimed []any
+	for k, i := range j.about {
+		r := &j.rs[i]
+		if j.shared {
+			names := d.names(r.Key)
+			for part, at := range [...]int{0, 1, 2, 4, 5, 6} { // all but the places
+				keys[part*n+k] = names.all[at]
+			}
+		} else {
+			keys[k], keys[n+k], keys[2*n+k] = d.fewNames(r.Key)
+		}
+		args = append(args, value(r.Claim))
+		if d.maxTTL != 0 {
+			fences = append(fences, fenceHeld(r))
+		} else if j.entered {
+			claimed = append(claimed, fenceHeld(r))
+		}
+	}
+	if args = append(args, fences...); j.inbox != "" || j.entered {
+		args = append(args, j.inbox)
+	}
+	if j.entered {
+		args = append(append(args, d.grantState()), claimed...)
+	}
+	return &wire.Call{Script: d.scripts.extend, Keys: d.withRecord(keys), Args: args}
+}
+
 // inboxOf is where the holder of a lease wants to be told of waiters that join, see queue.lua; "": nowhere.
-func inboxOf(r driver.RenewRequest, channel string) string {
+func inboxOf(r *driver.RenewRequest, channel string) string {
 	switch {
 	case channel == "" || r.Wanted == nil:
 		return ""
@@ -154,7 +187,7 @@ func inboxOf(r driver.RenewRequest, channel string) string {
 
 // fenceHeld is what a lease's fence must not be below; nothing when it is not
 // known.
-func fenceHeld(r driver.RenewRequest) string {
+func fenceHeld(r *driver.RenewRequest) string {
 	if r.Fence == 0 {
 		return ""
 	}
@@ -175,7 +208,7 @@ func (d *Driver) placeJobs(rs []driver.RenewRequest, idx []int) []*job {
 			n++
 		}
 		if hashSlot := d.hashSlot(key); j == nil || j.hashSlot != hashSlot || len(j.about)+n > perScript {
-			j = &job{call: &wire.Call{Script: d.scripts.keep}, hashSlot: hashSlot}
+			j = &job{renewGroup: renewGroup{hashSlot: hashSlot}, call: &wire.Call{Script: d.scripts.keep}, rs: rs}
 			jobs = append(jobs, j)
 		}
 		names := d.names(key)
@@ -207,23 +240,23 @@ func tooLong(ttl, most time.Duration) error {
 }
 
 // barred says why a node's script did nothing, or nil.
-func (j *job) barred(ttl time.Duration) error {
+func (j *job) barred() error {
 	switch most, ok := j.call.Reply.(int64); {
 	case !ok:
 		return nil
 	case !j.lease:
 		return driver.ErrNotHeld
 	case most > 0:
-		return tooLong(ttl, wire.Span(most))
+		return tooLong(j.ttl, wire.Span(most))
 	}
 	return fmt.Errorf("redis: %w", voting.ErrNotVoting)
 }
 
 // report passes on what a job's script answered.
-func (d *Driver) report(rs []driver.RenewRequest, j *job, done func(int, driver.Renewal)) {
+func (d *Driver) report(j *job, done func(int, driver.Renewal)) {
 	err := j.call.Err
 	if err == nil && d.maxTTL != 0 {
-		err = j.barred(rs[j.about[0]].TTL)
+		err = j.barred()
 	}
 	r := wire.NewReply(j.call.Reply)
 	if err == nil && (r.Bad || len(r.Fields) != len(j.about)) {
@@ -232,9 +265,9 @@ func (d *Driver) report(rs []driver.RenewRequest, j *job, done func(int, driver.
 	for k, i := range j.about {
 		switch {
 		case err == nil:
-			done(i, d.renewal(rs[i], j.lease, r))
+			done(i, d.renewal(&j.rs[i], j.lease, r))
 		case j.alone != nil && j.alone[k].Err == nil && j.alone[k].Reply == int64(1):
-			done(i, driver.Renewal{TTL: rs[i].TTL, Unclaimed: rs[i].Entered})
+			done(i, driver.Renewal{TTL: j.ttl, Unclaimed: j.rs[i].Entered})
 		default:
 			done(i, driver.Renewal{Err: err})
 		}
@@ -242,7 +275,7 @@ func (d *Driver) report(rs []driver.RenewRequest, j *job, done func(int, driver.
 }
 
 // renewal reads the next answer of a script.
-func (d *Driver) renewal(of driver.RenewRequest, lease bool, r *wire.Reply) driver.Renewal {
+func (d *Driver) renewal(of *driver.RenewRequest, lease bool, r *wire.Reply) driver.Renewal {
 	if text, ok := r.Fields[0].(string); ok {
 		r.Fields = r.Fields[1:]
 		if !lease {
@@ -251,7 +284,7 @@ func (d *Driver) renewal(of driver.RenewRequest, lease bool, r *wire.Reply) driv
 		return driver.Renewal{Err: cmp.Or(newer(d.names(of.Key).grant, text), wire.ErrReply)}
 	}
 	switch n := wire.Next[int64](r); {
-	case r.Bad:
+	case r.Bad, lease && n >= isShared:
 		return driver.Renewal{Err: wire.ErrReply}
 	case lease && n <= 0:
 		d.leases.drop(of.ID())
@@ -296,7 +329,7 @@ func (d *Driver) askAgain(ctx context.Context, rs []driver.RenewRequest, in *inb
 		all[i] = i
 	}
 	d.carry(ctx, d.leaseJobs(rs, all, in.channel), func(j *job) {
-		d.report(rs, j, func(i int, r driver.Renewal) {
+		d.report(j, func(i int, r driver.Renewal) {
 			if id := rs[i].ID(); r.Err == nil && r.Wanted {
 				d.leases.tell(id.Key, func(a asker) bool { return a.id == id })
 			}
@@ -318,12 +351,11 @@ func (d *Driver) lookIn(c driver.Claim, ms int64) time.Duration {
 
 // confirm waits until the replicas confirm a lease that was granted. It renews it for that: a renewal always writes.
 func (d *Driver) confirm(ctx context.Context, r driver.RenewRequest, granted driver.Result) (res driver.Result, err error) {
-	one := []driver.RenewRequest{r}
-	j := d.leaseJobs(one, []int{0}, "")[0]
+	j := d.leaseJobs([]driver.RenewRequest{r}, []int{0}, "")[0]
 	if _, err := d.renew.Do(ctx, j.call); err != nil {
 		return res, fmt.Errorf("redis: asking the replicas: %w", err) // never NotSent: the lease was granted
 	}
-	d.report(one, j, func(_ int, answer driver.Renewal) { err = answer.Err })
+	d.report(j, func(_ int, answer driver.Renewal) { err = answer.Err })
 	if errors.Is(err, driver.ErrNotHeld) {
 		err = &ReplicasError{Want: d.renew.Replicas(), Gone: true}
 	}

@@ -14,20 +14,19 @@ import (
 )
 
 // A renewal writes, so that replicas that confirm it confirm the leases; where there is
-// nothing to prolong, it writes a lock as it is, once.
+// nothing to prolong, it writes a lock as it is, once. So does one as Exclusive that a Try which converted has overtaken.
 func TestRenewalWritesSomething(t *testing.T) {
-	for _, mode := range []driver.Mode{driver.Exclusive, driver.Shared} {
-		t.Run(fmt.Sprint(mode), func(t *testing.T) {
+	const x, s = driver.Exclusive, driver.Shared
+	for _, modes := range [][2]driver.Mode{{x, x}, {s, s}, {s, x}} { // of the lease, and of its renewal
+		t.Run(fmt.Sprint(modes), func(t *testing.T) {
 			w, d := newPlain(t)
 			a, b, other := ask("a"), ask("b"), ask("other")
 			for _, r := range []*contend.Owner{&a, &b, &other} {
-				r.Mode = mode
+				r.Mode, r.TTL = modes[0], time.Minute
 			}
 			const lower, upper = 30 * time.Second, time.Hour // than the TTL
-			for _, r := range []*contend.Owner{&a, &b, &other} {
-				r.TTL = time.Minute
-			}
 			w.on(d).grant(a, b)
+			a.Mode, b.Mode, other.Mode = modes[1], modes[1], modes[1]
 			for _, c := range []struct {
 				name         string
 				of           []contend.Owner

@@ -4,7 +4,6 @@
 package keepalive
 
 import (
-	"maps"
 	"slices"
 	"time"
 )
@@ -34,57 +33,43 @@ func (c *calendar) add(m Member, next time.Duration) {
 	}
 	e := m.entry()
 	e.next = max(next, c.from<<pageBits)
-	page := append(c.pages[e.next>>pageBits], m)
-	c.pages[e.next>>pageBits], e.index = page, len(page)
+	number := e.next >> pageBits
+	c.pages[number] = append(c.pages[number], m)
+	e.index = len(c.pages[number])
 	c.n++
 }
 
 // remove takes out the member that was added with an entry, and returns it.
 func (c *calendar) remove(e *Entry) Member {
-	page := c.pages[e.next>>pageBits]
-	last := len(page) - 1
-	m := page[e.index-1]
+	number := e.next >> pageBits
+	page := c.pages[number]
+	m, last := page[e.index-1], len(page)-1
 	page[e.index-1] = page[last]
 	page[last].entry().index = e.index
 	page[last] = nil
-	c.keep(e.next>>pageBits, page[:last])
+	if c.pages[number] = page[:last]; last == 0 {
+		delete(c.pages, number)
+	}
 	e.index = 0
 	c.n--
 	return m
 }
 
-// keep has only these left on a page.
-func (c *calendar) keep(page time.Duration, rest []Member) {
-	if len(rest) == 0 {
-		delete(c.pages, page)
-	} else {
-		c.pages[page] = rest
-	}
-}
-
-// take takes out the members to look at up to then, the earliest pages first.
+// take takes out all on the pages up to that time, the most urgent pages first.
 func (c *calendar) take(upTo time.Duration) (taken []Member) {
-	var pages []time.Duration
-	if upTo == forever {
-		pages = slices.Sorted(maps.Keys(c.pages))
-	}
-	for page := c.from; upTo < forever && page <= upTo>>pageBits; page++ {
-		pages = append(pages, page)
-	}
-	for _, page := range pages {
-		all := c.pages[page]
-		rest := all[:0]
-		for _, m := range all {
-			if e := m.entry(); e.next > upTo {
-				rest = append(rest, m)
-				e.index = len(rest)
-			} else {
-				taken = append(taken, m)
-				e.index = 0
-			}
+	var numbers []time.Duration
+	for number := range c.pages {
+		if number <= upTo>>pageBits {
+			numbers = append(numbers, number)
 		}
-		clear(all[len(rest):])
-		c.keep(page, rest)
+	}
+	slices.Sort(numbers)
+	for _, number := range numbers {
+		taken = append(taken, c.pages[number]...)
+		delete(c.pages, number)
+	}
+	for _, m := range taken {
+		m.entry().index = 0
 	}
 	c.n -= len(taken)
 	return taken
@@ -92,18 +77,10 @@ func (c *calendar) take(upTo time.Duration) (taken []Member) {
 
 // first is when the first look is due, or most if none is before.
 func (c *calendar) first(most time.Duration) time.Duration {
-	for page := c.from; page <= most>>pageBits; page++ {
-		for _, m := range c.pages[page] {
+	for number := c.from; number <= most>>pageBits; number++ {
+		for _, m := range c.pages[number] {
 			most = min(most, m.entry().next)
 		}
 	}
 	return most
-}
-
-// all returns the members, in no order.
-func (c *calendar) all() (all []Member) {
-	for _, page := range c.pages {
-		all = append(all, page...)
-	}
-	return all
 }

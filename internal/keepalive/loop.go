@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"slices"
 	"sort"
@@ -165,7 +166,7 @@ func (l *Loop) Remove(m Member) {
 func (l *Loop) Members() []Member {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.members.all()
+	return slices.Concat(slices.Collect(maps.Values(l.members.pages))...)
 }
 
 // Shut stops the loop for good and returns its members.

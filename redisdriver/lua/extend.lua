@@ -2,19 +2,20 @@
 -- SPDX-License-Identifier: Apache-2.0
 --
 -- Prolongs many leases by one TTL. A key of another type reads as not held.
--- KEYS  n locks, then as many grants, queues, shares, held and rooms, see key.lua: all in
---       one hash slot where there are any; in a node at the end its record
--- ARGV  1 TTL, ms  2… n times "<owner> <label>"; in a node
+-- KEYS  n locks, then as many grants and queues; then, where the leases may be shared, as many shares, held and rooms, see
+--       key.lua: all in one hash slot where there are any; in a node at the end its record
+-- ARGV  1 TTL, ms  2 n  3… n times "<owner> <label>"; in a node
 --       then n times the fence held, 16 digits, or ""; then, where the holders ask to be told when
 --       somebody joins the queue, their inbox, or "", see queue.lua; then, where they entered and claim what they were handed, the
 --       state of their grants, and n times the fence of the handover, or ""
--- Answers a list of n: 0 not held, 1 held, 2 held and others wait; or the beginning of a grant of a later
--- layout. Or 0: the node does not vote; or the longest TTL that it allows, ms.
+-- Answers a list of n: 0 not held, 1 held, 2 held and others wait, 3 it may be held, but is shared, and the keys for that are not
+-- here; or the beginning of a grant of a later layout. Or 0: the node does not vote; or the longest TTL that it allows, ms.
 local call, sub = redis.call, string.sub
 local KEEP = F.Keep -- ms the largest fence of a key is kept after its lease, see fences.lua
 --# include later
 --# include clock
-local n = math.floor(#KEYS / 6)
+local n = tonumber(ARGV[2])
+local whole = #KEYS >= 6 * n -- the keys of shared leases are here
 --# if node
 --# include node
 --# include vote
@@ -28,7 +29,7 @@ local written -- see the end
 --# if node
 local grants = call('MGET', unpack(KEYS, n + 1, 2 * n))
 for i = 1, n do -- an earlier vote, or one that was not claimed, is not the lease
-  local fence, grant = ARGV[1 + n + i], grants[i]
+  local fence, grant = ARGV[2 + n + i], grants[i]
   if fence ~= '' and (not grant or F.fence(grant) < fence or string.find(F.state(grant), '[cC]')) then
     held[i] = false
   end
@@ -39,12 +40,12 @@ end
 -- whether the lease stands.
 local function prolong(i)
   if not stamp then look() end
-  local lock, shares, leases, room, value = KEYS[i], KEYS[3 * n + i], KEYS[4 * n + i], KEYS[5 * n + i], ARGV[i + 1]
+  local lock, shares, leases, room, value = KEYS[i], KEYS[3 * n + i], KEYS[4 * n + i], KEYS[5 * n + i], ARGV[i + 2]
   local got = call('HMGET', leases, '!', value)
   local ends = got[2] and got[1] == F.after(held[i]) and call('ZSCORE', shares, value)
   if not ends or tonumber(ends) <= ms and call('PTTL', lock) ~= -1 then return false end
 --# if node
-  local fence = ARGV[1 + n + i]
+  local fence = ARGV[2 + n + i]
   if fence ~= '' and (F.leaseFence(got[2]) < fence or string.find(F.leaseState(got[2]), '[cC]')) then
     return false
   end
@@ -56,9 +57,9 @@ local function prolong(i)
 end
 
 local asks -- notes that whoever joins the queue of one of the keys is to tell the inbox, see queue.lua
-local inbox = ARGV[F.node(2 * n, n) + 2]
+local inbox = ARGV[F.node(2 * n, n) + 3]
 --# if not node
-local state = ARGV[n + 3]
+local state = ARGV[n + 4]
 local grants = call('MGET', unpack(KEYS, n + 1, 2 * n))
 --# end
 if inbox and inbox ~= '' then
@@ -87,7 +88,7 @@ local function claims(i)
   local grant = grants[i] or ''
   if F.state(grant) ~= 'c' or F.owner(grant) ~= F.owner(held[i]) then return nil end
   local fence, since, mark = F.fence(grant), F.since(grant), F.mark(grant) == '!' and '!' or ''
-  local entered = ARGV[n + 3 + i]
+  local entered = ARGV[n + 4 + i]
   if entered ~= '' and entered ~= fence then return false end
   return F.grant(held[i], fence, since, state) .. mark
 end
@@ -98,7 +99,7 @@ local out, any = {}, nil
 for i = 1, n do
   local newer = grants[i] and F.newer(grants[i])
   out[i] = newer and sub(grants[i], 1, 40) or 0
-  local stands = not newer and held[i] == ARGV[i + 1]
+  local stands = not newer and held[i] == ARGV[i + 2]
 --# if not node
   local claimed = stands and state and claims(i)
   if claimed == false and state then stands = false end
@@ -107,7 +108,7 @@ for i = 1, n do
     written = later(KEYS[i], ttl) == 1 or written
     later(KEYS[n + i], keep)
   elseif not newer and held[i] and F.shared(held[i]) then
-    stands = prolong(i)
+    if whole then stands = prolong(i) else out[i] = 3 end
   end
   if stands and not any then any = i end
 --# if not node

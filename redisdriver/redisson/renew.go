@@ -56,7 +56,7 @@ func (d *Driver) Renew(ctx context.Context, rs []driver.RenewRequest, done func(
 // left: each key by a script of its own, which go-redis takes to where the key is. A reader's hold comes before the lock,
 // which alone would keep others out.
 func (d *Driver) bear(ctx context.Context, j *job) {
-	if j.place || ctx.Err() != nil {
+	if j.place || ctx.Err() != nil || !wire.Says(j.call.Err, "TRYAGAIN") {
 		return
 	}
 	var holds, locks []*wire.Call

@@ -43,9 +43,9 @@ const (
 )
 
 // Carry sends a call of each job, tells took how long an answer took, and reports each job when its pipeline is done; before that it calls
-// moves for a call whose hash slot moves to another master. It returns when all are, or when ctx ended, and reports nothing after that.
+// settle, which may ask once more. It returns when all are, or when ctx ended, and reports nothing after that.
 func Carry[J any](
-	ctx context.Context, s *Sender, took func(time.Duration), jobs []J, call func(J) (c *Call, hashSlot int), moves, report func(J),
+	ctx context.Context, s *Sender, took func(time.Duration), jobs []J, call func(J) (c *Call, hashSlot int), settle, report func(J),
 ) {
 	slotOf := func(j J) int { _, hashSlot := call(j); return hashSlot }
 	slices.SortStableFunc(jobs, func(a, b J) int { return cmp.Compare(slotOf(a), slotOf(b)) }) // neighbours share a node
@@ -69,10 +69,8 @@ func Carry[J any](
 		if calls[0].Err == nil {
 			took(time.Since(begun))
 		}
-		for i, j := range part {
-			if Says(calls[i].Err, "TRYAGAIN") {
-				moves(j)
-			}
+		for _, j := range part {
+			settle(j)
 		}
 	}
 	parts := slices.Collect(slices.Chunk(jobs, size))
