@@ -371,15 +371,12 @@ func (a *attempt) keep(i int) (*driver.Result, error) {
 	return nil, err
 }
 
-// Of how many nodes a refusal reads the data: of all that hold the key, when the next turn is ours, else of the first.
-const (
-	looks = 64
-	few   = 1
-)
+// looks is of how many nodes a refusal reads the data at most: of all that hold the key, when the next turn is ours, else of the first.
+const looks = 64
 
 // holders reads the nodes that are in the way of the node at i.
 func (a *attempt) holders(i int) []*zk.Call {
-	n := min(few, i)
+	n := min(1, i)
 	if a.Ahead(i) == 0 {
 		n = min(a.Holders(), looks)
 	}
