@@ -7,8 +7,6 @@ import (
 	"bytes"
 	"context"
 	"embed"
-	"fmt"
-	"html/template"
 	"mime"
 	"net/http"
 	"net/url"
@@ -29,8 +27,8 @@ var templateFiles embed.FS
 var staticFiles embed.FS
 
 // pages are read when the first is shown: most programs that have them show none.
-var pages = sync.OnceValue(func() *template.Template {
-	return template.Must(template.New("").Funcs(template.FuncMap{
+var pages = sync.OnceValue(func() *templates {
+	return read(templateFiles, map[string]any{
 		"ago": func(ms int64, now time.Time) string {
 			if ms == 0 {
 				return "–"
@@ -57,7 +55,7 @@ var pages = sync.OnceValue(func() *template.Template {
 		},
 		"holding": func(p person, now time.Time, breaks bool) any { return personPart{p, now, breaks, true} },
 		"waiting": func(p person, now time.Time, breaks bool) any { return personPart{p, now, breaks, false} },
-	}).ParseFS(templateFiles, "templates/*.html"))
+	})
 })
 
 type personPart struct {
@@ -93,14 +91,10 @@ func (s *server) frame(r *http.Request, page string) frame {
 	return frame{Title: driver.Printable(s.Title), Prefix: driver.Printable(s.Prefix), Page: page, Who: sender(r), Now: now, NowMS: now.UnixMilli()}
 }
 
-func (s *server) render(w http.ResponseWriter, r *http.Request, code int, name string, data any) {
-	var b bytes.Buffer // an error in the middle would leave half a page
-	if err := pages().ExecuteTemplate(&b, name, data); err != nil {
-		refuse(w, r, http.StatusInternalServerError, fmt.Errorf("the page cannot be made: %w", err))
-		return
-	}
+func (s *server) render(w http.ResponseWriter, name string, data any) {
+	var b bytes.Buffer // a panic in the middle would leave half a page
+	pages().fill(&b, name, data)
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.WriteHeader(code)
 	_, _ = w.Write(b.Bytes())
 }
 
@@ -175,7 +169,7 @@ func (s *server) locksPage(w http.ResponseWriter, r *http.Request) {
 	if q.Page < p.Event.Pages {
 		p.Next = q.link(q.Page + 1)
 	}
-	s.render(w, r, http.StatusOK, "locks.html", p)
+	s.render(w, "locks.html", p)
 }
 
 type lockPage struct {
@@ -200,7 +194,7 @@ func (s *server) lockPage(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		p.Lock.State = "not known"
 	}
-	s.render(w, r, http.StatusOK, "lock.html", p)
+	s.render(w, "lock.html", p)
 }
 
 // find leads to the page of a key that a user typed.
@@ -266,7 +260,7 @@ func (s *server) doctorPage(w http.ResponseWriter, r *http.Request) {
 	found, at, err := s.doctor.get(r.Context())
 	p := reportPage[Finding]{frame: s.frame(r, "doctor"), Found: slices.Clone(found), At: at.UnixMilli(), Trouble: trouble(err)}
 	p.Level, p.Verdict = verdict(p.Found, p.Trouble)
-	s.render(w, r, http.StatusOK, "doctor.html", p)
+	s.render(w, "doctor.html", p)
 }
 
 // leak is a Leak with the id of its key.
@@ -286,5 +280,5 @@ func (s *server) leaksPage(w http.ResponseWriter, r *http.Request) {
 		}
 		p.Found = append(p.Found, leak{l, id})
 	}
-	s.render(w, r, http.StatusOK, "leaks.html", p)
+	s.render(w, "leaks.html", p)
 }

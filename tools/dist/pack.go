@@ -31,7 +31,7 @@ const nfpm = "github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.45.2"
 // describe collects what every archive has beside the command and its notices.
 func (r *release) describe() {
 	hasp, manuals := r.work+"/hasp", r.work+"/man"
-	r.goCommand(0, nil, "build", "-ldflags=-s -w", "-o", hasp, ".")
+	r.goCommand(0, nil, "build", "-tags=grpcnotrace", "-ldflags=-s -w", "-o", hasp, ".")
 	check(os.Mkdir(manuals, 0o755))
 	command(".", nil, hasp, "man", manuals)
 	r.files = map[string][]byte{}

@@ -48,6 +48,7 @@ func Main() int {
 
 // newRoot returns the command tree. args are the words after "hasp".
 func newRoot(args []string) *cobra.Command {
+	version := false
 	root := &cobra.Command{
 		Use:   "hasp",
 		Short: "Run a command under a distributed lock; show and break locks",
@@ -62,12 +63,15 @@ file in the state directory: jobs of other users and machines are not excluded.`
   hasp run -nq -E 0 nightly -- ./report.sh     from cron: skip it when another program holds the key
   hasp acquire nightly || exit                 in a script: hold the key until the script ends
   hasp elect worker -- ./worker                run it on one of several hosts, again and again`,
-		Version:                    readBuild().String(),
 		SuggestionsMinimumDistance: 2,
 		SilenceErrors:              true,
 		SilenceUsage:               true,
 		Args:                       cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, rest []string) error {
+			if version {
+				_, err := fmt.Fprintln(base.Stdout, readBuild())
+				return err
+			}
 			if len(rest) > 0 {
 				return base.Usage("there is no command %q%s; see: hasp --help", rest[0], meant(cmd, rest[0]))
 			}
@@ -76,7 +80,7 @@ file in the state directory: jobs of other users and machines are not excluded.`
 		},
 	}
 	root.SetOut(base.Stdout)
-	root.SetVersionTemplate("{{.Version}}\n")
+	root.Flags().BoolVarP(&version, "version", "v", false, "version for hasp") // cobra's own links text/template: see dashboard/fill.go
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		if strings.HasSuffix(err.Error(), ": --help-all") {
 			return base.Usage("%v; a command has it: hasp run --help-all", err)
