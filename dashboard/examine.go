@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/hasplock/hasp"
@@ -106,19 +107,21 @@ func verdict(found []Finding, trouble string) (l operator.Level, text string) {
 }
 
 var (
-	commandIn = regexp.MustCompile(`\b(?:[Rr]un|and): (.+?)(?:, |\.? and: |\. |\.?$)`)
+	commandIn = sync.OnceValue(func() *regexp.Regexp {
+		return regexp.MustCompile(`\b(?:[Rr]un|and): (.+?)(?:, |\.? and: |\. |\.?$)`)
+	})
 	// inert is a command without what a shell acts on: a finding may repeat what a hostile store said.
-	inert = regexp.MustCompile(`^(hasp|redis-cli|valkey-cli) [-\w ./:@=%+'"]+$`)
+	inert = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^(hasp|redis-cli|valkey-cli) [-\w ./:@=%+'"]+$`) })
 )
 
 // commands returns the shell commands that a finding tells its reader to run.
 func commands(text string) (all []string) {
 	for {
-		m := commandIn.FindStringSubmatchIndex(text)
+		m := commandIn().FindStringSubmatchIndex(text)
 		if m == nil {
 			return all
 		}
-		if c := text[m[2]:m[3]]; inert.MatchString(c) {
+		if c := text[m[2]:m[3]]; inert().MatchString(c) {
 			all = append(all, c)
 		}
 		text = text[m[3]:]

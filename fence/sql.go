@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 )
 
 // Dialect is the language of a database.
@@ -122,13 +123,15 @@ func (g *SQL) value(resource any) any {
 }
 
 // missing matches what databases say of a table or a column that is not there.
-var missing = regexp.MustCompile(`(?i)no such (table|column)|(table|relation|column) .*(does not|doesn't) exist|unknown column`)
+var missing = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?i)no such (table|column)|(table|relation|column) .*(does not|doesn't) exist|unknown column`)
+})
 
 func failed(resource any, err error) error {
 	if errors.Is(err, sql.ErrNoRows) {
 		return fmt.Errorf("fence: no row has the key %q, whose fence was to be compared: insert it first: %w", fmt.Sprint(resource), err)
 	}
-	if missing.MatchString(err.Error()) {
+	if missing().MatchString(err.Error()) {
 		err = fmt.Errorf("%w (SQL.Schema returns the statement that makes it: run that once)", err)
 	}
 	return fmt.Errorf("fence: compare the fence of %q: %w", fmt.Sprint(resource), err)

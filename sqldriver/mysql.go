@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/driver/operator"
@@ -20,7 +21,7 @@ import (
 //
 // db stays the caller's: hasp.Client.Close does not close it. It is tested with
 // github.com/go-sql-driver/mysql and MariaDB 10.11; for MySQL 8 it is written, not tested.
-func NewMySQL(db *sql.DB) *Server { return newServer(db, &mysqlEngine) }
+func NewMySQL(db *sql.DB) *Server { return newServer(db, mysqlEngine()) }
 
 // MySQLSchema makes the tables in MariaDB or MySQL, where they are missing, as
 // [Server.Init] does.
@@ -73,28 +74,31 @@ const mysqlMode = `(CASE WHEN ` + mysqlSafe + ` THEN CASE WHEN @@read_only THEN 
 // from before, and so no lease counts as over that is not.
 const mysqlNow = `(TIMESTAMPDIFF(MICROSECOND, '2020-01-01', UTC_TIMESTAMP(6)) * 1000)`
 
-var mysqlEngine = engine{
-	name:     "mysql",
-	schema:   MySQLSchema,
-	settings: mysqlSettings, clock: mysqlClock, judge: judgeMySQL,
-	explain: explainMySQL,
-	// A deadlock; a row that changed since the transaction's snapshot (MariaDB).
-	overtook: func(err error) bool { return in(mysqlNumber(err), 1213, 1020) },
-	raise:    ", or by hand: UPDATE hasp_meta SET fence = UNIX_TIMESTAMP() * 1000000",
-	fences:   "SELECT fence, 0 FROM hasp_meta",
-	literals: true,
-	isolate:  mysqlIsolation,
-	whole:    wholeMySQL,
-	byHand: func(key string) []string {
-		const query = "SELECT held, owner, label, fence, FROM_UNIXTIME(expires / 1e9 + 1577836800) AS expires FROM "
-		return []string{
-			fmt.Sprintf(`%shasp_key WHERE lock_key = X'%x';`, query, key),
-			fmt.Sprintf(`%shasp_lease WHERE lock_key = X'%x' AND kind <> 'gone' ORDER BY kind, seq;`, strings.Replace(query, "held", "kind", 1), key),
-		}
-	},
-	text: written(mysqlText, strings.NewReplacer("{now}", mysqlNow, "{safe}", mysqlSafe, "{mode}", mysqlMode, "{div}", "DIV",
-		"{next}", `(SELECT m.fence FROM hasp_meta m WHERE m.id = 1)`, "{text}", "?", "{bytes}", "?", "{int}", "?"), false),
-}
+// mysqlEngine is made for the first Server: most programs have none.
+var mysqlEngine = sync.OnceValue(func() *engine {
+	return &engine{
+		name:     "mysql",
+		schema:   MySQLSchema,
+		settings: mysqlSettings, clock: mysqlClock, judge: judgeMySQL,
+		explain: explainMySQL,
+		// A deadlock; a row that changed since the transaction's snapshot (MariaDB).
+		overtook: func(err error) bool { return in(mysqlNumber(err), 1213, 1020) },
+		raise:    ", or by hand: UPDATE hasp_meta SET fence = UNIX_TIMESTAMP() * 1000000",
+		fences:   "SELECT fence, 0 FROM hasp_meta",
+		literals: true,
+		isolate:  mysqlIsolation,
+		whole:    wholeMySQL,
+		byHand: func(key string) []string {
+			const query = "SELECT held, owner, label, fence, FROM_UNIXTIME(expires / 1e9 + 1577836800) AS expires FROM "
+			return []string{
+				fmt.Sprintf(`%shasp_key WHERE lock_key = X'%x';`, query, key),
+				fmt.Sprintf(`%shasp_lease WHERE lock_key = X'%x' AND kind <> 'gone' ORDER BY kind, seq;`, strings.Replace(query, "held", "kind", 1), key),
+			}
+		},
+		text: written(mysqlText, strings.NewReplacer("{now}", mysqlNow, "{safe}", mysqlSafe, "{mode}", mysqlMode, "{div}", "DIV",
+			"{next}", `(SELECT m.fence FROM hasp_meta m WHERE m.id = 1)`, "{text}", "?", "{bytes}", "?", "{int}", "?"), false),
+	}
+})
 
 var mysqlText = map[statement]string{
 	sBegin: `START TRANSACTION`,

@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/hasplock/hasp/driver"
@@ -31,7 +32,7 @@ type PostgresOptions struct {
 // db stays the caller's: hasp.Client.Close does not close it. Any driver of
 // database/sql will do; github.com/jackc/pgx/v5/stdlib is tested.
 func NewPostgres(db *sql.DB, o *PostgresOptions) *Server {
-	s := newServer(db, &postgresEngine)
+	s := newServer(db, postgresEngine())
 	if o != nil {
 		s.hints.listener = o.Listener
 		s.pipe, _ = o.Listener.(Pipeliner)
@@ -103,26 +104,29 @@ func postgresFenceAbove(than string) string { return strings.Replace(postgresFen
 // postgresNext is a fence where the key may be granted.
 const postgresNext = `(CASE WHEN k.held = 1 AND k.owner <> '' AND k.expires > c.now OR current_setting('transaction_read_only') = 'on' THEN 0 ELSE nextval('hasp_fence') END)`
 
-var postgresEngine = engine{
-	name:     "postgres",
-	schema:   PostgresSchema,
-	settings: postgresSettings, clock: postgresClock, judge: judgePostgres,
-	explain:  explainPostgres,
-	overtook: func(err error) bool { return in(sqlState(err), "40001", "40P01") },
-	raise:    ", or by hand: SELECT setval('hasp_fence', (SELECT GREATEST((extract(epoch FROM now()) * 1000000)::bigint, MAX(fence)) FROM hasp_key))",
-	fences:   "SELECT last_value, (SELECT COALESCE(MAX(fence), 0) FROM hasp_key) FROM hasp_fence",
-	sequence: true,
-	whole:    wholePostgres,
-	byHand: func(key string) []string {
-		const query = "SELECT held, owner, convert_from(label, 'LATIN1') AS label, fence, to_timestamp(expires / 1e9 + 1577836800) AS expires FROM "
-		return []string{
-			fmt.Sprintf(`%shasp_key WHERE lock_key = '\x%x';`, query, key),
-			fmt.Sprintf(`%shasp_lease WHERE lock_key = '\x%x' AND kind <> 'gone' ORDER BY kind, seq;`, strings.Replace(query, "held", "kind", 1), key),
-		}
-	},
-	text: written(postgresText, strings.NewReplacer("{now}", postgresNow, "{safe}", postgresSafe, "{mode}", postgresMode, "{div}", "/", "{next}", postgresNext,
-		"{text}", "?::text", "{bytes}", "?::bytea", "{int}", "?::bigint"), true),
-}
+// postgresEngine is made for the first Server: most programs have none.
+var postgresEngine = sync.OnceValue(func() *engine {
+	return &engine{
+		name:     "postgres",
+		schema:   PostgresSchema,
+		settings: postgresSettings, clock: postgresClock, judge: judgePostgres,
+		explain:  explainPostgres,
+		overtook: func(err error) bool { return in(sqlState(err), "40001", "40P01") },
+		raise:    ", or by hand: SELECT setval('hasp_fence', (SELECT GREATEST((extract(epoch FROM now()) * 1000000)::bigint, MAX(fence)) FROM hasp_key))",
+		fences:   "SELECT last_value, (SELECT COALESCE(MAX(fence), 0) FROM hasp_key) FROM hasp_fence",
+		sequence: true,
+		whole:    wholePostgres,
+		byHand: func(key string) []string {
+			const query = "SELECT held, owner, convert_from(label, 'LATIN1') AS label, fence, to_timestamp(expires / 1e9 + 1577836800) AS expires FROM "
+			return []string{
+				fmt.Sprintf(`%shasp_key WHERE lock_key = '\x%x';`, query, key),
+				fmt.Sprintf(`%shasp_lease WHERE lock_key = '\x%x' AND kind <> 'gone' ORDER BY kind, seq;`, strings.Replace(query, "held", "kind", 1), key),
+			}
+		},
+		text: written(postgresText, strings.NewReplacer("{now}", postgresNow, "{safe}", postgresSafe, "{mode}", postgresMode, "{div}", "/", "{next}", postgresNext,
+			"{text}", "?::text", "{bytes}", "?::bytea", "{int}", "?::bigint"), true),
+	}
+})
 
 var postgresText = map[statement]string{
 	sBegin: `BEGIN ISOLATION LEVEL READ COMMITTED`,
@@ -272,13 +276,13 @@ func judgePostgres(v settings) []operator.Finding {
 }
 
 // awaited finds in synchronous_standby_names for how many standbys each commit waits: for one where it says no number.
-var awaited = regexp.MustCompile(`(?i)^\s*(?:(?:FIRST|ANY)\s+)?([0-9]+)\s*\(`)
+var awaited = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?i)^\s*(?:(?:FIRST|ANY)\s+)?([0-9]+)\s*\(`) })
 
 // judgeStandbys is about those that may be promoted.
 func judgeStandbys(v settings) operator.Finding {
 	const promoted = "a standby that is promoted may not have received every lock, and there can be two holders, and fences may repeat"
 	names, commit, waits := v["synchronous_standby_names"], v["synchronous_commit"], 1
-	if n := awaited.FindStringSubmatch(names); n != nil {
+	if n := awaited().FindStringSubmatch(names); n != nil {
 		waits, _ = strconv.Atoi(n[1])
 	}
 	switch n, _ := strconv.Atoi(v["standbys"]); {

@@ -27,7 +27,7 @@ func TestLateInsertion(t *testing.T) {
 	defer gate.Close()
 	_, err = gate.ExecContext(t.Context(), "SELECT pg_advisory_lock(7)")
 	must(t, err)
-	eng := postgresEngine
+	eng := *postgresEngine()
 	eng.text[sGrant] = strings.Replace(eng.text[sGrant], "30 s", "1 s", 1)
 	slow := newServer(d.pool(t), &eng)
 	quick := d

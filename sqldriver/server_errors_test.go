@@ -24,7 +24,7 @@ func (numbered) Error() string    { return "x" }
 
 // Rule: what a refusal advises is about what was refused: a table, a function, a schema, a database.
 func TestAdviceIsAboutWhatIsMissing(t *testing.T) {
-	postgres, mysql := newServer(nil, &postgresEngine), newServer(nil, &mysqlEngine)
+	postgres, mysql := newServer(nil, postgresEngine()), newServer(nil, mysqlEngine())
 	for err, want := range map[error]string{
 		stated("42501"): "EXECUTE of its own functions", stated("42883"): "lacks a function", stated("3F000"): "names no schema", stated("42P01"): "the tables are missing",
 		numbered{1044}: "may not use the database", numbered{1142}: "SELECT, INSERT, UPDATE and DELETE", numbered{1146}: "the tables are missing",
@@ -41,7 +41,7 @@ func TestAdviceIsAboutWhatIsMissing(t *testing.T) {
 
 // Rule: what a server says has a class by its code, and never by a word of its text.
 func TestServerErrorsHaveAClass(t *testing.T) {
-	postgres, mysql := newServer(nil, &postgresEngine), newServer(nil, &mysqlEngine)
+	postgres, mysql := newServer(nil, postgresEngine()), newServer(nil, mysqlEngine())
 	for class, codes := range map[driver.Class][]error{
 		driver.ClassReadOnly: {stated("25006"), numbered{1290}, numbered{1792}, numbered{1836}, errDemoted},
 		driver.ClassLogin:    {stated("28P01"), stated("28000"), numbered{1045}},

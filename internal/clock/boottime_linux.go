@@ -5,16 +5,18 @@ package clock
 
 import (
 	"os"
-	"strings"
+	"slices"
+	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
+	"unsafe"
 )
+
+const clockBoottime = 7 // CLOCK_BOOTTIME; package unix has it, and is initialized late, as strings is: see the command's starter
 
 // boottime counts since the machine was booted, also while it sleeps.
 func boottime() time.Duration {
-	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
+	var ts syscall.Timespec
+	if _, _, errno := syscall.Syscall(syscall.SYS_CLOCK_GETTIME, clockBoottime, uintptr(unsafe.Pointer(&ts)), 0); errno != 0 {
 		return 0 // a sandbox that forbids it: Mono and Wall remain
 	}
 	return time.Duration(ts.Nano())
@@ -26,5 +28,8 @@ func BootID() string {
 	if err != nil {
 		return ""
 	}
-	return strings.TrimSpace(string(id))
+	if end := slices.Index(id, '\n'); end >= 0 {
+		id = id[:end]
+	}
+	return string(id)
 }

@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/redisdriver/internal/wire"
@@ -97,11 +98,13 @@ func fieldOf(owner string) string {
 	return h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:] + ":" + strconv.FormatInt(firstThread+int64(all[16]>>6), 10)
 }
 
-var field = regexp.MustCompile(`^([0-9a-f]{8})-([0-9a-f]{4})-([0-9a-f]{4})-([0-9a-f]{4})-([0-9a-f]{12}):(\d{1,19})$`)
+var field = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^([0-9a-f]{8})-([0-9a-f]{4})-([0-9a-f]{4})-([0-9a-f]{4})-([0-9a-f]{12}):(\d{1,19})$`)
+})
 
 // ownerOf undoes fieldOf; ok is false for a field of Java's.
 func ownerOf(text string) (owner string, ok bool) {
-	m := field.FindStringSubmatch(text)
+	m := field().FindStringSubmatch(text)
 	if m == nil {
 		return "", false
 	}

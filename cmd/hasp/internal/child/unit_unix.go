@@ -14,11 +14,14 @@ import (
 	"os/exec"
 	"regexp"
 	"strings"
+	"sync"
 	"time"
 )
 
 // unit finds the unit of systemd in /proc/self/cgroup, and whether a user's manager has it.
-var unit = regexp.MustCompile(`(?m)^\d+:(?:name=systemd)?:(.*/user@.*)?.*/([^/\n]+\.service)(?:/|$)`)
+var unit = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`(?m)^\d+:(?:name=systemd)?:(.*/user@.*)?.*/([^/\n]+\.service)(?:/|$)`)
+})
 
 // unitQuestion is for pass; another one in a test.
 var unitQuestion = unitOf
@@ -52,7 +55,7 @@ func unitOf(pid int) (question func() bool) {
 
 // unitArgs are the arguments of systemctl, nil where a process is in no unit.
 func unitArgs(cgroup []byte) []string {
-	found := unit.FindSubmatch(cgroup)
+	found := unit().FindSubmatch(cgroup)
 	switch {
 	case found == nil:
 		return nil

@@ -10,6 +10,7 @@ import (
 	"io"
 	"regexp"
 	"strings"
+	"sync"
 	"syscall"
 
 	"github.com/hasplock/hasp/cmd/hasp/internal/base"
@@ -144,12 +145,12 @@ func (d *diagnosis) print(w io.Writer) {
 
 var (
 	commands     = strings.NewReplacer("Run: ", "Run:\n  ", "run: ", "run:\n  ", ", and: ", "\n  ", " and: ", "\n  ", ". Or, ", "\nOr, ")
-	afterCommand = regexp.MustCompile(`(?m)^(  .+?)[,.] `)
+	afterCommand = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`(?m)^(  .+?)[,.] `) })
 )
 
 // lines are a finding's, with each command to copy on one of its own.
 func lines(text string) []string {
-	return strings.Split(afterCommand.ReplaceAllString(commands.Replace(text), "$1\n"), "\n")
+	return strings.Split(afterCommand().ReplaceAllString(commands.Replace(text), "$1\n"), "\n")
 }
 
 // once is the name of a field in the first of its lines.

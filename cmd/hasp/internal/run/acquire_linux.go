@@ -4,7 +4,7 @@
 package run
 
 import (
-	"encoding/gob"
+	"encoding/json"
 	"errors"
 	"os"
 	"os/exec"
@@ -113,7 +113,7 @@ func jobControl(shell child.Process) bool {
 // request is what hasp acquire sends to its keeper. It may contain a password, so it is
 // not passed on the command line.
 type request struct {
-	Args       []string // of hasp acquire
+	Args       words // of hasp acquire
 	Shell      child.Process
 	JobControl bool
 }
@@ -131,10 +131,10 @@ func acquire(e request) error {
 		return base.Failed("the process that holds the key cannot be started: %v", err)
 	}
 	defer pipe.Close()
-	say, answered := gob.NewEncoder(pipe), make(chan bool)
+	say, answered := json.NewEncoder(pipe), make(chan bool)
 	go func() {
 		_ = say.Encode(e) // without it there is no answer
-		answered <- gob.NewDecoder(pipe).Decode(new(bool)) == nil
+		answered <- json.NewDecoder(pipe).Decode(new(bool)) == nil
 	}()
 	received := os.Signal(nil)
 	for {

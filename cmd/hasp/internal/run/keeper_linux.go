@@ -4,7 +4,7 @@
 package run
 
 import (
-	"encoding/gob"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -29,7 +29,7 @@ const (
 // keeper holds keys for a shell until that ends.
 type keeper struct {
 	request request
-	say     *gob.Encoder  // to hasp acquire
+	say     *json.Encoder // to hasp acquire
 	taken   chan struct{} // closed when that took the keys
 	gone    chan struct{} // closed when it ended, and did not
 	shell   *child.Shell
@@ -44,8 +44,8 @@ func newKeeper() *cobra.Command {
 		Use: keeperName, Short: "The process that holds keys for a shell: for hasp itself", Hidden: true, Args: base.Exactly(0, ""),
 		RunE: func(*cobra.Command, []string) error {
 			pipe := os.NewFile(keeperPipe, "hasp acquire")
-			orders := gob.NewDecoder(pipe)
-			k := &keeper{say: gob.NewEncoder(pipe), taken: make(chan struct{}), gone: make(chan struct{}), asked: make(chan asked)}
+			orders := json.NewDecoder(pipe)
+			k := &keeper{say: json.NewEncoder(pipe), taken: make(chan struct{}), gone: make(chan struct{}), asked: make(chan asked)}
 			if orders.Decode(&k.request) != nil || len(k.request.Args) == 0 {
 				return base.Usage("hasp %s is for hasp itself", keeperName)
 			}
@@ -160,7 +160,7 @@ func (k *keeper) hold(socket net.Listener) (lost error) {
 		case q := <-k.asked:
 			a, released := k.answer(q.question, socket, ending)
 			_ = q.conn.SetDeadline(time.Now().Add(time.Second))
-			_ = gob.NewEncoder(q.conn).Encode(a) // the process that asked may be gone
+			_ = json.NewEncoder(q.conn).Encode(a) // the process that asked may be gone
 			_ = q.conn.Close()
 			if released {
 				return nil
@@ -252,7 +252,7 @@ func (k *keeper) listen() (net.Listener, error) {
 			}
 			q := asked{conn: c}
 			_ = c.SetDeadline(time.Now().Add(time.Second)) // a caller sends its question at once
-			if gob.NewDecoder(c).Decode(&q.question) != nil {
+			if json.NewDecoder(c).Decode(&q.question) != nil {
 				_ = c.Close()
 				continue
 			}
