@@ -1,0 +1,172 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package rueidis
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/contend"
+	"github.com/hasplock/hasp/internal/faultproxy"
+	"github.com/hasplock/hasp/internal/testserver"
+	"github.com/hasplock/hasp/redisdriver"
+	"github.com/redis/rueidis"
+)
+
+func ask(key string) contend.Owner {
+	return contend.Owner{Key: key, Owner: rand.Text(), TTL: 30 * time.Minute, Patience: 30 * time.Minute}
+}
+
+// over is a driver over a client to an address, and that client.
+func over(t testing.TB, addr string, o *redisdriver.Options) (*redisdriver.Driver, rueidis.Client) {
+	c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{addr}, ForceSingleClient: true})
+	if c == nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	d := New(c, o)
+	t.Cleanup(func() { _ = d.Close() })
+	return d, c
+}
+
+// is fails unless an error is of a class, and says of whether the request was sent.
+func is(t testing.TB, d *redisdriver.Driver, err error, want driver.Class, sent bool) {
+	t.Helper()
+	if d.Classify(err) != want || driver.IsNotSent(err) == sent {
+		t.Errorf("%v, of the class %v, and not sent: %v", err, d.Classify(err), driver.IsNotSent(err))
+	}
+}
+
+// Without a connection nothing was sent; where the reply is lost, the outcome is unknown, and the request is not made again.
+func TestSent(t *testing.T) {
+	d, _ := over(t, faultproxy.Nobody(t), nil)
+	_, err := contend.Try(t.Context(), d, ask("k"))
+	is(t, d, err, driver.ClassUnreachable, false)
+
+	server := testserver.Redis(t)
+	link := faultproxy.New(t, server.Addr())
+	d, _ = over(t, link.Addr(), nil)
+	if _, err := contend.Try(t.Context(), d, ask("warm")); err != nil {
+		t.Fatal(err)
+	}
+	link.Hook(func(c faultproxy.Chunk) bool {
+		if c.Dir == faultproxy.Down {
+			go link.Reset()
+		}
+		return c.Dir == faultproxy.Down
+	})
+	r := ask("k")
+	_, err = contend.Try(t.Context(), d, r)
+	is(t, d, err, driver.ClassUnreachable, true)
+	link.Hook(nil)
+	for err != nil { // a connection may be about to end
+		var res driver.Result
+		if res, err = contend.Try(t.Context(), d, r); err == nil && !res.Granted {
+			t.Errorf("asked again it is told %+v", res)
+		}
+	}
+}
+
+// A caller leaves a server that hangs when its context ends, and takes no connection with it; and the driver closes.
+func TestCallersLeave(t *testing.T) {
+	server := testserver.Redis(t)
+	d, c := over(t, server.Addr(), nil)
+	if _, err := contend.Try(context.Background(), d, ask("warm")); err != nil {
+		t.Fatal(err)
+	}
+	id := func() int64 {
+		n, err := c.Do(context.Background(), c.B().ClientId().Build()).AsInt64() // rueidis begins to pipeline with a context that may end
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	before := id()
+	server.Stop()
+	ctx, leave := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer leave()
+	r := ask("k")
+	if _, err := contend.Try(ctx, d, r); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("it leaves with %v", err)
+	}
+	server.Cont()
+	if after := id(); after != before {
+		t.Errorf("the connection %d is %d now", before, after)
+	}
+	if err := contend.Release(t.Context(), d, r); err != nil && !errors.Is(err, driver.ErrNotHeld) {
+		t.Error(err)
+	}
+}
+
+// A program that closes its client is told so.
+func TestClientIsClosed(t *testing.T) {
+	d, c := over(t, testserver.Redis(t).Addr(), nil)
+	if _, err := contend.Try(t.Context(), d, ask("warm")); err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+	_, err := contend.Try(t.Context(), d, ask("k"))
+	is(t, d, err, driver.ClassImpossible, true)
+	if d := New(nil, nil); d.Check() == nil {
+		t.Error("no client at all will do")
+	}
+}
+
+// What the server refuses is told from the rest; its script is sent whole again once it forgot it; and its subscription ends with Close.
+func TestServerSays(t *testing.T) {
+	server := testserver.Redis(t)
+	d, c := over(t, server.Addr(), nil)
+	do := func(args ...string) string {
+		t.Helper()
+		said, err := c.Do(t.Context(), c.B().Arbitrary(args...).Build()).ToAny()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return fmt.Sprint(said)
+	}
+	ctx, leave := context.WithCancel(t.Context())
+	if hints, err := contend.Watch(ctx, d, ask("k")); err != nil || hints == nil {
+		t.Fatal("no hints: ", err)
+	}
+	listens := func() bool { return strings.Contains(do("CLIENT", "LIST", "TYPE", "pubsub"), "id=") }
+	if !listens() {
+		t.Error("no connection listens")
+	}
+	leave()
+	do("SCRIPT", "FLUSH")
+	if _, err := contend.Try(t.Context(), d, ask("k")); err != nil {
+		t.Error(err)
+	}
+	do("LPUSH", "lock:list", "x")
+	if _, err := contend.Try(t.Context(), d, ask("list")); !errors.As(err, new(*redisdriver.TypeError)) {
+		t.Errorf("of a list it says %v", err)
+	}
+	_ = d.Close()
+	for listens() {
+		time.Sleep(time.Millisecond)
+	}
+
+	do("ACL", "SETUSER", "bob", "on", "nopass", "+@all", "~*", "&*", "-subscribe", "-script|load")
+	o := at(server)
+	o.Username, o.Password = "bob", "x"
+	bob := New(open(t, o), nil)
+	if hints, err := contend.Watch(t.Context(), bob, ask("k")); hints != nil || err != nil {
+		t.Errorf("without the right to subscribe there are hints, or %v", err)
+	}
+	do("ACL", "SETUSER", "bob", "-eval", "-evalsha")
+	_, err := contend.Try(t.Context(), bob, ask("k2"))
+	is(t, bob, err, driver.ClassDenied, true)
+	_ = bob.Close()
+
+	waits, _ := over(t, server.Addr(), &redisdriver.Options{Replicas: 1})
+	if _, err = contend.Try(t.Context(), waits, ask("r")); !errors.As(err, new(*redisdriver.ReplicasError)) {
+		t.Errorf("without replicas it says %v", err)
+	}
+}

@@ -1,0 +1,35 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+// Package rueidis keeps locks in Redis over the client rueidis. All else is package redisdriver's, whose programs
+// these locks are shared with:
+//
+//	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{"localhost:6379"}})
+//	locks, err := hasp.New(hasprueidis.New(client, nil), nil)
+//
+// Any client works: of one server, of Sentinels, of a cluster, with any options. Requests of many goroutines travel
+// together, as over go-redis: measured, that takes half the CPU time of rueidis's own pipelining. Subscriptions, and requests
+// that wait for replicas, take connections of the client's blocking pool.
+//
+// rueidis sends no request of hasp's again by itself, but where ConnLifetime ends a connection with a silent server. A request is on its
+// way once rueidis has it: a connection that hangs is given up after ConnWriteTimeout, 10 seconds by default. That is as long as a lock's
+// owner is remembered after its release, so do not make it longer.
+package rueidis
+
+import (
+	"time"
+
+	"github.com/hasplock/hasp/redisdriver"
+	"github.com/redis/rueidis"
+)
+
+// New returns a Driver that uses the caller's client, and never closes or changes it. It does no I/O. A client that cannot be
+// used is reported by Check, by hasp.New, and by every method. See [redisdriver.New].
+func New(client rueidis.Client, o *redisdriver.Options) *redisdriver.Driver {
+	return redisdriver.Over(wrap(client), o)
+}
+
+// NewNode returns a driver of a server that keeps a node record; see [redisdriver.NewNode]. The client must not be a cluster's.
+func NewNode(client rueidis.Client, maxTTL time.Duration, o *redisdriver.Options) *redisdriver.Node {
+	return redisdriver.NodeOver(wrap(client), maxTTL, o)
+}
