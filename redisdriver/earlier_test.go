@@ -55,7 +55,10 @@ func builds(t *testing.T, f func(t *testing.T, client func(w *world, mixed bool)
 				continue // that build had none
 			}
 			must(t, err)
-			was := strings.Replace(string(text), "KEYS[2], 0, 103)", "KEYS[2], 0, 58)", 1) // it showed more of a grant
+			was := strings.NewReplacer(
+				"KEYS[2], 0, 103)", "KEYS[2], 0, 58)", // it showed more of a grant
+				"return {fence}", "return fence", "return {1}", "return 1", "return {run()}", "return run()", // what came alone was in a list
+			).Replace(string(text))
 			if strings.HasPrefix(name, "extend") {
 				was = allKeys + was
 			}

@@ -80,7 +80,7 @@ func runShared(t *testing.T, open func() redis.UniversalClient, each func(func(c
 			Open: func() driver.Driver {
 				rdb := open()
 				t.Cleanup(func() { _ = rdb.Close() })
-				return New(rdb, &Options{Prefix: prefix})
+				return unhurried(New(rdb, &Options{Prefix: prefix}))
 			},
 			Leftovers: func() []string { return names(permanent) },
 			Names:     func() []string { return names(everything) },

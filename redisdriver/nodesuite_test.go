@@ -36,7 +36,7 @@ func TestNodeSuite(t *testing.T) {
 			Open: func() driver.Driver {
 				rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
 				t.Cleanup(func() { _ = rdb.Close() })
-				return NewNode(rdb, 2*time.Hour, nil)
+				return &Node{unhurried(NewNode(rdb, 2*time.Hour, nil).Driver)}
 			},
 			Leftovers: func() []string {
 				return slices.DeleteFunc(permanent(t, admin), func(key string) bool { return key == recordKey })

@@ -8,7 +8,8 @@
 -- ARGV  1 the number of requests, then for each its kind, and the kind's fields: see
 --       layout.go, which names them
 -- Answers a list, see try.lua and release.lua; nil for a request that failed in
--- company. What is wrong with it says the failure of the script that it is alone in.
+-- company. What is wrong with it says the failure of the script that it is alone in: its answer
+-- comes without the list, which costs the server a buffer.
 -- A node adds which run of the server this is, when it had to know.
 --
 -- A request that nobody is in the way of takes the fast path. What costs there
@@ -92,6 +93,7 @@ local follower -- who that is, where it was seen, see first.lua
 -- slow makes what a request needs when others are in its way.
 local function slow()
   if not stamp then look() end
+  ms = tonumber(millis)
   local lease, expire -- see expire.lua
   local K, known -- the keys of the request at hand, see queue.lua, and what is known of them, see key.lua
 --# include queue
@@ -143,7 +145,7 @@ end
 --# if node
 if ARGV[1] == '1' then return {run(), life} end
 --# else
-if ARGV[1] == '1' then return {run()} end
+if ARGV[1] == '1' then return run() end
 --# end
 
 -- how many a request of each kind has

@@ -4,11 +4,14 @@
 -- What several scripts have: each includes the parts that it needs.
 
 --# part clock
-local stamp, ms -- the server's clock, for the whole script: us, 16 digits until 2286; ms
+local stamp, millis -- the server's clock, for the whole script: us, 16 digits until 2286; ms, 13 digits
+local ms -- as a number, where it is needed
 local function look()
   local clock = call('TIME')
-  stamp = clock[1] .. sub('000000' .. clock[2], -6)
-  ms = tonumber(F.millis(stamp))
+  local us = clock[2]
+  if #us < 6 then us = sub('000000' .. us, -6) end
+  stamp = clock[1] .. us
+  millis = F.millis(stamp)
 end
 --# end part
 

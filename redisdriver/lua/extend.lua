@@ -40,6 +40,7 @@ end
 -- whether the lease stands.
 local function prolong(i)
   if not stamp then look() end
+  ms = tonumber(millis)
   local lock, shares, leases, room, value = KEYS[i], KEYS[3 * n + i], KEYS[4 * n + i], KEYS[5 * n + i], ARGV[i + 2]
   local got = call('HMGET', leases, '!', value)
   local ends = got[2] and got[1] == F.after(held[i]) and call('ZSCORE', shares, value)

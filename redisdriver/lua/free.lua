@@ -7,7 +7,7 @@
 
 --# part take
 call('SET', lockKey, value, 'PX', ttl)
-call('SET', grantKey, F.grant(value, fence, F.millis(stamp), state), 'PX', keep)
+call('SET', grantKey, F.grant(value, fence, millis, state), 'PX', keep)
 --# end part
 
 --# part step
@@ -16,7 +16,7 @@ call('SET', grantKey, F.grant(value, fence, F.millis(stamp), state), 'PX', keep)
 if redis.REDIS_VERSION_NUM then -- since 7.0; GET beside KEEPTTL is older
   if not stamp then look() end
   local last = call('SET', KEYS[1], stamp, 'KEEPTTL', 'GET')
-  if last and #last == 16 and last < stamp and F.kilo(last) == F.kilo(stamp) and not string.find(last, '%D') then
+  if last and #last == 16 and last < stamp and last >= F.kilo(stamp) and tonumber(last) then
     fence = stamp
   elseif last then
     call('SET', KEYS[1], last, 'KEEPTTL')
@@ -56,14 +56,14 @@ elseif kind == 'release' then
 --# if lone
   seen = call('MGET', lockKey, grantKey) -- nothing where it is no string: not ours
   inWay = seen[1] == value and call('EXISTS', queueKey)
-  if inWay == 0 and not (seen[2] and F.newer(seen[2])) then
+  if inWay == 0 and not (seen[2] and F.mayBeNewer(seen[2])) then
     call('DEL', lockKey, grantKey)
     return F.reply(1)
   end
 --# else
   local got = seen or call('MGET', lockKey, grantKey)
   cur = got[1]
-  if not seen and cur == value and call('EXISTS', queueKey) == 0 and not (got[2] and F.newer(got[2])) then
+  if not seen and cur == value and call('EXISTS', queueKey) == 0 and not (got[2] and F.mayBeNewer(got[2])) then
     call('DEL', lockKey, grantKey)
     return 1
   end
@@ -76,7 +76,7 @@ end
 if kind == 'release' or kind == 'withdraw' then
   local got = call('MGET', lockKey, grantKey)
   local cur, was = got[1], got[2]
-  if call('EXISTS', queueKey) == 0 and not (was and F.newer(was)) then
+  if call('EXISTS', queueKey) == 0 and not (was and F.mayBeNewer(was)) then
     if cur == value and (kind == 'release' or not was or F.fence(was) <= F.arg('upTo', 'withdraw')) then
       call('DEL', lockKey)
       if was then call('SET', grantKey, F.ended(was), 'KEEPTTL') end
@@ -103,7 +103,7 @@ elseif F.lone(kind == 'propose', kind ~= 'releaseAny') then
     cur, was = got[1], got[2]
   end
   local taken = cur and cur ~= value and F.unshared(cur) -- and nobody waits
-  if (taken or inWay == 0 and (not was or F.state(was) == 'F')) and not (was and F.newer(was)) then
+  if (taken or inWay == 0 and (not was or F.state(was) == 'F')) and not (was and F.mayBeNewer(was)) then
     local fence, had, least, n = kind == 'propose' and F.arg('fence', 'propose'), was and F.fence(was), nil, 1
     if fence then
 --# if lone

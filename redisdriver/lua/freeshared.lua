@@ -15,6 +15,7 @@
     cur = got[1]
     local beside = cur and was and F.shared(was) and sub(was, 59, 60) == 's '
     if not stamp then look() end
+    ms = tonumber(millis)
     -- the fence of one that may have the key, and when this sharing of it began
     local new, gt, began = nil, 'NX', stamp
     if not cur and not was then
@@ -39,7 +40,7 @@
       end
     end
     if new then
-      local since, ttl = F.millis(stamp), F.arg('ttl', 'tryAny')
+      local since, ttl = millis, F.arg('ttl', 'tryAny')
       local keep = ttl + KEEP
       if gt == 'GT' then
         call('SET', grantKey, sub(was, 1, 27) .. new .. sub(was, 44), 'KEEPTTL')

@@ -12,6 +12,7 @@
 local call, sub = redis.call, string.sub
 --# include clock
 look()
+ms = tonumber(millis)
 local kind = call('TYPE', KEYS[1]).ok
 local value = kind == 'string' and call('GETRANGE', KEYS[1], 0, 599) or ''
 local queue, shares, places, held = {}, {}, 0, 0

@@ -26,6 +26,7 @@ local KEEP = F.Keep
 if not longest then return 0 end
 --# end
 look()
+ms = tonumber(millis)
 
 -- beside says when the first in the queue may have a key that is shared: ms, or 1
 -- where it may now; nil when nobody knows who shares it. See key.lua.
@@ -63,7 +64,7 @@ for key = 1, #KEYS - 5, 6 do
       place = head
       if not head and got[1] and entry(value, number, got[1]).strange then strange = sub(got[1], 1, 40) end
       if place then
-        call('HSET', K.places, owner, F.millis(stamp) .. ' ' .. patience .. head .. tail)
+        call('HSET', K.places, owner, millis .. ' ' .. patience .. head .. tail)
         if got[2] then alive(number, got[2]) end
         at[value] = #out + 1
         any = any or at[value]

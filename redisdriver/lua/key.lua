@@ -88,7 +88,7 @@ end
 
 -- give gives an owner a lease, for px ms, that begins where it fits; since and place may be nil.
 local function give(value, fence, state, limit, px, place, since)
-  local l = {fence = fence, since = since or F.millis(stamp), state = state, limit = limit, mark = known.mark, place = place or ''}
+  local l = {fence = fence, since = since or millis, state = state, limit = limit, mark = known.mark, place = place or ''}
   if not known.lock then
     known.asks = ''
     known.lock, known.shared = limit and 'F.Shared' .. stamp or value, limit ~= nil
@@ -167,7 +167,7 @@ local function save()
   local state = known.mute and 'S' or 's'
   if not among then state = (known.mark or most ~= newest) and 'f' or 'F' end
   local text = among and 'F.Shared' or sub(known.grant or '', 1, 27)
-  text = text .. newest .. ' ' .. F.millis(stamp) .. ' ' .. state
+  text = text .. newest .. ' ' .. millis .. ' ' .. state
   if state ~= 'F' then text = text .. (known.mark and '!' or ' ') .. most end
   if known.shared then text = text .. known.asks end
   if known.shared then

@@ -16,6 +16,7 @@ local KEEP = F.Keep -- ms the grant is kept after its lease, of a node longer: s
 local LINGER = F.Linger
 --# include clock
 look()
+ms = tonumber(millis)
 local value, grant = unpack(call('MGET', KEYS[1], KEYS[2]))
 if grant and F.newer(grant) then return ARGV[2] == '' and {'newer', grant} or -1 end
 

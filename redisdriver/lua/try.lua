@@ -15,7 +15,7 @@ local function join(r)
       end
     end
   end
-  call('HSET', K.places, F.owner(r.value), F.millis(stamp) .. ' ' .. r.place)
+  call('HSET', K.places, F.owner(r.value), millis .. ' ' .. r.place)
   outlast(K.queue, r.patience + F.Linger)
   outlast(K.places, r.patience + F.Linger)
 end
@@ -89,7 +89,7 @@ local function standing(r, l)
     later(K.lock, ttl)
   end
   if claims or raises then l.state, l.place = r.state, '' end
-  if claims then l.since = F.millis(stamp) end
+  if claims then l.since = millis end
   if l.pending and l.limit == 0 then l.mark = known.mark end -- one beside it may not have finished since
   if l.limit then
     left = math.max(l.ends - ms, ttl)

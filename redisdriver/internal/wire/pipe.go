@@ -150,6 +150,10 @@ func (c *Command) answer(err error) {
 		}
 		return
 	}
+	if len(c.calls) == 1 && len(c.calls[0].Script.Keys) == 0 {
+		c.calls[0].Reply, c.calls[0].Err = c.Reply, nil
+		return
+	}
 	answers, _ := c.Reply.([]any)
 	life := ""
 	if n := len(c.calls); len(answers) == n+1 && len(c.calls[0].Script.Keys) > 0 {
