@@ -144,6 +144,7 @@ type core struct {
 	cleanups      *cleanups
 	busy          busy
 	cohorts       cohorts
+	behind        behind
 }
 
 func newCore(d driver.Driver, o *Options) *core {
@@ -152,6 +153,7 @@ func newCore(d driver.Driver, o *Options) *core {
 	c.renewer = keepalive.New(d.Renew, func() clock.Instant { return c.now() }, c.calls)
 	c.cleanups = &cleanups{c: c, again: make(chan struct{}, 1)}
 	c.cohorts.c = c
+	c.behind.newest = map[string]chan struct{}{}
 	return c
 }
 

@@ -105,6 +105,9 @@ func (l *lock) lease(ctx context.Context, op string, waits, partly bool) (*Lease
 		return nil, l.c.fail(op, l.key, ErrClosed)
 	}
 	defer l.c.calls.Leave()
+	if err := l.c.awaitBehind(ctx, l.key); err != nil {
+		return nil, l.c.fail(op, l.key, err)
+	}
 	return l.from(lockCall{l, ctx, op, waits, partly})
 }
 

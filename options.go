@@ -97,6 +97,11 @@ type LockOptions struct {
 	// waits likewise on Redis and in memory; elsewhere it returns ErrHeld. If the process dies while it keeps the key, the
 	// next holder waits for the TTL, and is told (Lease.Abandoned).
 	Keep time.Duration
+	// ReleaseBehind has Release, and Do, return before the store has answered, which saves a round trip. What it
+	// answers, event.Released says; a release without an answer is sent again as any other. The next Lock of the key in
+	// this client begins when that is over, and Close waits for it. A program that ends without Close may leave the key
+	// held until its TTL is over. Release still returns the loss of a lease that it knows of.
+	ReleaseBehind bool
 	// Reason is shown to the waiters of the key.
 	Reason string
 }

@@ -56,7 +56,62 @@ func (l *Lease) release(ran bool, end driver.End) error {
 	if after != nil {
 		defer after.over() // also when the observer panics
 	}
+	if h.opts.ReleaseBehind && why == nil && h.c.calls.Enter() {
+		go h.releaseBehind(end, h.c.behind.add(h.req.Key))
+		return nil
+	}
 	return h.release(h.c.calls.Base, why, end)
+}
+
+// releaseBehind is release for a caller that does not wait. over: the next acquisition of the key may begin.
+func (h *hold) releaseBehind(end driver.End, over func()) {
+	defer h.c.calls.Leave()
+	defer over()
+	_ = h.release(h.c.calls.Base, nil, end) // the observer is told
+}
+
+// behind are the releases under way that no caller waits for.
+type behind struct {
+	mu     sync.Mutex
+	newest map[string]chan struct{} // by key; closed when that release, and those of the key before it, are over
+}
+
+// add notes a release; over ends it.
+func (b *behind) add(key string) (over func()) {
+	ended := make(chan struct{})
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	before := b.newest[key]
+	b.newest[key] = ended
+	return func() {
+		if before != nil {
+			<-before
+		}
+		close(ended)
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if b.newest[key] == ended {
+			delete(b.newest, key)
+		}
+	}
+}
+
+// awaitBehind returns when the releases of a key that are under way are over. An error says that ctx, or the client, ended before.
+func (c *core) awaitBehind(ctx context.Context, key string) error {
+	c.behind.mu.Lock()
+	ended := c.behind.newest[key]
+	c.behind.mu.Unlock()
+	if ended == nil {
+		return nil
+	}
+	select {
+	case <-ended:
+		return nil
+	case <-ctx.Done():
+		return endOf(ctx)
+	case <-c.calls.Open.Done():
+		return ErrClosed
+	}
 }
 
 // release tells the store, within ctx and releaseLimit, and the observer. why

@@ -131,6 +131,57 @@ func TestLostReleaseRequest(t *testing.T) {
 	})
 }
 
+// With ReleaseBehind Release waits for no answer; the observer is told of it. The client's next acquisition of the key, and Close, wait.
+func TestReleaseBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, d := hookedMem()
+		answer, told := make(chan error), make(chan error, 2)
+		d.release = func(ctx context.Context, r driver.ReleaseRequest, next releaseFunc) error {
+			if r.Key == "k" {
+				if err := <-answer; err != nil {
+					return err
+				}
+			}
+			return next(ctx, r)
+		}
+		c := newClient(t, d, &hasp.Options{Observe: func(_ context.Context, e *event.Event) {
+			if e.Kind == event.Released {
+				told <- e.Err
+			}
+		}})
+		m := c.Mutex("k", &hasp.LockOptions{ReleaseBehind: true})
+		lease, err := m.Lock(t.Context())
+		need(t, err)
+		need(t, lease.Release())
+		need(t, lease.Release())
+		tries, second := d.tries.Load(), make(chan *hasp.Lease, 1)
+		go func() {
+			l, err := m.TryLock(t.Context())
+			check(t, err)
+			second <- l
+		}()
+		short, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err = m.Lock(short)
+		wantIs(t, err, context.DeadlineExceeded)
+		lock(t, c, "other", nil)
+		stopIf(t, d.tries.Load() != tries+1, "%d Tries, beside that of another key", d.tries.Load()-tries-1)
+		answer <- nil
+		lease = <-second
+		check(t, <-told)
+		need(t, lease.Release())
+		closed := make(chan error, 1)
+		go func() { closed <- c.Close() }()
+		synctest.Wait()
+		stopIf(t, len(closed) > 0, "Close did not wait")
+		answer <- errDown
+		answer <- nil // to the second request
+		check(t, <-told)
+		check(t, <-closed)
+		mustBeFree(t, store, "k")
+	})
+}
+
 // Events after event.Released.
 func TestEventAfterReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
