@@ -34,8 +34,9 @@ func (e earlier) change(cmd redis.Cmder) {
 	}
 }
 
-// allKeys gives an earlier extend.lua what today's is not given for most leases, the keys of shared ones, and takes out the count.
-const allKeys = `local n, last = tonumber(table.remove(ARGV, 2)), #KEYS % 3 == 1 and table.remove(KEYS)
+// allKeys gives an earlier extend.lua what today's is not given for most leases, grants and the keys of shared ones, and takes out the count.
+const allKeys = `local n, last = tonumber(table.remove(ARGV, 2)), KEYS[#KEYS] == 'hasp.node' and table.remove(KEYS)
+for i = 1, #KEYS == 2 * n and n or 0 do KEYS[2 * n + i], KEYS[n + i] = KEYS[n + i], string.gsub(KEYS[n + i], 'queue', 'grant', 1) .. '' end
 for _, part in ipairs(#KEYS == 3 * n and {'shares', 'held', 'room'} or {}) do
   for i = 1, n do KEYS[#KEYS + 1] = string.gsub(KEYS[n + i], 'grant', part, 1) .. '' end
 end

@@ -49,9 +49,7 @@ func TestHandoverSaysWhatTheStoreHas(t *testing.T) {
 				t.Errorf("At is %d, between %d and %d", to.At.Microseconds(), before, after)
 			}
 			info := w.inspect(d, key)
-			if info.Holder.Owner != b.Owner || info.Fence != to.Fence || to.Abandoned != (end == driver.EndUnfinished) {
-				t.Errorf("the hint says %+v, the store %+v", to, info)
-			}
+			failIf(t, info.Holder.Owner != b.Owner || info.Fence != to.Fence || to.Abandoned != (end == driver.EndUnfinished), "the hint says %+v, the store %+v", to, info)
 			if left := w.admin.PTTL(w.ctx, d.names(key).lock).Val(); !lasts(left, to.TTL, begun) {
 				t.Errorf("it lasts %v, the hint says %v", left, to.TTL)
 			}
@@ -410,7 +408,7 @@ func TestHandoverOfALeaseThatIsNoted(t *testing.T) {
 	for _, fence := range []uint64{6, 7} {
 		d.leases.handed(id, driver.Handover{Fence: fence, TTL: time.Second})
 	}
-	if of := d.leases.all[id]; of.fence != 7 || time.Until(of.until) < time.Minute || of.gives != ready {
+	if of := d.leases.all[id]; of.fence != 7 || time.Until(time.Unix(0, of.until)) < time.Minute || of.gives != ready {
 		t.Errorf("%+v", of)
 	}
 	d.leases.handed(id, driver.Handover{Fence: 8, TTL: time.Second})

@@ -192,16 +192,17 @@ func (g grant) holder(value string) driver.Holder {
 
 // layout is what the scripts and this package must agree on: F.Keep in Lua is its Keep.
 var layout = struct {
-	Shared            string
-	Linger, Keep, Day int64 // ms
-	Lead, Reach, Turn int64 // us
-	Most              int64 // Lua does not tell larger numbers from their neighbours
-	Free              int64 // no limit is above a quarter of it
-	Askers            int64 // inboxes besides the latest that a grant has
+	Shared                   string
+	Linger, Keep, Spare, Day int64 // ms
+	Lead, Reach, Turn        int64 // us
+	Most                     int64 // Lua does not tell larger numbers from their neighbours
+	Free                     int64 // no limit is above a quarter of it
+	Askers                   int64 // inboxes besides the latest that a grant has
 }{
 	Shared: sharedValue,
 	Linger: linger.Milliseconds(),
 	Keep:   keep.Milliseconds(),
+	Spare:  spare.Milliseconds(),
 	Day:    (24 * time.Hour).Milliseconds(),
 	Lead:   voting.MaxFenceSkew.Microseconds(),
 	Reach:  1 << 20,
@@ -305,6 +306,7 @@ var kinds = []struct {
 const (
 	linger = 60 * time.Second // a sidecar outlives what it belongs to for so long
 	keep   = 61 * time.Second // the largest fence of a key is kept for so long after its lease
+	spare  = 2 * time.Minute  // and for so much longer after a renewal of a TTL up to this, so that the next ones need not see to it
 )
 
 // maxLimit is the largest limit that the scripts tell from none, see `room` in common.lua.

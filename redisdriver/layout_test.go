@@ -60,9 +60,7 @@ func TestPrefix(t *testing.T) {
 	} {
 		d := w.driver(c.o)
 		w.grant(d, ask("k"))
-		if w.admin.Exists(w.ctx, c.key).Val() != 1 {
-			t.Errorf("%s: there is no key %q among %q", name, c.key, w.keys())
-		}
+		failIf(t, w.admin.Exists(w.ctx, c.key).Val() != 1, "%s: there is no key %q among %q", name, c.key, w.keys())
 	}
 }
 
@@ -78,18 +76,14 @@ func TestForeignHolderIsLeftAlone(t *testing.T) {
 				w.admin.Set(w.ctx, "lock:k", value, ttl)
 				r := ask("k")
 				res := w.refuse(d, queued(r))
-				if !res.Holder.Foreign || !strings.HasPrefix(value, res.Holder.Label) {
-					t.Errorf("the holder is %+v", res.Holder)
-				}
+				failIf(t, !res.Holder.Foreign || !strings.HasPrefix(value, res.Holder.Label), "the holder is %+v", res.Holder)
 				if (res.Left == 0) != (ttl == 0) || res.RetryIn <= 0 || res.RetryIn > lookAfter {
 					t.Errorf("refused with %+v", res)
 				}
 				w.renewsNothing(d, r)
 				w.release(d, r) // its place
 				info := w.inspect(d, "k")
-				if !info.Held || !info.Holder.Foreign || (info.Left < 0) != (ttl == 0) || info.Fence != 0 {
-					t.Errorf("Inspect says %+v", info)
-				}
+				failIf(t, !info.Held || !info.Holder.Foreign || (info.Left < 0) != (ttl == 0) || info.Fence != 0, "Inspect says %+v", info)
 				if got := w.admin.Get(w.ctx, "lock:k").Val(); got != value {
 					t.Errorf("the value became %q", got)
 				}
@@ -112,9 +106,7 @@ func TestOtherTypeIsAnError(t *testing.T) {
 			before := w.do("DUMP", "lock:k")
 			refused := func(what string, err error) {
 				t.Helper()
-				if d.Classify(err) != driver.ClassImpossible || !strings.Contains(fmt.Sprint(err), `"lock:k" holds a `+kind) {
-					t.Errorf("%s says: %v", what, err)
-				}
+				failIf(t, d.Classify(err) != driver.ClassImpossible || !strings.Contains(fmt.Sprint(err), `"lock:k" holds a `+kind), "%s says: %v", what, err)
 			}
 			for _, r := range []contend.Owner{queued(ask("k")), reader("k"), queued(sharer("k", 2))} {
 				_, err := contend.Try(w.ctx, d, r)
@@ -179,9 +171,7 @@ func TestHostileKeys(t *testing.T) {
 		}
 		listed := map[string]bool{}
 		for info, err := range d.List(w.ctx, "") {
-			if err != nil || info.Holder.Owner != held[info.Key].Owner || info.Waiters != 1 {
-				t.Errorf("List shows %+v, %v", info, err)
-			}
+			failIf(t, err != nil || info.Holder.Owner != held[info.Key].Owner || info.Waiters != 1, "List shows %+v, %v", info, err)
 			listed[info.Key] = true
 		}
 		for key, r := range held {

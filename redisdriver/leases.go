@@ -23,10 +23,13 @@ type leases struct {
 }
 
 type lease struct {
-	fence uint64 // 0: not known
-	until time.Time
-	gives *wire.Call // its Release, where the names for it were at hand; not of a renewed lease, since it takes memory
+	fence uint64        // 0: not known
+	until int64         // when it expires, in Unix ns; or its grant, where lasts says more
+	lasts time.Duration // since started: until then at least the store keeps its grant; 0: not known
+	gives *wire.Call    // its Release, where the names for it were at hand; not of a renewed lease, since it takes memory
 }
+
+var started = time.Now() // of the program, by its monotonic clock
 
 // maxReady is of how many leases the Release is kept ready: it takes a kilobyte each.
 const maxReady = 1000
@@ -47,14 +50,31 @@ func (l *leases) handed(id driver.ID, to driver.Handover) {
 	}
 }
 
-// renewed notes what a renewal asks for.
-func (l *leases) renewed(r driver.RenewRequest) {
-	id := r.ID()
+// renewed notes what a renewal asks for, and says whether its grant lasts without it: for half of spare longer than it has to, in case
+// that the store forgets the latest that prolonged the grant.
+func (l *leases) renewed(r *driver.RenewRequest) (lasts bool) {
+	id, now := r.ID(), time.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.last(id, r.Fence, r.TTL, nil)
+	was := l.all[id]
+	left := min(was.lasts-now.Sub(started), time.Duration(was.until-now.UnixNano())) // one clock stands still while the machine sleeps
+	if lasts = was.lasts != 0 && was.fence == r.Fence && left >= r.TTL+keep+spare/2; !lasts {
+		l.last(id, r.Fence, r.TTL, nil)
+	}
 	if r.Wanted != nil || len(l.askers) > 0 {
 		l.ask(id, l.all[id].fence, r.Wanted)
+	}
+	return lasts
+}
+
+// lasting notes that a renewal that began at begun has the store keep the grant of a lease for longer.
+func (l *leases) lasting(r *driver.RenewRequest, begun time.Time) {
+	until := begun.Add(r.TTL + keep + spare)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if of, noted := l.all[r.ID()]; noted && of.fence == r.Fence {
+		of.until, of.lasts = until.UnixNano(), until.Sub(started)
+		l.all[r.ID()] = of
 	}
 }
 
@@ -64,10 +84,10 @@ func (l *leases) last(id driver.ID, fence uint64, ttl time.Duration, gives *wire
 	if len(l.all) >= maxReady {
 		gives = nil
 	}
-	l.all[id] = lease{max(fence, l.all[id].fence), now.Add(ttl), gives}
+	l.all[id] = lease{fence: max(fence, l.all[id].fence), until: now.Add(ttl).UnixNano(), gives: gives}
 	if len(l.all) > l.room { // some were never released
 		maps.DeleteFunc(l.all, func(id driver.ID, of lease) bool {
-			over := of.until.Before(now)
+			over := of.until < now.UnixNano()
 			if over {
 				l.ask(id, 0, nil)
 			}

@@ -29,6 +29,7 @@ type job struct {
 	rs    []driver.RenewRequest
 	about []int // which of rs each answer is about
 	lease bool
+	begun time.Time
 	alone []*wire.Call // for each again, of the lock alone: its slot moves
 }
 
@@ -39,6 +40,7 @@ type renewGroup struct {
 	inbox    string // on which holders hear of waiters that join; "": they do not ask
 	entered  bool
 	shared   bool
+	lasts    bool // their grants need not be prolonged
 }
 
 // isShared is what extend.lua answers of a lease that is shared, where it does not have all keys of the lock.
@@ -71,10 +73,11 @@ func (d *Driver) Renew(ctx context.Context, rs []driver.RenewRequest, done func(
 			}
 		}
 	}
+	lasts := make([]bool, len(rs))
 	for _, i := range leases {
-		d.leases.renewed(rs[i])
+		lasts[i] = d.leases.renewed(&rs[i])
 	}
-	d.carry(ctx, append(d.leaseJobs(rs, leases, channel), d.placeJobs(rs, places)...), func(j *job) { d.report(j, done) })
+	d.carry(ctx, append(d.leaseJobs(rs, leases, channel, lasts), d.placeJobs(rs, places)...), func(j *job) { d.report(j, done) })
 }
 
 // carry sends jobs, and calls report for each.
@@ -91,7 +94,7 @@ func (d *Driver) askAnew(ctx context.Context, j *job) {
 	case wire.Says(j.call.Err, "TRYAGAIN"):
 		d.renewWhileResharding(ctx, j)
 	case !j.shared && slices.Contains(answers, any(int64(isShared))): // a Try that converted overtook the renewal
-		j.shared = true
+		j.shared, j.lasts = true, false
 		j.call = d.extendCall(j)
 		d.renew.Exec(ctx, []*wire.Call{j.call})
 	}
@@ -107,9 +110,11 @@ func (d *Driver) renewWhileResharding(ctx context.Context, j *job) {
 	n, ttl, values := len(j.about), j.call.Args[0].(int64), j.call.Args[2:]
 	var grants []*wire.Call
 	for i := range n {
-		owner := values[i].(string)[:driver.OwnerLen]
-		grants = append(grants, bearing(j.call.Keys[n+i], owner, len(owner), ttl+keep.Milliseconds()))
 		j.alone = append(j.alone, bearing(j.call.Keys[i], values[i], -1, ttl))
+		owner := values[i].(string)[:driver.OwnerLen]
+		if !j.lasts {
+			grants = append(grants, bearing(j.call.Keys[n+i], owner, len(owner), ttl+keep.Milliseconds()))
+		}
 	}
 	d.renew.Exec(ctx, append(grants, j.alone...))
 }
@@ -119,16 +124,18 @@ func bearing(key any, begins any, length int, ms int64) *wire.Call {
 }
 
 // leaseJobs groups leases by what one script can carry, and keeps their order. They ask on that channel to be told of waiters
-// that join; "": none does.
-func (d *Driver) leaseJobs(rs []driver.RenewRequest, idx []int, channel string) []*job {
+// that join; "": none does. lasts says whose grants last without that, nil: none.
+func (d *Driver) leaseJobs(rs []driver.RenewRequest, idx []int, channel string, lasts []bool) []*job {
 	var jobs []*job
+	begun := time.Now()
 	open := map[renewGroup]*job{}
 	for _, i := range idx {
 		r := &rs[i]
-		g := renewGroup{d.hashSlot(r.Key), r.TTL, inboxOf(r, channel), r.Entered && d.maxTTL == 0, r.Mode == driver.Shared}
+		g := renewGroup{d.hashSlot(r.Key), r.TTL, inboxOf(r, channel), r.Entered && d.maxTTL == 0, r.Mode == driver.Shared, false}
+		g.lasts = lasts != nil && lasts[i] && g.inbox == "" && !g.entered && !g.shared
 		j := open[g]
 		if j == nil || len(j.about) == perScript {
-			j = &job{renewGroup: g, rs: rs, lease: true}
+			j = &job{renewGroup: g, rs: rs, lease: true, begun: begun}
 			open[g], jobs = j, append(jobs, j)
 		}
 		j.about = append(j.about, i)
@@ -142,8 +149,11 @@ func (d *Driver) leaseJobs(rs []driver.RenewRequest, idx []int, channel string) 
 // extendCall prolongs the leases of a job. Of those that are not known to be shared it names no more than they need.
 func (d *Driver) extendCall(j *job) *wire.Call {
 	n, each := len(j.about), 3
-	if j.shared {
+	switch {
+	case j.shared:
 		each = 6
+	case j.lasts:
+		each = 2
 	}
 	keys := make([]any, each*n, each*n+1)
 	args := append(make([]any, 0, n+4), wire.Millis(j.ttl), n)
@@ -156,7 +166,10 @@ func (d *Driver) extendCall(j *job) *wire.Call {
 				keys[part*n+k] = names.all[at]
 			}
 		} else {
-			keys[k], keys[n+k], keys[2*n+k] = d.fewNames(r.Key)
+			lock, grant, queue := d.fewNames(r.Key)
+			if keys[k], keys[(each-1)*n+k] = lock, queue; !j.lasts {
+				keys[n+k] = grant
+			}
 		}
 		args = append(args, value(r.Claim))
 		if d.maxTTL != 0 {
@@ -265,7 +278,11 @@ func (d *Driver) report(j *job, done func(int, driver.Renewal)) {
 	for k, i := range j.about {
 		switch {
 		case err == nil:
-			done(i, d.renewal(&j.rs[i], j.lease, r))
+			answer := d.renewal(&j.rs[i], j.lease, r)
+			if j.lease && !j.lasts && answer.Err == nil && d.maxTTL == 0 && j.ttl <= spare {
+				d.leases.lasting(&j.rs[i], j.begun)
+			}
+			done(i, answer)
 		case j.alone != nil && j.alone[k].Err == nil && j.alone[k].Reply == int64(1):
 			done(i, driver.Renewal{TTL: j.ttl, Unclaimed: j.rs[i].Entered})
 		default:
@@ -328,7 +345,7 @@ func (d *Driver) askAgain(ctx context.Context, rs []driver.RenewRequest, in *inb
 	for i := range all {
 		all[i] = i
 	}
-	d.carry(ctx, d.leaseJobs(rs, all, in.channel), func(j *job) {
+	d.carry(ctx, d.leaseJobs(rs, all, in.channel, nil), func(j *job) {
 		d.report(j, func(i int, r driver.Renewal) {
 			if id := rs[i].ID(); r.Err == nil && r.Wanted {
 				d.leases.tell(id.Key, func(a asker) bool { return a.id == id })
@@ -351,7 +368,7 @@ func (d *Driver) lookIn(c driver.Claim, ms int64) time.Duration {
 
 // confirm waits until the replicas confirm a lease that was granted. It renews it for that: a renewal always writes.
 func (d *Driver) confirm(ctx context.Context, r driver.RenewRequest, granted driver.Result) (res driver.Result, err error) {
-	j := d.leaseJobs([]driver.RenewRequest{r}, []int{0}, "")[0]
+	j := d.leaseJobs([]driver.RenewRequest{r}, []int{0}, "", nil)[0]
 	if _, err := d.renew.Do(ctx, j.call); err != nil {
 		return res, fmt.Errorf("redis: asking the replicas: %w", err) // never NotSent: the lease was granted
 	}

@@ -49,28 +49,50 @@ func TestRenewalWritesSomething(t *testing.T) {
 				}
 				w.do("CONFIG", "RESETSTAT")
 				errs := w.renew(d, c.of...)
-				if got := w.calls()["set"]; got != c.sets {
-					t.Errorf("%s: %d locks were written as they are, want %d", c.name, got, c.sets)
-				}
+				got := w.calls()["set"]
+				failIf(t, got != c.sets, "%s: %d locks were written as they are, want %d", c.name, got, c.sets)
 				for i, r := range c.of {
-					if want := map[bool]error{true: driver.ErrNotHeld}[r.Key == other.Key]; !errors.Is(errs[i], want) {
-						t.Errorf("%s: Renew of %s says %v, want %v", c.name, r.Key, errs[i], want)
-					}
+					want := map[bool]error{true: driver.ErrNotHeld}[r.Key == other.Key]
+					failIf(t, !errors.Is(errs[i], want), "%s: Renew of %s says %v, want %v", c.name, r.Key, errs[i], want)
 				}
 				for key, was := range before {
-					if got := w.admin.Get(w.ctx, "lock:"+key).Val(); got != was {
-						t.Errorf("%s: the lock of %s became %q", c.name, key, got)
-					}
-					if left := w.admin.PTTL(w.ctx, "lock:"+key).Val(); left <= 0 {
-						t.Errorf("%s: the lock of %s lasts for %v", c.name, key, left)
-					}
+					got, left := w.admin.Get(w.ctx, "lock:"+key).Val(), w.admin.PTTL(w.ctx, "lock:"+key).Val()
+					failIf(t, got != was || left <= 0, "%s: the lock of %s became %q, and lasts for %v", c.name, key, got, left)
 				}
-				if len(w.admin.Keys(w.ctx, "lock:*").Val()) != 2 {
-					t.Errorf("%s: there is %q", c.name, w.keys())
-				}
+				failIf(t, len(w.admin.Keys(w.ctx, "lock:*").Val()) != 2, "%s: there is %q", c.name, w.keys())
 			}
 		})
 	}
+}
+
+// A renewal has the grant last for longer, and those after it go without it: while it was answered, of that fence, and leaves
+// half of what is to spare.
+func TestGrantsLast(t *testing.T) {
+	w, d := newPlain(t)
+	a := ask("k")
+	a.TTL = 30 * time.Second
+	a.Fence = w.grant(d, a).Fence
+	earlier, long := a, a
+	earlier.Fence--
+	long.TTL = spare + time.Second
+	for i, c := range []struct {
+		r                 contend.Owner
+		passed, prolonged time.Duration // since the latest that prolonged the grant; by how much more than the lease
+	}{
+		{a, 0, keep + spare}, {a, 0, 0}, {a, spare/2 - time.Minute/2, 0}, {a, spare/2 + time.Second, keep + spare}, {a, 0, 0},
+		{earlier, 0, keep + spare}, {a, 0, keep + spare}, {a, 0, 0}, {long, 0, keep}, {long, 0, keep}, {a, 0, keep + spare}, {a, 0, 0},
+	} {
+		of := d.leases.all[a.Claim().ID()]
+		of.lasts -= c.passed
+		d.leases.all[a.Claim().ID()] = of
+		w.do("PEXPIRE", "hasp.grant:{lock:k}", keep.Milliseconds())
+		begun := time.Now()
+		w.renewed(d, c.r)
+		left := w.admin.PTTL(w.ctx, "hasp.grant:{lock:k}").Val()
+		failIf(t, c.prolonged == 0 && left > keep || c.prolonged > 0 && !lasts(left, c.r.TTL+c.prolonged, begun), "renewal %d: the grant lasts for %v", i, left)
+	}
+	w.do("DEL", "lock:k")
+	w.renewsNothing(d, a)
 }
 
 // A node grants, and renews for, the longest TTL that it allows, and not for more.
@@ -84,9 +106,8 @@ func TestLongestTTLOfANode(t *testing.T) {
 				r.Fence = w.micros()
 			}
 			w.on(d).grant(r, r) // again
-			if errs := w.renew(d, r); errs[0] != nil {
-				t.Errorf("Renew of %+v says %v", r, errs[0])
-			}
+			err := w.renew(d, r)[0]
+			failIf(t, err != nil, "Renew of %+v says %v", r, err)
 		}
 	}
 }
@@ -103,9 +124,7 @@ func TestFencesInCompanyOfAKeyAhead(t *testing.T) {
 	x, _ := granted(calls[0])
 	of, ok := granted(calls[1])
 	y, _ := granted(calls[2])
-	if !ok || x == 0 || x > last || of <= last || y <= of {
-		t.Errorf("granted are %d, %d and %d, after %d", x, of, y, last)
-	}
+	failIf(t, !ok || x == 0 || x > last || of <= last || y <= of, "granted are %d, %d and %d, after %d", x, of, y, last)
 }
 
 // While a slot moves, each Redis key of a lease is prolonged by itself: if it begins as it
@@ -140,17 +159,12 @@ func TestOneKeyIsProlonged(t *testing.T) {
 		w.do("CONFIG", "RESETSTAT")
 		got, err := d.send.Do(w.ctx, bearing("k", c.begins, c.length, ttl.Milliseconds()))
 		failIf(t, err != nil || got != c.stands, "%s: %v, %v, want %d", c.name, got, err, c.stands)
-		if sets := w.calls()["set"]; sets != c.sets {
-			t.Errorf("%s: it was written %d times as it is, want %d", c.name, sets, c.sets)
-		}
+		sets := w.calls()["set"]
+		failIf(t, sets != c.sets, "%s: it was written %d times as it is, want %d", c.name, sets, c.sets)
 		if c.stands == 0 {
 			continue
 		}
-		if left := w.admin.PTTL(w.ctx, "k").Val(); left <= c.left && c.sets == 0 || left <= 0 {
-			t.Errorf("%s: it lasts for %v", c.name, left)
-		}
-		if has := w.admin.Get(w.ctx, "k").Val(); has != c.has {
-			t.Errorf("%s: it became %q", c.name, has)
-		}
+		left, has := w.admin.PTTL(w.ctx, "k").Val(), w.admin.Get(w.ctx, "k").Val()
+		failIf(t, left <= c.left && sets == 0 || left <= 0 || has != c.has, "%s: it became %q, and lasts for %v", c.name, has, left)
 	}
 }

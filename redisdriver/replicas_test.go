@@ -38,9 +38,7 @@ func TestReplicasConfirm(t *testing.T) {
 	short := func(what string, err error) {
 		t.Helper()
 		var e *ReplicasError
-		if !errors.As(err, &e) || e.Want != 2 || e.Got > 1 || d.Classify(err) != driver.ClassUnreachable {
-			t.Errorf("%s: %v", what, err)
-		}
+		failIf(t, !errors.As(err, &e) || e.Want != 2 || e.Got > 1 || d.Classify(err) != driver.ClassUnreachable, "%s: %v", what, err)
 	}
 	held, reader := ask("held"), ask("read")
 	reader.Mode = driver.Shared

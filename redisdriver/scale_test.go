@@ -32,9 +32,7 @@ func TestCommandsPerHandoffAreFlat(t *testing.T) {
 		cost[n] = w.handoffs(n)
 		t.Logf("%d clients: %.1f commands a handoff", n, cost[n])
 	}
-	if cost[512] > 1.2*cost[2] {
-		t.Errorf("a handoff costs %.1f commands with 512 waiters, %.1f with 2", cost[512], cost[2])
-	}
+	failIf(t, cost[512] > 1.2*cost[2], "a handoff costs %.1f commands with 512 waiters, %.1f with 2", cost[512], cost[2])
 }
 
 // handoffs queues n clients behind a holder, lets each have the key once, and
@@ -143,9 +141,7 @@ func TestRenewReportsWhatIsKnown(t *testing.T) {
 			cancel()
 		}
 	})
-	if known != n-wire.PerPipe*perScript || late != 0 && late != wire.PerPipe*perScript {
-		t.Errorf("%d outcomes of %d are known, and %d are called unknown", known, n, late)
-	}
+	failIf(t, known != n-wire.PerPipe*perScript || late != 0 && late != wire.PerPipe*perScript, "%d outcomes of %d are known, and %d are called unknown", known, n, late)
 }
 
 // Connections that died unnoticed do not hold up the requests of others.

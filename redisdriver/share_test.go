@@ -272,9 +272,7 @@ func TestCommandsOfSharersAreFlat(t *testing.T) {
 		}
 	}
 	for what, by := range cost {
-		if by[500] > by[2] {
-			t.Errorf("%s costs %d commands beside 2, and %d beside 500", what, by[2], by[500])
-		}
+		failIf(t, by[500] > by[2], "%s costs %d commands beside 2, and %d beside 500", what, by[2], by[500])
 	}
 }
 

@@ -197,7 +197,7 @@ func TestInboxesAreBounded(t *testing.T) {
 	for i := range 40 {
 		of := w.driver(nil)
 		all = append(all, of.inboxName())
-		call := of.leaseJobs([]driver.RenewRequest{{Claim: r.Claim(), TTL: r.TTL, Wanted: func() {}}}, []int{0}, of.inboxName())[0].call
+		call := of.leaseJobs([]driver.RenewRequest{{Claim: r.Claim(), TTL: r.TTL, Wanted: func() {}}}, []int{0}, of.inboxName(), nil)[0].call
 		if _, err := of.send.Do(w.ctx, call); err != nil {
 			t.Fatal(err)
 		}
@@ -355,7 +355,7 @@ func TestAskersAreForgotten(t *testing.T) {
 
 	l := leases{all: map[driver.ID]lease{}, askers: map[string][]asker{}}
 	for i := range 1000 {
-		l.renewed(driver.RenewRequest{Claim: driver.Claim{Key: fmt.Sprint(i)}, TTL: -time.Second, Wanted: func() {}})
+		l.renewed(&driver.RenewRequest{Claim: driver.Claim{Key: fmt.Sprint(i)}, TTL: -time.Second, Wanted: func() {}})
 	}
 	if n := len(l.askers); n > 110 {
 		t.Errorf("%d that were never released are noted", n)

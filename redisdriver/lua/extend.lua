@@ -2,8 +2,8 @@
 -- SPDX-License-Identifier: Apache-2.0
 --
 -- Prolongs many leases by one TTL. A key of another type reads as not held.
--- KEYS  n locks, then as many grants and queues; then, where the leases may be shared, as many shares, held and rooms, see
---       key.lua: all in one hash slot where there are any; in a node at the end its record
+-- KEYS  n locks, then as many grants, unless these last without this renewal, and queues; then, where the leases may be
+--       shared, as many shares, held and rooms, see key.lua: all in one hash slot where there are any; in a node at the end its record
 -- ARGV  1 TTL, ms  2 n  3… n times "<owner> <label>"; in a node
 --       then n times the fence held, 16 digits, or ""; then, where the holders ask to be told when
 --       somebody joins the queue, their inbox, or "", see queue.lua; then, where they entered and claim what they were handed, the
@@ -16,11 +16,15 @@ local KEEP = F.Keep -- ms the largest fence of a key is kept after its lease, se
 --# include clock
 local n = tonumber(ARGV[2])
 local whole = #KEYS >= 6 * n -- the keys of shared leases are here
+local few = #KEYS == 2 * n -- the grants are not
+local queues = few and n or 2 * n -- where the queues begin
 --# if node
 --# include node
 --# include vote
 if not longest then return 0 end
 if tonumber(ARGV[1]) > longest then return longest end
+--# else
+if tonumber(ARGV[1]) <= F.Spare then KEEP = KEEP + F.Spare end
 --# end
 local ttl, keep = ARGV[1], string.format('%.0f', ARGV[1] + KEEP)
 
@@ -61,7 +65,7 @@ local asks -- notes that whoever joins the queue of one of the keys is to tell t
 local inbox = ARGV[F.node(2 * n, n) + 3]
 --# if not node
 local state = ARGV[n + 4]
-local grants = call('MGET', unpack(KEYS, n + 1, 2 * n))
+local grants = few and {} or call('MGET', unpack(KEYS, n + 1, 2 * n))
 --# end
 if inbox and inbox ~= '' then
   function asks(i)
@@ -95,7 +99,7 @@ local function claims(i)
 end
 --# end
 
-local wanted = call('EXISTS', unpack(KEYS, 2 * n + 1, 3 * n)) > 0
+local wanted = call('EXISTS', unpack(KEYS, queues + 1, queues + n)) > 0
 local out, any = {}, nil
 for i = 1, n do
   local newer = grants[i] and F.newer(grants[i])
@@ -107,7 +111,7 @@ for i = 1, n do
 --# end
   if stands then
     written = later(KEYS[i], ttl) == 1 or written
-    later(KEYS[n + i], keep)
+    if not few then later(KEYS[n + i], keep) end
   elseif not newer and held[i] and F.shared(held[i]) then
     if whole then stands = prolong(i) else out[i] = 3 end
   end
@@ -119,7 +123,7 @@ for i = 1, n do
   end
 --# end
   if stands and asks then asks(i) end
-  if stands then out[i] = wanted and call('EXISTS', KEYS[2 * n + i]) == 1 and 2 or 1 end
+  if stands then out[i] = wanted and call('EXISTS', KEYS[queues + i]) == 1 and 2 or 1 end
 end
 -- Replicas that confirm what the connection wrote confirm what stands.
 if any and not written then call('SET', KEYS[any], held[any], 'KEEPTTL') end
