@@ -45,10 +45,10 @@ const waitTime = 5 * time.Second
 func (c *client) Run(ctx context.Context, cmds []wire.Command) error {
 	multi := make([]rueidis.Completed, len(cmds))
 	waits := false
+	if cmds[0].Once() { // and so are those behind it
+		ctx = context.WithoutCancel(ctx)
+	}
 	for i := range cmds {
-		if cmds[i].Once() {
-			ctx = context.WithoutCancel(ctx)
-		}
 		args := cmds[i].Args
 		if !cmds[i].Goes() {
 			args = []any{"ping"}

@@ -116,7 +116,7 @@ func (s *subscription) connect() rueidis.DedicatedClient {
 
 // end says why the connection ended.
 func (s *subscription) end(ended <-chan error) {
-	err := cmp.Or(<-ended, error(io.EOF))
+	err := cmp.Or(<-ended, io.EOF)
 	s.mu.Lock()
 	closed := s.closed
 	s.mu.Unlock()
