@@ -113,7 +113,7 @@ func (k contest) run(ctx context.Context, e *env, v variant, p *peer) (figures, 
 		clients = 1
 	}
 	if k.far {
-		to = e.slow()
+		to = e.slow(2 * time.Millisecond)
 	}
 	if lasts == 0 {
 		lasts = contests[v.n]

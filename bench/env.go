@@ -31,16 +31,16 @@ type env struct {
 	// t starts servers and cleans up; a failure ends the run.
 	t     testing.TB
 	redis []*testserver.Server
-	etcd  *testserver.Server // nil: none is installed
-	zoo   *testserver.Server // nil: not started
-	admin []*redis.Client    // over the unix socket, one for each of redis
-	link  string             // what slow made
-	dir   string             // with hasp, the command
+	etcd  *testserver.Server         // nil: none is installed
+	zoo   *testserver.Server         // nil: not started
+	admin []*redis.Client            // over the unix socket, one for each of redis
+	links map[time.Duration][]string // what slow made, by round trip
+	dir   string                     // with hasp, the command
 }
 
 // newEnv starts the servers.
 func newEnv(t testing.TB, quick bool) *env {
-	e := &env{t: t, quick: quick, pace: 1, target: target{TTL: defaultTTL}}
+	e := &env{t: t, quick: quick, pace: 1, target: target{TTL: defaultTTL}, links: map[time.Duration][]string{}}
 	if quick {
 		e.pace = 0.2
 	}
@@ -97,15 +97,17 @@ func (e *env) prepare(ctx context.Context, p *peer) error {
 	return err
 }
 
-// slow returns the target with a millisecond each way before the first Redis, and a little longer, since timers are late.
-func (e *env) slow() target {
-	if e.link == "" {
-		l := faultproxy.New(e.t, e.Redis[0])
-		l.Delay(2 * time.Millisecond)
-		e.link = l.Addr()
+// slow returns the target with a network of that round trip before each Redis, and a little longer, since timers are late.
+func (e *env) slow(rtt time.Duration) target {
+	if e.links[rtt] == nil {
+		for _, addr := range e.Redis {
+			l := faultproxy.New(e.t, addr)
+			l.Delay(rtt)
+			e.links[rtt] = append(e.links[rtt], l.Addr())
+		}
 	}
 	to := e.target
-	to.Redis = append([]string{e.link}, to.Redis[1:]...)
+	to.Redis = e.links[rtt]
 	return to
 }
 

@@ -8,6 +8,7 @@ require (
 	github.com/go-zookeeper/zk v1.0.4
 	github.com/hasplock/hasp v0.0.0
 	github.com/hasplock/hasp/redisdriver v0.0.0
+	github.com/hasplock/hasp/redisdriver/rueidis v0.0.0
 	github.com/hasplock/hasp/sqldriver v0.0.0
 	github.com/hasplock/hasp/telemetry/otel v0.0.0
 	github.com/hasplock/hasp/telemetry/prometheus v0.0.0
@@ -59,6 +60,7 @@ require (
 replace (
 	github.com/hasplock/hasp => ../
 	github.com/hasplock/hasp/redisdriver => ../redisdriver
+	github.com/hasplock/hasp/redisdriver/rueidis => ../redisdriver/rueidis
 	github.com/hasplock/hasp/sqldriver => ../sqldriver
 	github.com/hasplock/hasp/telemetry/otel => ../telemetry/otel
 	github.com/hasplock/hasp/telemetry/prometheus => ../telemetry/prometheus

@@ -56,9 +56,10 @@ const (
 type trait int
 
 const (
-	patient trait = iota + 1 // how it waits
-	turned                   // only where the goroutines of one client contend
-	keeping                  // only where a client wants a key again
+	patient  trait = iota + 1 // how it waits
+	turned                    // only where the goroutines of one client contend
+	keeping                   // only where a client wants a key again
+	trailing                  // only where none waits for a key that was released
 )
 
 // available reports whether what the peer needs is installed.
@@ -73,7 +74,7 @@ func (p *peer) available(e *env) bool {
 
 // waiting reports whether a peer waits, as is asked of it in most scenarios. Redlock has a scenario of its own.
 func waiting(_ *env, p *peer) bool {
-	return !p.fails && p.differs != turned && p.differs != keeping && p.name != redlock
+	return !p.fails && p.differs < turned && p.name != redlock
 }
 
 // unlock releases a key, once; it fails if the lock was lost.

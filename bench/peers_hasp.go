@@ -15,16 +15,19 @@ import (
 	"github.com/hasplock/hasp/driver/voting"
 	"github.com/hasplock/hasp/quorum"
 	"github.com/hasplock/hasp/redisdriver"
+	hasprueidis "github.com/hasplock/hasp/redisdriver/rueidis"
 	"github.com/hasplock/hasp/sqldriver"
 	"github.com/hasplock/hasp/zkdriver"
 	sqlite3 "github.com/ncruces/go-sqlite3/driver"
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/rueidis"
 )
 
 // Options of hasp that are off by default, and hasp over all five servers.
 const (
 	turns   = baseline + " cohort"
 	kept    = baseline + " keep"
+	behind  = baseline + " release behind"
 	redlock = baseline + " 5 nodes"
 )
 
@@ -35,7 +38,24 @@ var haspPeers = []*peer{
 		hasp.LockOptions{Cohort: 100 * time.Millisecond}, nil),
 	haspPeer(peer{name: kept, differs: keeping, config: "as hasp, with Keep: 1 s, so that a client that wants a key again has it without the server"},
 		hasp.LockOptions{Keep: time.Second}, nil),
+	haspPeer(peer{name: behind, differs: trailing, config: "as hasp, with ReleaseBehind, so that a release is not waited for"},
+		hasp.LockOptions{ReleaseBehind: true}, nil),
+	{
+		name:   baseline + " rueidis",
+		config: "as hasp, over a rueidis client with its default options",
+		open: func(_ context.Context, to target) (locker, error) {
+			c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: to.Redis[:1]})
+			if err != nil {
+				return nil, err
+			}
+			return newHasp(hasprueidis.New(c, nil), hasp.LockOptions{}, to, closer(c.Close))
+		},
+	},
 }
+
+type closer func()
+
+func (c closer) Close() error { c(); return nil }
 
 // claimsFirst is hasp over an engine with hints that do not say what was handed over.
 var claimsFirst = haspPeer(peer{name: baseline + " claims first", config: "as hasp, but a waiter that was handed the key asks for it first"},

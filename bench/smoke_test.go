@@ -18,7 +18,7 @@ func init() { logging.Disable() }
 func TestScenarios(t *testing.T) {
 	e := newEnv(t, true)
 	e.pace = 0.02
-	for _, s := range []*scenario{&s1, &s2, &s3, &s9, &s10, &s11, &s13, &s14, &s15} {
+	for _, s := range []*scenario{&s1, &s2, &s3, &s9, &s10, &s11, &s13, &s14, &s15, &s16} {
 		t.Run(s.name, func(t *testing.T) {
 			v := s.loads(true)[0]
 			for _, p := range s.field(e, peers) {

@@ -6,6 +6,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -29,7 +30,7 @@ var s1 = scenario{
 	variants: counts("goroutine", 1, 64, 512),
 	takes:    func(_ *env, p *peer) bool { return p.differs != patient && p.differs != turned },
 	run: func(ctx context.Context, e *env, v variant, p *peer) (figures, error) {
-		return e.uncontended(ctx, p, v.n, 800*time.Millisecond, nil)
+		return e.uncontended(ctx, p, e.target, v.n, 800*time.Millisecond, nil)
 	},
 	curves: []curve{{"pairs", "Uncontended: lock and release, pairs a second", "goroutines over one client"}},
 	bars: []bar{
@@ -42,20 +43,43 @@ var s1 = scenario{
 		atMost(3, "1 goroutine: server CPU a pair at most 3 times the floor's", 1, "server_cpu", "floor"),
 		atMost(3, "64 goroutines: server CPU a pair at most 3 times the floor's", 64, "server_cpu", "floor"),
 		atMost(2.5, "512 goroutines: server CPU a pair at most 2.5 times the floor's", 512, "server_cpu", "floor"),
+		against(behind, "with ReleaseBehind, 1 goroutine: pairs/s at least 1.15 times redsync's", 1, "pairs", least(1.15), "redsync", "redsync fail-fast"),
 		within(kept, "with Keep, 1 goroutine: at least 300,000 pairs/s", 1, "pairs", least(300_000)),
 		within(kept, "with Keep, 1 goroutine: less than 0.1 commands a pair", 1, "commands", less(0.1)),
 		within(kept, "with Keep, 64 goroutines: less than 0.1 commands a pair", 64, "commands", less(0.1)),
 	},
 }
 
-var uncontendedRivals = []string{
-	"redislock", "redislock 5ms", "redsync", "redsync fail-fast", "redsync 5 nodes", "redsync 5 nodes fail-fast",
+var uncontendedRivals = slices.Concat(oneServer, fiveServers)
+
+// s16 is S1 and S8, of one goroutine, with a network in between. A variant's n is its round trip in microseconds.
+var s16 = scenario{
+	name:     "s16",
+	metrics:  only(pairs, "pairs", "p50", "p99"),
+	variants: []variant{{"1 goroutine, 0.5 ms", 500}, {"1 goroutine, 2 ms", 2000}},
+	takes: func(e *env, p *peer) bool {
+		return p.on == onRedis && p.differs != keeping && (s1.takes(e, p) || s8.takes(e, p))
+	},
+	run: func(ctx context.Context, e *env, v variant, p *peer) (figures, error) {
+		return e.uncontended(ctx, p, e.slow(time.Duration(v.n)*time.Microsecond), 1, 2*time.Second, nil)
+	},
+	bars: []bar{
+		atLeast(0.98, "0.5 ms: pairs/s at least 0.98 times those of redislock and redsync", 500, "pairs", oneServer...),
+		atLeast(0.98, "2 ms: pairs/s at least 0.98 times those of redislock and redsync", 2000, "pairs", oneServer...),
+		against(behind, "with ReleaseBehind, 2 ms: pairs/s at least 1.15 times those of redislock and redsync", 2000, "pairs", least(1.15), oneServer...),
+		against(redlock, "five nodes, 2 ms: pairs/s at least 0.98 times redsync's over the same nodes", 2000, "pairs", least(0.98), fiveServers...),
+	},
 }
+
+var (
+	oneServer   = []string{"redislock", "redislock 5ms", "redsync", "redsync fail-fast"}
+	fiveServers = []string{"redsync 5 nodes", "redsync 5 nodes fail-fast"}
+)
 
 // uncontended measures goroutines over one client with a key each. fault, if not nil, happens after the warm-up; then
 // what the servers use cannot be measured.
-func (e *env) uncontended(ctx context.Context, p *peer, n int, lasts time.Duration, fault func()) (figures, error) {
-	c, err := gather(ctx, p, e.target, 1, n)
+func (e *env) uncontended(ctx context.Context, p *peer, to target, n int, lasts time.Duration, fault func()) (figures, error) {
+	c, err := gather(ctx, p, to, 1, n)
 	if err != nil {
 		return nil, err
 	}
@@ -132,7 +156,7 @@ const (
 
 func aheadOfRedsync(text string, n int) bar {
 	return against(redlock, text+", all nodes healthy: pairs/s ahead of redsync over the same nodes", n, "pairs",
-		func(ratio float64) bool { return ratio > 1 }, "redsync 5 nodes", "redsync 5 nodes fail-fast")
+		func(ratio float64) bool { return ratio > 1 }, fiveServers...)
 }
 
 func fast(text string, state, n int) bar {
@@ -158,7 +182,7 @@ func runRedlock(ctx context.Context, e *env, v variant, p *peer) (figures, error
 		fault = e.redis[0].Stop
 		defer e.redis[0].Cont()
 	}
-	return e.uncontended(ctx, p, v.n%hangs, 2*time.Second, fault)
+	return e.uncontended(ctx, p, e.target, v.n%hangs, 2*time.Second, fault)
 }
 
 // s13 is what a key that is kept costs where it must not be: the case against LockOptions.Keep.

@@ -38,7 +38,7 @@ func runWanted(ctx context.Context, e *env, _ variant, _ *peer) (figures, error)
 	}
 	var clients [2]*hasp.Client
 	for i := range clients {
-		rdb := haspRedis(e.slow().Redis[0])
+		rdb := haspRedis(e.slow(2 * time.Millisecond).Redis[0])
 		defer rdb.Close()
 		var err error
 		if clients[i], err = hasp.New(redisdriver.New(rdb, nil), &hasp.Options{Observe: note}); err != nil {
