@@ -293,13 +293,13 @@ func (p *prepared) known(q query) *sql.Stmt {
 
 // prepare prepares the statements that transactions asked for again and again. It does so
 // before a transaction begins, which then needs no second connection of the pool. A program that
-// runs two or three transactions, as hasp run does, prepares none.
+// runs two or three transactions, as hasp run does, prepares those that each begins with, and no others.
 func (p *prepared) prepare(ctx context.Context) error {
 	p.mu.Lock()
 	asked := p.asked
 	p.mu.Unlock()
 	for q, times := range asked {
-		if times <= 3 {
+		if times <= 3 && query(q) != qLock && query(q) != qHead {
 			continue
 		}
 		if _, err := p.get(ctx, query(q)); err != nil {
