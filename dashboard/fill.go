@@ -12,12 +12,13 @@ import (
 	"maps"
 	"path"
 	"reflect"
+	"strings"
 	"text/template/parse"
 )
 
 // templates are those of html/template that the pages need: text in an element, or in quotes; fields and functions, but no methods.
 // html/template may call any method by its name, so that a linker keeps all methods of all types: a third of a program that
-// has every engine. What they say wrong is a panic, which a test of each page finds.
+// has every engine. A test compares each page with what html/template makes of it. What a template says wrong is a panic.
 type templates struct {
 	trees map[string]*parse.Tree
 	funcs map[string]reflect.Value
@@ -75,7 +76,7 @@ func (f *filling) node(n parse.Node, dot reflect.Value) {
 	case *parse.TextNode:
 		f.to.Write(n.Text)
 	case *parse.ActionNode:
-		f.to.WriteString(html.EscapeString(fmt.Sprint(f.value(n.Pipe, dot).Interface())))
+		f.to.WriteString(strings.ReplaceAll(html.EscapeString(fmt.Sprint(f.value(n.Pipe, dot).Interface())), "\x00", "\ufffd"))
 	case *parse.IfNode:
 		switch {
 		case truth(f.value(n.Pipe, dot)):

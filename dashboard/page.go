@@ -27,8 +27,11 @@ var templateFiles embed.FS
 var staticFiles embed.FS
 
 // pages are read when the first is shown: most programs that have them show none.
-var pages = sync.OnceValue(func() *templates {
-	return read(templateFiles, map[string]any{
+var pages = sync.OnceValue(func() *templates { return read(templateFiles, pageFuncs()) })
+
+// pageFuncs are what the templates call.
+func pageFuncs() map[string]any {
+	return map[string]any{
 		"ago": func(ms int64, now time.Time) string {
 			if ms == 0 {
 				return "–"
@@ -55,8 +58,8 @@ var pages = sync.OnceValue(func() *templates {
 		},
 		"holding": func(p person, now time.Time, breaks bool) any { return personPart{p, now, breaks, true} },
 		"waiting": func(p person, now time.Time, breaks bool) any { return personPart{p, now, breaks, false} },
-	})
-})
+	}
+}
 
 type personPart struct {
 	P      person

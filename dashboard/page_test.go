@@ -4,10 +4,13 @@
 package dashboard
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"html/template"
 	"net/http"
+	"reflect"
 	"regexp"
 	"strings"
 	"testing"
@@ -29,6 +32,59 @@ var hostileKeys = []string{
 	`<script>alert(1)</script>`, `"><img src=x onerror=alert(1)>`, `'; alert(1); '`, `</title><script>x</script>`, "javascript:alert(1)", `&lt;b&gt;`,
 	"\x1b]0;title\a\x1b[31mred", "two\nlines", "\r\nSet-Cookie: a=b", "tab\tnul\x00", "\u202eright to left\u2066", "\u009b31m", "\xff\xfe\x80", "\ufffd",
 	"data: x\n\nevent: list\n\n", "{{.}}", "`${alert(1)}`", "\u2028\u2029", "../../etc/passwd", "%2e%2e%2f", "#frag?query=1", strings.Repeat("<b>", 170),
+}
+
+// The pages are what html/template makes of the same files, whatever is in them.
+func TestPagesAreAsHTMLTemplateMakesThem(t *testing.T) {
+	judge := template.Must(template.New("").Funcs(pageFuncs()).ParseFS(templateFiles, "templates/*.html"))
+	for name, data := range map[string]any{
+		"locks.html": &locksPage{}, "lock.html": &lockPage{}, "leaks.html": &reportPage[leak]{}, "doctor.html": &reportPage[Finding]{},
+	} {
+		for _, yes := range []bool{false, true} {
+			for _, text := range append(hostileKeys, "") {
+				v := reflect.ValueOf(data).Elem()
+				stuff(v, "", text, yes)
+				var want, got bytes.Buffer
+				if err := judge.ExecuteTemplate(&want, name, v.Interface()); err != nil {
+					t.Fatal(err)
+				}
+				pages().fill(&got, name, v.Interface())
+				if want := strings.ReplaceAll(want.String(), "&#43;", "+"); got.String() != want {
+					t.Fatalf("%s, of %q:\n%s\nwant\n%s", name, text, got.String(), want)
+				}
+			}
+		}
+	}
+}
+
+// stuff fills a value with a text, but for what is a part of a link, which this package makes itself.
+func stuff(v reflect.Value, name, text string, yes bool) {
+	switch v.Kind() {
+	case reflect.String:
+		switch name {
+		case "ID", "Link", "Previous", "Next":
+			text = "a-Z_9"
+		}
+		v.SetString(text)
+	case reflect.Bool:
+		v.SetBool(yes)
+	case reflect.Int, reflect.Int64:
+		v.SetInt(int64(len(text) % 3))
+	case reflect.Pointer:
+		v.Set(reflect.New(v.Type().Elem()))
+		stuff(v.Elem(), name, text, yes)
+	case reflect.Slice:
+		v.Set(reflect.MakeSlice(v.Type(), 2, 2))
+		for i := range 2 {
+			stuff(v.Index(i), "", text, yes)
+		}
+	case reflect.Struct:
+		for i, f := range reflect.VisibleFields(v.Type()) {
+			if at := v.FieldByIndex(f.Index); len(f.Index) == 1 && (f.IsExported() || f.Anonymous) && f.Type != reflect.TypeFor[time.Time]() {
+				stuff(at, v.Type().Field(f.Index[0]).Name, text, yes && i%2 == 0)
+			}
+		}
+	}
 }
 
 // harmless fails the test where a page has a key as something else than text.
