@@ -75,7 +75,7 @@ var (
 type lost struct{}
 
 func (lost) Error() string        { return "zookeeper: connection lost" }
-func (lost) Is(target error) bool { return target == io.EOF } //nolint:errorlint // the very value
+func (lost) Is(target error) bool { return target == io.EOF }
 
 // unsent is the error of a request of which no byte was sent, nor will be.
 type unsent struct{ error }
