@@ -51,6 +51,7 @@ func (g *guard) leave(shared bool) { g.inside.Add(-weight(shared)) }
 type worker struct {
 	locker locker
 	key    string
+	keys   int // of which it locks one after the other, named after key; 0: key alone
 	guard  *guard
 	shares bool // its Lock admits more than one
 	// reads reports whether a turn, from 0, only reads; nil: none does.
@@ -223,8 +224,12 @@ func (h *worker) turn(ctx, waits context.Context, hold time.Duration) error {
 		shared, lock = true, s.RLock
 	}
 	h.turns++
+	key := h.key
+	if h.keys > 0 {
+		key = fmt.Sprintf("%s/%d", key, h.turns%h.keys)
+	}
 	begin := time.Now()
-	unlock, err := lock(waits, h.key)
+	unlock, err := lock(waits, key)
 	h.waits.add(time.Since(begin))
 	if write {
 		h.writes.add(time.Since(begin))
