@@ -20,9 +20,7 @@ type headline struct {
 
 // headlines are the rows of the first screen.
 var headlines = []headline{
-	{"lock and release a free key, one goroutine, over a network with round trips of 2 ms", "s16", 2000, "p50", ""},
-	{"… with `LockOptions.ReleaseBehind`", "s16", 2000, "p50", behind},
-	{"lock and release a free key, one goroutine, on loopback", "s1", 1, "p50", ""},
+	{"lock and release a free key, one goroutine", "s1", 1, "p50", ""},
 	{"the same, pairs a second of 64 goroutines with a key each", "s1", 64, "pairs", ""},
 	{"the server's CPU for such a pair", "s1", 64, "server_cpu", ""},
 	{"128 clients contend for one key: handoffs a second", "s2", 128, "handoffs", ""},
