@@ -156,8 +156,8 @@ const claimTime = 10 * time.Second
 
 // wake has a waiter look again, now that the node before it is gone, or tells it that it has the key. The caller holds mu.
 //
-// What a server shows may be old, but its owner is here, and had the key at some moment of this wait, when no other did. Nobody but an
-// operator has ended that since: not the servers, as the session is assured, and not this client. The claim finds that out.
+// What a server shows may be old, but its owner is here, and had the key at some moment of this wait, when no other did. Only an
+// operator can have ended that since: not the servers, as the session is assured, and not this client. The claim finds that out.
 func (d *Driver) wake(e *entry, s *zk.Session) {
 	c, name, children := d.c, e.Name, zk.Children(e.dir, nil)
 	if e.enters && len(c.hints[e.place]) > 0 && s.Start(func(err error) {
