@@ -74,6 +74,17 @@ func (d owning) Close() error {
 	return d.Driver.Close()
 }
 
+// owningNode does, too.
+type owningNode struct {
+	*redisdriver.Node
+	client rueidis.Client
+}
+
+func (n owningNode) Close() error {
+	defer n.client.Close()
+	return n.Node.Close()
+}
+
 // store is a store of the suite, for one case. What is in it has the part in its name.
 func store(t testing.TB, o rueidis.ClientOption, admin rueidis.Client, prefix, part string) drivertest.Store {
 	return drivertest.Store{
@@ -114,7 +125,10 @@ func TestNodeSuite(t *testing.T) {
 	testserver.Variant(t, "a node over rueidis")
 	drivertest.Run(t, drivertest.Harness{Parallel: true, New: func(t testing.TB) drivertest.Store {
 		o := at(testserver.Redis(t))
-		return drivertest.Store{Open: func() driver.Driver { return NewNode(open(t, o), 2*time.Hour, nil) }}
+		return drivertest.Store{Open: func() driver.Driver {
+			c := open(t, o)
+			return owningNode{NewNode(c, 2*time.Hour, nil), c}
+		}}
 	}})
 }
 
