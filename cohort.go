@@ -26,7 +26,7 @@ type cohorts struct {
 	byID      map[cohortID]*cohort
 	keepers   map[string]*cohort // by key: cohorts that keep it, or did on the grant that stands
 	habits    map[string]habit   // of keys without a cohort
-	closeErrs []error            // of kept keys that could not be released during Close
+	closeErrs []error            // see notFreed
 
 	keeping atomic.Int64 // how many keepers there are
 }

@@ -267,7 +267,16 @@ func (cs *cohorts) tryLock(a *attempt) (*Lease, error) {
 	return co.lead(a, a.tryLock)
 }
 
-// notFreed returns the errors of kept keys that could not be released during Close.
+// notClosed notes for Close what became of a release that no caller waits for. Its event says so, too.
+func (cs *cohorts) notClosed(err error) {
+	if cs.c.calls.Open.Err() != nil {
+		cs.mu.Lock()
+		cs.closeErrs = append(cs.closeErrs, err)
+		cs.mu.Unlock()
+	}
+}
+
+// notFreed returns the errors of keys that could not be released during Close, and that no caller waited for.
 func (cs *cohorts) notFreed() error {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
@@ -365,11 +374,5 @@ func (t *turn) tellStore() {
 	after := t.takeAfter()
 	t.mu.Unlock()
 	defer after.over()
-	err := t.release(t.c.calls.Base, nil, driver.EndFinished) // its event says what went wrong
-	if t.c.calls.Open.Err() != nil {                          // so does Close
-		cs := t.co.all
-		cs.mu.Lock()
-		cs.closeErrs = append(cs.closeErrs, err)
-		cs.mu.Unlock()
-	}
+	t.co.all.notClosed(t.release(t.c.calls.Base, nil, driver.EndFinished, nil))
 }

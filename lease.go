@@ -159,8 +159,8 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 
 // Release gives the key back, even when every context has ended. It takes at most
 // 5 seconds, and tells the store that the lease has ended even when it was lost;
-// then the error is ErrLost, and after 0.3 seconds that goes on in the background. If the store does not confirm that, the error says so,
-// and the key is free when the TTL is over. Releasing twice is harmless.
+// then the error is ErrLost, and after 0.3 seconds that goes on in the background. If the store does not confirm that, the error says so
+// (or event.Released, with LockOptions.ReleaseBehind), and the key is free when the TTL is over. Releasing twice is harmless.
 func (l *Lease) Release() error {
 	if !l.hold().c.calls.Enter() { // Close releases
 		return cmp.Or(l.Err(), l.hold().c.fail("release", l.hold().req.Key, ErrClosed))

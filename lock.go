@@ -192,7 +192,7 @@ func (m *Mutex) TryLock(ctx context.Context) (*Lease, error) {
 // may be lost, and when the client is closed; the key is released only after f
 // has returned, in at most 5 seconds; in 0.3 seconds if the lease was lost, as
 // Lease.Release does. The error joins f's, the loss of the lease unless f's has it,
-// and that of the release. If f panics, the next holder is told (Lease.Abandoned).
+// and that of the release, if it was waited for. If f panics, the next holder is told (Lease.Abandoned).
 func (m *Mutex) Do(ctx context.Context, f func(ctx context.Context, lease *Lease) error) error {
 	_, err := m.l.do(ctx, "lock", f)
 	return err

@@ -99,8 +99,9 @@ type LockOptions struct {
 	Keep time.Duration
 	// ReleaseBehind has Release, and Do, return before the store has answered, which saves a round trip. What it
 	// answers, event.Released says; a release without an answer is sent again as any other. The next Lock of the key in
-	// this client begins when that is over, and Close waits for it. A program that ends without Close may leave the key
-	// held until its TTL is over. Release still returns the loss of a lease that it knows of.
+	// this client begins when that is over (after 5 s at most), also where it is of another slot or reader, and Close waits for it, and returns its
+	// error. A program that ends without Close may leave the key held until its TTL is over. Release still returns
+	// the loss of a lease that it knows of. Use it for one key after another; for the same key again, Keep is better.
 	ReleaseBehind bool
 	// Reason is shown to the waiters of the key.
 	Reason string

@@ -53,21 +53,25 @@ func (l *Lease) release(ran bool, end driver.End) error {
 		return nil
 	}
 	h.c.renewer.Remove(h)
+	if h.opts.ReleaseBehind && why == nil && end != driver.EndUnfinished && h.c.calls.Enter() { // a panic may end the program before
+		go h.releaseBehind(end, after, h.c.behind.add(h.req.Key))
+		return nil
+	}
 	if after != nil {
 		defer after.over() // also when the observer panics
 	}
-	if h.opts.ReleaseBehind && why == nil && h.c.calls.Enter() {
-		go h.releaseBehind(end, h.c.behind.add(h.req.Key))
-		return nil
-	}
-	return h.release(h.c.calls.Base, why, end)
+	return h.release(h.c.calls.Base, why, end, nil)
 }
 
 // releaseBehind is release for a caller that does not wait. over: the next acquisition of the key may begin.
-func (h *hold) releaseBehind(end driver.End, over func()) {
+func (h *hold) releaseBehind(end driver.End, after afterHold, over func()) {
 	defer h.c.calls.Leave()
-	defer over()
-	_ = h.release(h.c.calls.Base, nil, end) // the observer is told
+	h.c.cohorts.notClosed(h.release(h.c.calls.Base, nil, end, func() { // the observer may want the key
+		over()
+		if after != nil {
+			after.over()
+		}
+	}))
 }
 
 // behind are the releases under way that no caller waits for.
@@ -108,15 +112,17 @@ func (c *core) awaitBehind(ctx context.Context, key string) error {
 	case <-ended:
 		return nil
 	case <-ctx.Done():
-		return endOf(ctx)
+		return &WaitError{endOf(ctx), errBehind}
 	case <-c.calls.Open.Done():
-		return ErrClosed
+		return &WaitError{ErrClosed, errBehind}
 	}
 }
 
+var errBehind = errors.New("this client's release of the key is under way")
+
 // release tells the store, within ctx and releaseLimit, and the observer. why
-// is why the hold was over before, end how it ended.
-func (h *hold) release(ctx context.Context, why error, end driver.End) error {
+// is why the hold was over before, end how it ended. over, if not nil, is called in between.
+func (h *hold) release(ctx context.Context, why error, end driver.End, over func()) error {
 	h.mu.Lock()
 	h.life.Released()
 	req := driver.ReleaseRequest{Claim: h.req.Claim, TTL: h.life.Longest(), End: h.life.Outcome(end), Settled: h.life.Settled}
@@ -128,6 +134,9 @@ func (h *hold) release(ctx context.Context, why error, end driver.End) error {
 		h.c.cleanUp(req, true, false, 0)
 	} else if err = h.c.release(ctx, began, req); errors.Is(err, errNotReleased) && h.c.calls.Open.Err() == nil {
 		h.c.cleanups.add(req, true, began.Add(releaseLimit)) // this caller waits no longer; waiters of the key do
+	}
+	if over != nil {
+		over()
 	}
 	switch {
 	case why != nil:
@@ -170,7 +179,7 @@ func (c *core) releaseAll(ctx context.Context, holds []*hold) error {
 	var mu sync.Mutex
 	var errs []error
 	inLanes(holds, func(h *hold) bool {
-		if err := h.release(ctx, nil, driver.EndUnfinished); err != nil {
+		if err := h.release(ctx, nil, driver.EndUnfinished, nil); err != nil {
 			mu.Lock()
 			errs = append(errs, err)
 			mu.Unlock()

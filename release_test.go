@@ -182,6 +182,23 @@ func TestReleaseBehind(t *testing.T) {
 	})
 }
 
+// What Close could not release is in its error, also where no caller waited for that.
+func TestCloseSaysWhatIsBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, d := hookedMem()
+		c := newClient(t, d, nil)
+		lease := lock(t, c, "k", &hasp.LockOptions{ReleaseBehind: true})
+		d.onRelease(func(ctx context.Context, _ driver.ReleaseRequest, _ releaseFunc) error {
+			<-ctx.Done()
+			return ctx.Err()
+		})
+		need(t, lease.Release())
+		if err := c.Close(); err == nil || !strings.Contains(err.Error(), `"k"`) {
+			t.Errorf("Close says %v", err)
+		}
+	})
+}
+
 // Events after event.Released.
 func TestEventAfterReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
