@@ -100,7 +100,7 @@ func (c *Conn) shortest() (ttl time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, e := range c.entries {
-		if e.State == recipe.Held && (ttl == 0 || e.TTL < ttl) {
+		if e.State.Leased() && (ttl == 0 || e.TTL < ttl) {
 			ttl = e.TTL
 		}
 	}

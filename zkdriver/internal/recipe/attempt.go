@@ -176,7 +176,7 @@ func (a *Attempt) Saw(v View) Step {
 		return a.undo(own, Step{Do: Released})
 	case v.Released:
 		return a.end(Released, 0)
-	case first < 0 && (a.known.Name != "" || a.known.State == Held):
+	case first < 0 && (a.known.Name != "" || a.known.State.Leased()):
 		return a.next(Step{Do: Gone})
 	case first < 0:
 		return a.absent()

@@ -50,23 +50,25 @@ func TestNames(t *testing.T) {
 // Numbers wrap: the order of those that are there at one time stays.
 func TestOrderOverTheWrap(t *testing.T) {
 	t.Parallel()
-	var names []string
-	for i := range int32(6) {
-		names = append(names, Numbered("lock-", math.MaxInt32-2+i))
-	}
-	mixed := slices.Clone(names)
-	slices.Sort(mixed)
-	if slices.Equal(mixed, names) {
-		t.Fatal("this order is that of the texts")
-	}
-	var q Queue
-	q.Add("", mixed)
-	for i, n := range q {
-		if n.Name != names[i] {
-			t.Errorf("place %d is %s, want %s", i, n.Name, names[i])
+	for _, from := range []int32{math.MaxInt32 - 2, -1_000_000_002} { // there a number has eleven characters
+		var names []string
+		for i := range int32(6) {
+			names = append(names, Numbered("lock-", from+i))
 		}
-		if First(mixed, names[i]) != (i == 0) || !First(names[i:], names[i]) || First(names[i+1:], names[i]) {
-			t.Errorf("which is the first of %s?", names[i:])
+		mixed := slices.Clone(names)
+		slices.Sort(mixed)
+		if slices.Equal(mixed, names) {
+			t.Fatal("this order is that of the texts")
+		}
+		var q Queue
+		q.Add("", mixed)
+		for i, n := range q {
+			if n.Name != names[i] {
+				t.Errorf("place %d is %s, want %s", i, n.Name, names[i])
+			}
+			if First(mixed, names[i]) != (i == 0) || !First(names[i:], names[i]) || First(names[i+1:], names[i]) {
+				t.Errorf("which is the first of %s?", names[i:])
+			}
 		}
 	}
 }

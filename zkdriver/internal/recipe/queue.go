@@ -42,10 +42,11 @@ func First(children []string, name string) bool {
 	own, ok := Parse(name)
 	there := false
 	for _, child := range children {
-		switch seq, err := strconv.ParseInt(child[max(len(child)-len("0000000000"), 0):], 10, 32); {
+		tail := child[max(len(child)-len("0000000000"), 0):]
+		switch seq, err := strconv.ParseInt(tail, 10, 32); {
 		case child == name:
 			there = true
-		case err == nil && int32(seq)-own.Seq > 0:
+		case err == nil && tail[0] == '0' && int32(seq)-own.Seq > 0: // else there may be an eleventh, a sign
 		default:
 			if n, ok := Parse(child); ok && n.compare(own) < 0 {
 				return false
