@@ -9,12 +9,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/redisdriver/internal/wire"
 	"github.com/redis/rueidis"
 )
@@ -40,14 +38,12 @@ func (c *client) Traits() wire.Traits { return c.traits }
 // waitTime bounds a pipeline with WAIT, which rueidis gives any time.
 const waitTime = 5 * time.Second
 
-// Run does not hand on the end of ctx for scripts: their callers do not wait for Run. Where rueidis uses a connection for one
+// Run does not hand on the end of ctx: its callers do not wait for it. Where rueidis uses a connection for one
 // command at a time, a deadline would close it, which is the program's.
 func (c *client) Run(ctx context.Context, cmds []wire.Command) error {
 	multi := make([]rueidis.Completed, len(cmds))
-	waits := false
-	if cmds[0].Once() { // and so are those behind it
-		ctx = context.WithoutCancel(ctx)
-	}
+	waits, do := false, c.DoMulti
+	ctx = context.WithoutCancel(ctx)
 	for i := range cmds {
 		args := cmds[i].Args
 		if !cmds[i].Goes() {
@@ -57,15 +53,20 @@ func (c *client) Run(ctx context.Context, cmds []wire.Command) error {
 		multi[i] = c.command(args)
 	}
 	if waits {
-		limited, end := context.WithTimeout(context.WithoutCancel(ctx), waitTime)
+		limited, end := context.WithTimeout(ctx, waitTime)
 		defer end()
 		ctx = limited
+		if c.traits.Cluster { // a connection that follows no redirection, which WAIT would not go along with
+			conn, done := c.Dedicate()
+			defer done()
+			do = conn.DoMulti
+		}
 	}
 	if len(multi) == 1 {
 		return c.answer(&cmds[0], c.Do(ctx, multi[0]))
 	}
 	var first error
-	for i, r := range c.DoMulti(ctx, multi...) {
+	for i, r := range do(ctx, multi...) {
 		first = cmp.Or(first, c.answer(&cmds[i], r))
 	}
 	return first
@@ -126,7 +127,6 @@ func (serverError) RedisError()     {}
 // explain is an error of rueidis in the terms of package wire.
 func (c *client) explain(err error) error {
 	said, server := rueidis.IsRedisErr(err)
-	var op *net.OpError
 	switch {
 	case err == nil:
 		return nil
@@ -143,10 +143,8 @@ func (c *client) explain(err error) error {
 			return wire.ErrClosed
 		}
 		return fmt.Errorf("redis: the connection was closed, as another server is the master: %w", io.EOF)
-	case errors.As(err, &op) && op.Op == "dial":
-		return driver.NotSent(err)
 	}
-	return err
+	return err // never NotSent: rueidis may have sent it, and dialed for a second time
 }
 
 // Masters asks every node what it is.
@@ -155,7 +153,7 @@ func (c *client) Masters(ctx context.Context, key string) (nodes []wire.Client, 
 		return []wire.Client{c}, nil
 	}
 	for _, node := range c.Nodes() {
-		role, err := node.Do(ctx, node.B().Role().Build()).ToArray()
+		role, err := node.Do(context.WithoutCancel(ctx), node.B().Role().Build()).ToArray()
 		if err != nil {
 			return nil, c.explain(err)
 		}
