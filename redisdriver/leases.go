@@ -58,7 +58,7 @@ func (l *leases) renewed(r *driver.RenewRequest) (lasts bool) {
 	defer l.mu.Unlock()
 	was := l.all[id]
 	left := min(was.lasts-now.Sub(started), time.Duration(was.until-now.UnixNano())) // one clock stands still while the machine sleeps
-	if lasts = was.lasts != 0 && was.fence == r.Fence && left >= r.TTL+keep+spare/2; !lasts {
+	if lasts = was.lasts != 0 && was.fence == r.Fence && left >= r.TTL+keep+spare/2+r.TTL/6; !lasts {
 		l.last(id, r.Fence, r.TTL, nil)
 	}
 	if r.Wanted != nil || len(l.askers) > 0 {

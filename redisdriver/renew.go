@@ -372,6 +372,7 @@ func (d *Driver) confirm(ctx context.Context, r driver.RenewRequest, granted dri
 	if _, err := d.renew.Do(ctx, j.call); err != nil {
 		return res, fmt.Errorf("redis: asking the replicas: %w", err) // never NotSent: the lease was granted
 	}
+	d.askAnew(ctx, j)
 	d.report(j, func(_ int, answer driver.Renewal) { err = answer.Err })
 	if errors.Is(err, driver.ErrNotHeld) {
 		err = &ReplicasError{Want: d.renew.Replicas(), Gone: true}

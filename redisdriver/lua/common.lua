@@ -8,7 +8,7 @@ local stamp, millis -- the server's clock, for the whole script: us, 16 digits u
 local ms -- as a number, where it is needed
 local function look()
   local clock = call('TIME')
-  local us = clock[2]
+  local us = clock[2] .. '' -- a number on some servers
   if #us < 6 then us = sub('000000' .. us, -6) end
   stamp = clock[1] .. us
   millis = F.millis(stamp)

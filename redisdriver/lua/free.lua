@@ -16,7 +16,7 @@ call('SET', grantKey, F.grant(value, fence, millis, state), 'PX', keep)
 if redis.REDIS_VERSION_NUM then -- since 7.0; GET beside KEEPTTL is older
   if not stamp then look() end
   local last = call('SET', KEYS[1], stamp, 'KEEPTTL', 'GET')
-  if last and #last == 16 and last < stamp and last >= F.kilo(stamp) and tonumber(last) then
+  if last and #last == 16 and last < stamp and last >= F.kilo(stamp) and not string.find(last, '%D') then
     fence = stamp
   elseif last then
     call('SET', KEYS[1], last, 'KEEPTTL')
