@@ -10,6 +10,7 @@ import (
 	"net"
 	"sync"
 	"time"
+	"unicode/utf8"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -189,6 +190,9 @@ func (l *login) get(t *token, cc *grpc.ClientConn) {
 	ctx, cancel := context.WithTimeout(context.Background(), loginLimit) // the end of cc ends it, too
 	defer cancel()
 	user, password, err := l.ask()
+	if err == nil && !utf8.ValidString(user+password) {
+		err = &configError{"the user or the password is no UTF-8, and etcd takes no other"}
+	}
 	if err == nil {
 		var got *pb.AuthenticateResponse
 		got, err = pb.NewAuthClient(cc).Authenticate(ctx, &pb.AuthenticateRequest{Name: user, Password: password}, grpc.WaitForReady(true))
