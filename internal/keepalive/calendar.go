@@ -58,12 +58,19 @@ func (c *calendar) remove(e *Entry) Member {
 // take takes out all on the pages up to that time, the most urgent pages first.
 func (c *calendar) take(upTo time.Duration) (taken []Member) {
 	var numbers []time.Duration
-	for number := range c.pages {
-		if number <= upTo>>pageBits {
+	last := upTo >> pageBits
+	if last-c.from < time.Duration(len(c.pages)) {
+		for number := c.from; number <= last; number++ {
 			numbers = append(numbers, number)
 		}
+	} else { // after a pause, or for ever
+		for number := range c.pages {
+			if number <= last {
+				numbers = append(numbers, number)
+			}
+		}
+		slices.Sort(numbers)
 	}
-	slices.Sort(numbers)
 	for _, number := range numbers {
 		taken = append(taken, c.pages[number]...)
 		delete(c.pages, number)
