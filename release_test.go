@@ -182,6 +182,53 @@ func TestReleaseBehind(t *testing.T) {
 	})
 }
 
+// A release behind its caller is over before the observer is told of it, which may take the key again; the next turn of a cohort begins
+// after it. Of a function of Do that panics the key is released before the panic goes on.
+func TestReleaseBehindIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, d := hookedMem()
+		var c *hasp.Client
+		again := make(chan error, 1)
+		c = newClient(t, d, &hasp.Options{Observe: func(ctx context.Context, e *event.Event) {
+			if e.Kind == event.Released && e.Key == "k" && len(again) == 0 {
+				l, err := c.Mutex("k", nil).TryLock(t.Context())
+				if again <- err; err == nil {
+					_ = l.Release()
+				}
+			}
+		}})
+		need(t, lock(t, c, "k", &hasp.LockOptions{ReleaseBehind: true}).Release())
+		need(t, <-again)
+
+		m, second := c.Mutex("turns", &hasp.LockOptions{ReleaseBehind: true, Cohort: time.Second}), make(chan *hasp.Lease, 1)
+		lease, err := m.Lock(t.Context())
+		need(t, err)
+		go func() {
+			l, err := m.Lock(t.Context())
+			check(t, err)
+			second <- l
+		}()
+		synctest.Wait()
+		tries, answer := d.tries.Load(), make(chan struct{})
+		d.onRelease(func(ctx context.Context, r driver.ReleaseRequest, next releaseFunc) error {
+			<-answer
+			return next(ctx, r)
+		})
+		need(t, lease.Release())
+		synctest.Wait()
+		stopIf(t, d.tries.Load() != tries, "%d Tries beside the release", d.tries.Load()-tries)
+		close(answer)
+		need(t, (<-second).Release())
+		synctest.Wait()
+
+		before := d.releases.Load()
+		defer func() {
+			stopIf(t, recover() == nil || d.releases.Load() == before, "the panic came before the release")
+		}()
+		_ = c.Mutex("job", &hasp.LockOptions{ReleaseBehind: true}).Do(t.Context(), func(context.Context, *hasp.Lease) error { panic("x") })
+	})
+}
+
 // What Close could not release is in its error, also where no caller waited for that.
 func TestCloseSaysWhatIsBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
