@@ -130,8 +130,9 @@ func TestMarkIsMovedByALoneGrant(t *testing.T) {
 		"none":             {lo: day - time.Minute, hi: day},
 		"ahead of the clock": {mark: func(now uint64) string { return strconv.FormatUint(now+60_000_000, 10) }, px: time.Hour,
 			fence: func(mark uint64) uint64 { return mark + 1 }, lo: day, hi: day + time.Minute},
-		"too long":     {mark: func(now uint64) string { return strconv.FormatUint(now-1, 10) + "0" }, px: time.Hour, hi: time.Hour, unusable: true},
-		"none of ours": {mark: func(now uint64) string { return strconv.FormatUint(now-1, 10)[:15] + "x" }, px: time.Hour, hi: time.Hour, unusable: true},
+		"too long":               {mark: func(now uint64) string { return strconv.FormatUint(now-1, 10) + "0" }, px: time.Hour, hi: time.Hour, unusable: true},
+		"a number for Lua alone": {mark: func(now uint64) string { return strconv.FormatUint(now, 10)[:7] + "0000000e9" }, px: time.Hour, hi: time.Hour, unusable: true},
+		"none of ours":           {mark: func(now uint64) string { return strconv.FormatUint(now-1, 10)[:15] + "x" }, px: time.Hour, hi: time.Hour, unusable: true},
 	} {
 		now, text := w.micros(), ""
 		w.do("DEL", markKey)

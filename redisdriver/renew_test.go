@@ -79,7 +79,7 @@ func TestGrantsLast(t *testing.T) {
 		r                 contend.Owner
 		passed, prolonged time.Duration // since the latest that prolonged the grant; by how much more than the lease
 	}{
-		{a, 0, keep + spare}, {a, 0, 0}, {a, spare/2 - time.Minute/2, 0}, {a, spare/2 + time.Second, keep + spare}, {a, 0, 0},
+		{a, 0, keep + spare}, {a, 0, 0}, {a, spare/2 - time.Minute/2, 0}, {a, 28 * time.Second, keep + spare}, {a, 0, 0},
 		{earlier, 0, keep + spare}, {a, 0, keep + spare}, {a, 0, 0}, {long, 0, keep}, {long, 0, keep}, {a, 0, keep + spare}, {a, 0, 0},
 	} {
 		of := d.leases.all[a.Claim().ID()]

@@ -29,6 +29,16 @@ func followed(t *testing.T) (w *world, replicas []*testserver.Server, d *Driver)
 	return w, replicas, w.driver(&Options{Replicas: 2})
 }
 
+// A grant that was lost in a failover, so that a reader has the key when replicas are to confirm it, is gone.
+func TestReplicasConfirmNothing(t *testing.T) {
+	w, d := newPlain(t)
+	w.grant(d, reader("k"))
+	var e *ReplicasError
+	if _, err := d.confirm(w.ctx, ask("k").Renewal(), driver.Result{}); !errors.As(err, &e) || !e.Gone {
+		t.Errorf("confirmed: %v", err)
+	}
+}
+
 // A lease counts when both replicas have it, and so does each renewal: also one that changes nothing at the master, as that
 // of a client which asks again because no answer came.
 func TestReplicasConfirm(t *testing.T) {
