@@ -100,6 +100,9 @@ func TestDenied(t *testing.T) {
 		if c := fails(t, open(t, s.Addr()), ask(claim("k"), time.Minute)); c != driver.ClassLogin {
 			t.Errorf("no user: class %d", c)
 		}
+		if c := fails(t, opened(t, as(t, "us\xe9r", "word", s.Addr())), ask(claim("k"), time.Minute)); c != driver.ClassMisconfigured {
+			t.Errorf("a user that is no UTF-8: class %d", c)
+		}
 		for _, err := range d.ListLeftovers(ctx, "mine/", nil) {
 			t.Errorf("with the permission: %v", err)
 		}

@@ -21,6 +21,7 @@ import (
 	"github.com/hasplock/hasp/internal/contend"
 	"github.com/hasplock/hasp/internal/faultproxy"
 	"github.com/hasplock/hasp/internal/testserver"
+	"github.com/hasplock/hasp/zkdriver/internal/recipe"
 	"github.com/hasplock/hasp/zkdriver/internal/zk"
 )
 
@@ -148,6 +149,16 @@ func TestSilenceIsBornByTheShortestLease(t *testing.T) {
 		a := w.renew(d, r)
 		return err == nil && res.Granted && a.Err == nil && time.Duration(shortest.Load()).Round(100*time.Millisecond) == time.Second
 	})
+}
+
+// A lease that was handed over, and not claimed yet, is held.
+func TestHandedLeaseIsHeld(t *testing.T) {
+	t.Parallel()
+	e := &entry{}
+	e.State, e.TTL = recipe.Handed, time.Minute
+	if got := (&Conn{entries: map[place]*entry{{}: e}}).shortest(); got != time.Minute {
+		t.Errorf("the shortest lease is %v", got)
+	}
 }
 
 // A lease outlives a connection that is cut off in silence, beside a healthy server.
