@@ -20,7 +20,8 @@ import (
 // client is a client of rueidis, as hasp needs one.
 type client struct {
 	rueidis.Client
-	traits wire.Traits
+	traits  wire.Traits
+	connect chan struct{} // bounds the subscriptions that wait for the program's blocking pool, which no context ends
 }
 
 func wrap(c rueidis.Client) *client {
@@ -30,7 +31,7 @@ func wrap(c rueidis.Client) *client {
 	} else {
 		t.Cluster = c.Mode() == rueidis.ClientModeCluster
 	}
-	return &client{c, t}
+	return &client{c, t, make(chan struct{}, wire.MaxBoxes)}
 }
 
 func (c *client) Traits() wire.Traits { return c.traits }
@@ -138,6 +139,8 @@ func (c *client) explain(err error) error {
 			text = "ERR " + text
 		}
 		return serverError(text)
+	case errors.Is(err, rueidis.ErrNoSlot):
+		return serverError("CLUSTERDOWN no node that the client knows serves the key's hash slot")
 	case errors.Is(err, rueidis.ErrClosing):
 		if c.Do(context.Background(), c.B().Ping().Build()).Error() == rueidis.ErrClosing { //nolint:errorlint // the very value
 			return wire.ErrClosed
@@ -158,11 +161,11 @@ func (c *client) Masters(ctx context.Context, key string) (nodes []wire.Client, 
 			return nil, c.explain(err)
 		}
 		if is, _ := role[0].ToString(); is == "master" {
-			nodes = append(nodes, &client{node, wire.Traits{}})
+			nodes = append(nodes, &client{Client: node})
 		}
 	}
 	return nodes, nil
 }
 
-// LookAgain does nothing: after each error that may mean another master, rueidis looks by itself.
+// LookAgain does nothing: a client of a cluster looks by itself after each error that may mean another master.
 func (c *client) LookAgain(context.Context) {}

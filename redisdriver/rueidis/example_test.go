@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"time"
 
 	"github.com/hasplock/hasp"
 	hasprueidis "github.com/hasplock/hasp/redisdriver/rueidis"
@@ -15,7 +16,7 @@ import (
 
 // The client is the program's own: hasp neither closes nor changes it.
 func Example() {
-	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{"localhost:6379"}})
+	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{"localhost:6379"}, ConnWriteTimeout: 8 * time.Second})
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -4,11 +4,15 @@
 package rueidis
 
 import (
+	"bufio"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"net"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -17,6 +21,7 @@ import (
 	"github.com/hasplock/hasp/internal/faultproxy"
 	"github.com/hasplock/hasp/internal/testserver"
 	"github.com/hasplock/hasp/redisdriver"
+	"github.com/hasplock/hasp/redisdriver/internal/wire"
 	"github.com/redis/rueidis"
 )
 
@@ -118,6 +123,7 @@ func TestClientIsClosed(t *testing.T) {
 	if d := New(nil, nil); d.Check() == nil {
 		t.Error("no client at all will do")
 	}
+	is(t, d, wrap(c).explain(rueidis.ErrNoSlot), driver.ClassUnreachable) // a Lock waits while a cluster chooses a master
 }
 
 // What the server refuses is told from the rest; its script is sent whole again once it forgot it; and its subscription ends with Close.
@@ -170,4 +176,100 @@ func TestServerSays(t *testing.T) {
 	if _, err = contend.Try(t.Context(), waits, ask("r")); !errors.As(err, new(*redisdriver.ReplicasError)) {
 		t.Errorf("without replicas it says %v", err)
 	}
+}
+
+// scripted is a server that answers as a function of its port says, and how often it was sent which command.
+func scripted(t *testing.T, answer func(command string, port int) string) (addr *net.TCPAddr, sent func(command string) int) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	var mu sync.Mutex
+	got := map[string]int{}
+	serve := func(c net.Conn) {
+		for r, args := bufio.NewReader(c), 0; ; {
+			line, err := r.ReadString('\n')
+			if err != nil {
+				return
+			}
+			if n, err := strconv.Atoi(strings.TrimSpace(line[1:])); err == nil && line[0] == '*' {
+				args = n
+				continue
+			} else if line[0] == '$' {
+				continue
+			}
+			command := strings.ToUpper(strings.TrimSpace(line))
+			for range 2 * (args - 1) {
+				_, _ = r.ReadString('\n')
+			}
+			mu.Lock()
+			got[command]++
+			mu.Unlock()
+			_, _ = c.Write([]byte(answer(command, l.Addr().(*net.TCPAddr).Port)))
+		}
+	}
+	go func() {
+		for c, err := l.Accept(); err == nil; c, err = l.Accept() {
+			go serve(c)
+		}
+	}()
+	return l.Addr().(*net.TCPAddr), func(command string) int {
+		mu.Lock()
+		defer mu.Unlock()
+		return got[command]
+	}
+}
+
+// What replicas are to confirm goes along with no redirection: WAIT would be answered by the old master.
+func TestNoRedirectionBesideWait(t *testing.T) {
+	for _, how := range []string{"MOVED", "ASK"} {
+		other, sent := scripted(t, func(string, int) string { return "+OK\r\n" })
+		addr, _ := scripted(t, func(command string, port int) string {
+			switch command {
+			case "HELLO":
+				return "*2\r\n$5\r\nproto\r\n:2\r\n"
+			case "CLUSTER":
+				return fmt.Sprintf("*1\r\n*3\r\n:0\r\n:16383\r\n*3\r\n$9\r\n127.0.0.1\r\n:%d\r\n$1\r\na\r\n", port)
+			case "EVALSHA":
+				return fmt.Sprintf("-%s 1 %v\r\n", how, other)
+			case "WAIT":
+				return ":1\r\n"
+			}
+			return "+OK\r\n"
+		})
+		c := wrap(open(t, rueidis.ClientOption{InitAddress: []string{addr.String()}, AlwaysRESP2: true, DisableCache: true}))
+		cmds := []wire.Command{wire.Plain("evalsha", "x", 1, "k"), wire.Plain("wait", 1, int64(1000))}
+		_ = c.Run(t.Context(), cmds)
+		if !wire.Says(cmds[0].Err, how) || sent("EVALSHA") > 0 {
+			t.Errorf("%s: %v, %v, and the other server was sent %d", how, cmds[0].Reply, cmds[0].Err, sent("EVALSHA"))
+		}
+	}
+}
+
+// However often it is tried, a subscription that the program's blocking pool has no connection for costs a bounded number of goroutines.
+func TestPoolIsExhausted(t *testing.T) {
+	o := at(testserver.Redis(t))
+	o.ForceSingleClient, o.BlockingPoolSize = true, 1
+	c := wrap(open(t, o))
+	mine, giveBack := c.Dedicate()
+	if err := mine.Do(t.Context(), mine.B().Ping().Build()).Error(); err != nil {
+		t.Fatal(err)
+	}
+	got := make(chan error, wire.MaxBoxes+1)
+	for range cap(got) {
+		s := c.Subscription(t.Context())
+		defer s.Close()
+		if err := s.Send(t.Context(), "subscribe", "a"); err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			_, err := s.Receive(t.Context(), time.Minute)
+			got <- err
+		}()
+	}
+	if err := <-got; !errors.Is(err, wire.ErrPoolTimeout) {
+		t.Errorf("one more than may wait says %v", err)
+	}
+	giveBack()
 }

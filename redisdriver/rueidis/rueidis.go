@@ -4,7 +4,7 @@
 // Package rueidis keeps locks in Redis over the client rueidis. All else is package redisdriver's, whose programs
 // these locks are shared with:
 //
-//	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{"localhost:6379"}})
+//	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{"localhost:6379"}, ConnWriteTimeout: 8 * time.Second})
 //	locks, err := hasp.New(hasprueidis.New(client, nil), nil)
 //
 // Any client works: of one server, of Sentinels, of a cluster, with any options. Requests of many goroutines travel
@@ -12,8 +12,8 @@
 // that wait for replicas, take connections of the client's blocking pool.
 //
 // rueidis sends no request of hasp's again by itself, but where ConnLifetime ends a connection with a silent server. A request is on its
-// way once rueidis has it: a connection that hangs is given up after ConnWriteTimeout, 10 seconds by default. That is as long as a lock's
-// owner is remembered after its release, so do not make it longer.
+// way once rueidis has it: a connection that hangs is given up after ConnWriteTimeout, 10 seconds by default, and up to two more. A lock's
+// owner is remembered for 10 seconds after its release, so set 8 seconds or less.
 package rueidis
 
 import (

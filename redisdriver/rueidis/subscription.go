@@ -96,7 +96,14 @@ func (s *subscription) connect() rueidis.DedicatedClient {
 	if s.conn != nil { // it is set below only
 		return s.conn
 	}
+	select {
+	case s.c.connect <- struct{}{}:
+	default:
+		s.put(wire.Message{}, wire.ErrPoolTimeout)
+		return nil
+	}
 	conn, _ := s.c.Dedicate()
+	<-s.c.connect
 	ended := conn.SetPubSubHooks(rueidis.PubSubHooks{
 		OnMessage: func(m rueidis.PubSubMessage) {
 			s.put(wire.Message{Kind: "message", Channel: m.Channel, Payload: m.Message}, nil)

@@ -45,7 +45,7 @@ func masters(t testing.TB, c rueidis.Client) (all []rueidis.Client) {
 	return all
 }
 
-// names lists the keys with a part, or of these those that will not expire.
+// names lists the server's keys with a part; permanent: only keys without an expiry.
 func names(t testing.TB, c rueidis.Client, part string, permanent bool) (all []string) {
 	for _, one := range masters(t, c) {
 		keys, err := one.Do(t.Context(), one.B().Keys().Pattern("*").Build()).AsStrSlice()
