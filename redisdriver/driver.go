@@ -43,7 +43,7 @@ type Options struct {
 	//
 	// A failover then loses no lease if Replicas is the number of all replicas that may be
 	// promoted, each keeps its memory, and their clocks are not ahead of the master's. The
-	// client must be a *redis.Client or *redis.ClusterClient, without a proxy in between. With
+	// client must be a *redis.Client, a *redis.ClusterClient or one of rueidis, without a proxy in between. With
 	// fewer it may: Sentinel and Cluster may promote a replica that did not confirm. [NewNode]
 	// takes no Replicas: it treats a promotion as a restart.
 	Replicas int

@@ -77,7 +77,7 @@ func (k *keyspace) names(key string) *names {
 	return n
 }
 
-// fewNames returns those that the renewal of a lease needs which nobody shares: there are thousands at once.
+// fewNames returns the names that the renewal of an Exclusive lease needs: a client may hold thousands of leases.
 func (k *keyspace) fewNames(key string) (lock, grant, queue string) {
 	const grants, queues = wire.Sidecars + "grant:", wire.Sidecars + "queue:"
 	lock = k.prefix + key

@@ -146,7 +146,7 @@ func (d *Driver) leaseJobs(rs []driver.RenewRequest, idx []int, channel string, 
 	return jobs
 }
 
-// extendCall prolongs the leases of a job. Of those that are not known to be shared it names no more than they need.
+// extendCall prolongs the leases of a job. It names all keys of a lock only where the client knows that its owner shares it.
 func (d *Driver) extendCall(j *job) *wire.Call {
 	n, each := len(j.about), 3
 	switch {

@@ -16,7 +16,7 @@ type Client interface {
 	// it returns an error of one of them, or of all. It sends no command twice that is Once, and asks
 	// each whether it Goes when it writes it. ctx may end it early.
 	Run(ctx context.Context, cmds []Command) error
-	// Masters returns a client for each server that has keys, or for the one that has a key. These run a pipeline over one connection.
+	// Masters returns a client for each server that has keys, or for the one that has a key. Each of these clients runs a pipeline over one connection.
 	Masters(ctx context.Context, key string) ([]Client, error)
 	// LookAgain looks which nodes of a cluster are masters now.
 	LookAgain(ctx context.Context)
