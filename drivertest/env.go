@@ -116,7 +116,7 @@ func (e *env) try(d driver.Driver, r contend.Owner) driver.Result {
 	res, err := contend.Try(e.ctx, d, r)
 	e.sent(start)
 	if err != nil {
-		e.failed(d, err, fmt.Sprintf("Try of %q", r.Key))
+		e.failed(d.Classify(err), err, fmt.Sprintf("Try of %q", r.Key))
 	}
 	return res
 }
@@ -211,15 +211,24 @@ func (e *env) Errorf(format string, args ...any) {
 	e.TB.Errorf(format, args...)
 }
 
-// failed ends the case for an error. On a machine that is so busy that a store took a second to answer before, none at
-// all proves nothing: the case begins anew.
-func (e *env) failed(d driver.Driver, err error, what string) {
+// failed ends the case for an error, or has it begin anew (see proves).
+func (e *env) failed(class driver.Class, err error, what string) {
 	e.Helper()
-	if e.again && d.Classify(err) == driver.ClassUnreachable && max(time.Duration(e.slowest.Load()), e.lost()) > time.Second {
-		e.Logf("%s: %v", what, err)
+	if !e.proves(class, err, what) {
 		panic(errAnew)
 	}
 	e.TB.Fatalf("%s: %v", what, err)
+}
+
+// proves is false where an error proves nothing: on a machine so busy that the store took a second to answer before, it gave no
+// answer at all. The case begins anew when it ends.
+func (e *env) proves(class driver.Class, err error, what string) bool {
+	if !e.again || class != driver.ClassUnreachable || max(time.Duration(e.slowest.Load()), e.lost()) <= time.Second {
+		return true
+	}
+	e.Logf("%s: %v", what, err)
+	e.void.Store(true)
+	return false
 }
 
 func (e *env) release(d driver.Driver, r contend.Owner) {
@@ -229,7 +238,7 @@ func (e *env) release(d driver.Driver, r contend.Owner) {
 	err := contend.Release(e.ctx, d, r)
 	e.sent(start)
 	if err != nil {
-		e.failed(d, err, fmt.Sprintf("Release of %q", r.Key))
+		e.failed(d.Classify(err), err, fmt.Sprintf("Release of %q", r.Key))
 	}
 }
 

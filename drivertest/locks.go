@@ -67,8 +67,16 @@ func (e *env) lock(c *hasp.Client, o *hasp.LockOptions) *hasp.Lease {
 func (e *env) unlock(l *hasp.Lease) {
 	e.Helper()
 	if err := l.Release(); err != nil {
-		e.Fatalf("Release: %v", err)
+		e.failed(classOf(err), err, "Release")
 	}
+}
+
+// classOf is the class of an error of a lock.
+func classOf(err error) driver.Class {
+	if failed := (*hasp.Error)(nil); errors.As(err, &failed) {
+		return failed.Class
+	}
+	return driver.ClassUnknown
 }
 
 // waiting is a Lock in the background.
@@ -211,7 +219,7 @@ func (p *player) locker(s step, name string) (lock, try func(context.Context) (*
 func (p *player) leased(s step, name string, lease *hasp.Lease, err error) {
 	p.Helper()
 	if err != nil {
-		p.Fatalf("%s: %v", name, err)
+		p.failed(classOf(err), err, name)
 	}
 	if reads := name[0] == 'r' || name[0] == 's'; reads != (lease.Mode() == hasp.Shared) {
 		p.Fatalf("%s has a lease of mode %v", name, lease.Mode())
@@ -295,7 +303,7 @@ var lockVerbs = map[string]func(p *player, s step, name string, r contend.Owner)
 	"unlock": func(p *player, _ step, name string, _ contend.Owner) { p.unlock(p.leases[name]) },
 	"downgrade": func(p *player, _ step, name string, _ contend.Owner) {
 		if err := p.leases[name].Downgrade(p.ctx); err != nil {
-			p.Fatalf("Downgrade: %v", err)
+			p.failed(classOf(err), err, "Downgrade")
 		}
 	},
 	"shares": func(p *player, s step, name string, _ contend.Owner) { // after a Downgrade
@@ -336,7 +344,7 @@ func (p *player) stands(s step) {
 func (e *env) must(lease *hasp.Lease, err error) *hasp.Lease {
 	e.Helper()
 	if err != nil {
-		e.Fatalf("not granted: %v", err)
+		e.failed(classOf(err), err, "not granted")
 	}
 	return lease
 }

@@ -56,21 +56,54 @@ func TestTimelyCasesBeginAnew(t *testing.T) {
 							return p
 						}}
 					}}
-					r := &recorder{TB: t}
-					done := make(chan struct{})
-					go func() {
-						defer close(done)
-						defer r.cleanUp()
-						caseOf(t, rule).Run(r, h)
-					}()
-					<-done
-					time.Sleep(time.Hour) // requests that were slow have ended
+					r := run(t, caseOf(t, rule), h)
 					if r.failed != c.fails || stores != c.stores {
 						t.Errorf("failed: %v, want %v; %d stores, want %d: %s", r.failed, c.fails, stores, c.stores, r.log.String())
 					}
 				})
 			})
 		}
+	}
+}
+
+// A case begins anew where the store was silent for longer than a Release takes; but a failure that came at once is one.
+func TestSilentStoresAreAskedAnew(t *testing.T) {
+	for name, c := range map[string]struct {
+		silent, failing int // so many of the stores
+		stores          int
+		fails           bool
+	}{
+		"silent once":   {silent: 1, stores: 2},
+		"silent always": {silent: 9, stores: 6, fails: true},
+		"failing":       {failing: 9, stores: 1, fails: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				stores := 0
+				h := drivertest.Harness{New: func(testing.TB) drivertest.Store {
+					n := stores
+					stores++
+					s := memdriver.New()
+					return drivertest.Store{Open: func() driver.Driver {
+						p := patch(s)
+						p.release = func(ctx context.Context, r voting.WithdrawRequest) error {
+							if n < c.silent {
+								<-ctx.Done()
+							}
+							if n < c.failing || n < c.silent {
+								return context.DeadlineExceeded
+							}
+							return s.Withdraw(ctx, r)
+						}
+						return p
+					}}
+				}}
+				r := run(t, caseOf(t, "LostReplyOfADowngrade"), h)
+				if r.failed != c.fails || stores != c.stores {
+					t.Errorf("failed: %v, want %v; %d stores, want %d: %s", r.failed, c.fails, stores, c.stores, r.log.String())
+				}
+			})
+		})
 	}
 }
 
@@ -253,17 +286,21 @@ func (r *recorder) Skipf(format string, a ...any)  { r.Logf(format, a...); r.Ski
 func record(t *testing.T, c drivertest.Case, h drivertest.Harness) *recorder {
 	h.Fake = true
 	var r *recorder
-	synctest.Test(t, func(t *testing.T) {
-		r = &recorder{TB: t}
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			defer r.cleanUp()
-			c.Run(r, h)
-		}()
-		<-done
-		time.Sleep(2 * time.Hour) // whatever a broken engine left has ended
-	})
+	synctest.Test(t, func(t *testing.T) { r = run(t, c, h) })
+	return r
+}
+
+// run runs one case in a bubble.
+func run(t *testing.T, c drivertest.Case, h drivertest.Harness) *recorder {
+	r := &recorder{TB: t}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer r.cleanUp()
+		c.Run(r, h)
+	}()
+	<-done
+	time.Sleep(2 * time.Hour) // whatever a broken engine left has ended, and so have requests that were slow
 	return r
 }
 
