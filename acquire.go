@@ -69,7 +69,7 @@ type attempt struct {
 // attempt returns what a call that asks the store begins with: a value, which stays on the stack of a direct call.
 func (cl lockCall) attempt() attempt {
 	return attempt{lockCall: cl, began: cl.c.now(), waiter: waiter{wait: wait.New(&cl.opts.waits, cl.enters), req: driver.TryRequest{
-		Claim:    driver.Claim{Key: cl.key, Owner: rand.Text(), Label: cl.c.labels.label(cl.opts.Reason), Mode: cl.mode, Limit: cl.limit},
+		Claim:    driver.Claim{Key: cl.key, Owner: rand.Text(), Label: cl.c.labels.label(&cl.opts.LockOptions), Mode: cl.mode, Limit: cl.limit},
 		TTL:      cl.opts.TTL,
 		Patience: cl.opts.waits.Patience,
 	}}}

@@ -501,7 +501,13 @@ type labelText struct{ reason, before, after string }
 const labelTime = "2006-01-02T15:04:05.000Z"
 
 // label describes an acquisition that begins now.
-func (ls *labels) label(reason string) string {
+func (ls *labels) label(o *LockOptions) string {
+	reason := o.Reason
+	if o.Label != nil {
+		other := *o.Label
+		other.Reason, other.Since = reason, time.Now().UTC()
+		return other.Encode()
+	}
 	l := ls.latest.Load()
 	if l == nil || l.reason != reason {
 		ref := time.Date(2006, 1, 2, 15, 4, 5, int(time.Millisecond), time.UTC)

@@ -161,12 +161,18 @@ func (l *Lease) Extend(ctx context.Context, ttl time.Duration) error {
 // 5 seconds, and tells the store that the lease has ended even when it was lost;
 // then the error is ErrLost, and after 0.3 seconds that goes on in the background. If the store does not confirm that, the error says so
 // (or event.Released, with LockOptions.ReleaseBehind), and the key is free when the TTL is over. Releasing twice is harmless.
-func (l *Lease) Release() error {
+func (l *Lease) Release() error { return l.giveBack(driver.EndFinished) }
+
+// Abandon is Release for work that was not finished, as that of a process which died: the next
+// holder is told (Abandoned), where the engine can.
+func (l *Lease) Abandon() error { return l.giveBack(driver.EndUnfinished) }
+
+func (l *Lease) giveBack(end driver.End) error {
 	if !l.hold().c.calls.Enter() { // Close releases
 		return cmp.Or(l.Err(), l.hold().c.fail("release", l.hold().req.Key, ErrClosed))
 	}
 	defer l.hold().c.calls.Leave()
-	return l.release(false, driver.EndFinished)
+	return l.release(false, end)
 }
 
 // takenHere notes that the caller takes a lease that was another's turn.

@@ -314,6 +314,9 @@ func (s *Leases) do(ctx context.Context, f func(context.Context, *Leases) error)
 // the errors. Releasing twice is harmless.
 func (s *Leases) Release() error { return s.release((*Lease).Release) }
 
+// Abandon is Release of work that was not finished; see Lease.Abandon.
+func (s *Leases) Abandon() error { return s.release((*Lease).Abandon) }
+
 func (s *Leases) release(one func(*Lease) error) error {
 	s.mu.Lock()
 	for _, stop := range s.unwish {

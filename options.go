@@ -105,6 +105,9 @@ type LockOptions struct {
 	ReleaseBehind bool
 	// Reason is shown to the waiters of the key.
 	Reason string
+	// Label names the process that the key is held for, where that is not this one: an agent locks for its clients. Its
+	// Reason and Since are not used. nil: this process.
+	Label *driver.Label
 }
 
 // settings are LockOptions with the defaults in place. They do not change.

@@ -23,13 +23,12 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// Options of hasp that are off by default, hasp over all five servers, and over another client.
+// Options of hasp that are off by default, and hasp over all five servers.
 const (
-	turns       = baseline + " cohort"
-	kept        = baseline + " keep"
-	behind      = baseline + " release behind"
-	redlock     = baseline + " 5 nodes"
-	overRueidis = baseline + " rueidis"
+	turns   = baseline + " cohort"
+	kept    = baseline + " keep"
+	behind  = baseline + " release behind"
+	redlock = baseline + " 5 nodes"
 )
 
 var haspPeers = []*peer{
@@ -42,7 +41,7 @@ var haspPeers = []*peer{
 	haspPeer(peer{name: behind, differs: trailing, config: "as hasp, with ReleaseBehind, so that a release is not waited for"},
 		hasp.LockOptions{ReleaseBehind: true}, nil),
 	{
-		name:   overRueidis,
+		name:   baseline + " rueidis",
 		config: "as hasp, over a rueidis client with its default options",
 		open: func(_ context.Context, to target) (locker, error) {
 			c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: to.Redis[:1]})

@@ -10,6 +10,9 @@ import "strings"
 // that is not possible. It is opaque, and has at most 40 bytes.
 func Self() string { return self() }
 
+// Of is Self of a process of this machine that can be seen from here.
+func Of(pid int) string { return of(pid) }
+
 // Ended reports whether the process with this name and id is known to have ended. It is
 // false for processes of other machines and other containers, and wherever nothing is
 // known.

@@ -46,6 +46,16 @@ var ownProc = sync.OnceValue(func() bool {
 	return err == nil && link == pid && (!nested || strings.TrimSpace(inner) == pid)
 })
 
+// of names a process of this world.
+func of(pid int) string {
+	world, _, ok := strings.Cut(self(), "-")
+	start, _, seen := look(pid)
+	if !ok || !seen {
+		return ""
+	}
+	return world + "-" + start
+}
+
 // ended looks for a process of this world.
 func ended(pid int, start string) bool {
 	if errors.Is(unix.Kill(pid, 0), unix.ESRCH) {

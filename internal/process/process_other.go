@@ -8,6 +8,8 @@ package process
 // self: not known here.
 func self() string { return "" }
 
+func of(int) string { return "" }
+
 func ownProc() bool { return false }
 
 func ended(int, string) bool { return false }

@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"strings"
 
+	"github.com/hasplock/hasp/cmd/hasp/internal/agent"
 	"github.com/hasplock/hasp/cmd/hasp/internal/base"
 	"github.com/hasplock/hasp/cmd/hasp/internal/child"
 	"github.com/hasplock/hasp/cmd/hasp/internal/look"
@@ -94,6 +95,7 @@ file in the state directory: jobs of other users and machines are not excluded.`
 	root.AddCommand(run.Commands(args)...)
 	root.AddCommand(look.Commands(operate.Diagnose)...)
 	root.AddCommand(operate.Commands()...)
+	root.AddCommand(agent.Commands(readBuild().Version)...)
 	root.InitDefaultHelpCmd()
 	help, _, _ := root.Find([]string{"help"})
 	help.Args = func(_ *cobra.Command, words []string) error {

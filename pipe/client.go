@@ -1,0 +1,299 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package pipe
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hasplock/hasp/internal/clock"
+	"github.com/hasplock/hasp/internal/jsonrpc"
+)
+
+// Client is the client's end of a connection. Its methods may be called by many goroutines.
+type Client struct {
+	Hello Hello // of the agent
+
+	conn *jsonrpc.Conn
+	wake chan struct{} // room for one: there is a lease to watch
+
+	mu   sync.Mutex
+	held map[string]*Lease
+}
+
+// Error is the error of a request.
+type Error struct {
+	Message string
+	ErrorData
+}
+
+func (e *Error) Error() string { return e.Message }
+
+// Dial connects to the agent at a socket, "unix:PATH".
+func Dial(ctx context.Context, addr, name string) (*Client, error) {
+	path, ok := strings.CutPrefix(addr, "unix:")
+	if !ok {
+		return nil, fmt.Errorf("the agent's address is %q: it is unix:PATH", addr)
+	}
+	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", path)
+	if err != nil {
+		return nil, err
+	}
+	return NewClient(ctx, conn, name)
+}
+
+// NewClient greets the agent at the other end. name is for people.
+func NewClient(ctx context.Context, rwc io.ReadWriteCloser, name string) (*Client, error) {
+	c := &Client{held: map[string]*Lease{}, wake: make(chan struct{}, 1)}
+	c.conn = jsonrpc.New(rwc, c.notified, nil)
+	go func() {
+		_ = c.conn.Serve(context.Background(), c.ended) // an agent that breaks the protocol is an agent that is gone
+	}()
+	if err := c.Call(ctx, "hello", helloParams{Protocols: []int{Version}, Client: name}, &c.Hello); err != nil {
+		c.conn.Close()
+		return nil, err
+	}
+	go c.watch()
+	return c, nil
+}
+
+// Close gives back all that the client has, and ends the connection.
+func (c *Client) Close() error {
+	err := c.Call(context.Background(), "bye", nil, nil)
+	c.conn.Close()
+	return err
+}
+
+// Kill ends the connection as the end of the process would: the leases are abandoned.
+func (c *Client) Kill() { c.conn.Close() }
+
+// Call sends any request of the protocol. result may be nil. The error is an *Error if the agent answered with one.
+func (c *Client) Call(ctx context.Context, method string, params, result any) error {
+	return c.call(ctx, method, params, result, nil)
+}
+
+func (c *Client) call(ctx context.Context, method string, params, result any, first func(json.RawMessage)) error {
+	if params == nil {
+		params = struct{}{}
+	}
+	answer, err := c.conn.Call(ctx, method, params, first)
+	switch e := (*jsonrpc.Error)(nil); {
+	case errors.As(err, &e):
+		data, _ := e.Data.(json.RawMessage)
+		ours := &Error{Message: e.Message}
+		_ = json.Unmarshal(data, &ours.ErrorData) // of an agent that says no more, the message is all
+		return ours
+	case err != nil || result == nil:
+		return err
+	}
+	return json.Unmarshal(answer, result)
+}
+
+// Lease is a grant. It is lost when the agent says so, when the agent is gone, or when its time is over by this process's own clock: the
+// agent and its store may be dead or stopped.
+type Lease struct {
+	Grant
+	c      *Client
+	done   chan struct{}
+	wanted chan struct{}
+
+	// Guarded by the client's mu.
+	sent  clock.Instant // when it was last asked about
+	lasts time.Duration // from then
+	err   error
+}
+
+// Lock asks for a lock. When ctx ends and the lock was granted meanwhile, it returns that.
+func (c *Client) Lock(ctx context.Context, p LockParams) (*Lease, error) {
+	l := &Lease{c: c, done: make(chan struct{}), wanted: make(chan struct{})}
+	sent := clock.System()
+	err := c.call(ctx, "lock", p, nil, func(result json.RawMessage) {
+		if json.Unmarshal(result, &l.Grant) != nil {
+			return // it stays without an id
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		l.sent, l.lasts = sent, l.left()
+		c.held[l.Lease] = l
+	})
+	if err != nil {
+		return nil, err
+	}
+	if l.Lease == "" {
+		return nil, errors.New("the agent's answer is no grant")
+	}
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+	return l, nil
+}
+
+func (u Until) left() time.Duration { return time.Duration(u.Left) * time.Millisecond }
+
+// watch asks for the leases' deadlines in time, and ends those whose time is over.
+func (c *Client) watch() {
+	var next time.Time // when to ask
+	answered := make(chan struct{}, 1)
+	asking := false
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+		case <-c.wake:
+			next = time.Time{}
+		case <-answered:
+			asking, next = false, time.Time{}
+		case <-c.conn.Gone():
+			return
+		}
+		rest, any := c.expire()
+		switch now := time.Now(); {
+		case !any:
+			timer.Stop()
+			continue
+		case next.IsZero():
+			next = now.Add(rest / 3)
+		case !asking && !now.Before(next):
+			asking = true
+			go func() { c.ask(); answered <- struct{}{} }()
+		}
+		if asking {
+			timer.Reset(rest)
+		} else {
+			timer.Reset(min(rest, max(time.Until(next), time.Millisecond)))
+		}
+	}
+}
+
+// expire ends the leases whose time is over, and returns how long the first of the others has left.
+func (c *Client) expire() (rest time.Duration, any bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := clock.System()
+	for _, l := range c.held {
+		if l.expire(now); l.err == nil {
+			if left := l.rest(now); !any || left < rest {
+				rest, any = left, true
+			}
+		}
+	}
+	return rest, any
+}
+
+// ask prolongs the leases that the client had by now, as the agent says. What is lost the agent has told before.
+func (c *Client) ask() {
+	c.mu.Lock()
+	held := maps.Clone(c.held)
+	c.mu.Unlock()
+	sent := clock.System()
+	_ = c.call(context.Background(), "status", nil, nil, func(result json.RawMessage) {
+		var s Status
+		if json.Unmarshal(result, &s) != nil {
+			return
+		}
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		now := clock.System()
+		for _, l := range held {
+			if s.left()-now.Sub(sent) > l.rest(now) {
+				l.sent, l.lasts = sent, s.left()
+			}
+		}
+	})
+}
+
+// Err is nil while the lease may be relied on. It asks the clock, not the agent.
+func (l *Lease) Err() error {
+	l.c.mu.Lock()
+	defer l.c.mu.Unlock()
+	l.expire(clock.System())
+	return l.err
+}
+
+// Done is closed with the lease, however it ends.
+func (l *Lease) Done() <-chan struct{} { return l.done }
+
+// Wanted is closed once another owner waits for a key of it, if LockParams.Wanted asked for that.
+func (l *Lease) Wanted() <-chan struct{} { return l.wanted }
+
+// Deadline is until when it may be relied on, as of now.
+func (l *Lease) Deadline() time.Time {
+	l.c.mu.Lock()
+	defer l.c.mu.Unlock()
+	return time.Now().Add(l.rest(clock.System()))
+}
+
+// Release gives it back. The error is of kind Lost when it had been lost.
+func (l *Lease) Release() error {
+	err := l.Err()
+	l.c.mu.Lock()
+	l.end(errReleased)
+	delete(l.c.held, l.Lease)
+	l.c.mu.Unlock()
+	return cmp.Or(err, l.c.Call(context.Background(), "release", leaseParams{Lease: l.Lease}, nil))
+}
+
+var errGone = &Error{Message: "the agent is gone, and the lock with it", ErrorData: ErrorData{Kind: Lost}}
+
+var errReleased = &Error{Message: "this lease was released", ErrorData: ErrorData{Kind: Lost}}
+
+// rest is how long it has left, by the clock that shows the least.
+func (l *Lease) rest(now clock.Instant) time.Duration { return l.lasts - now.Sub(l.sent) }
+
+// expire ends a lease whose time is over.
+func (l *Lease) expire(now clock.Instant) {
+	if l.rest(now) <= 0 {
+		l.end(&Error{Message: "the lease's time is over, and the agent has not prolonged it", ErrorData: ErrorData{Kind: Lost}})
+	}
+}
+
+func (l *Lease) end(why error) {
+	if l.err == nil {
+		l.err = why
+		close(l.done)
+	}
+}
+
+// notified takes a notification of the agent.
+func (c *Client) notified(_ context.Context, method string, params json.RawMessage, _ bool) (any, error) {
+	var n Notice
+	if json.Unmarshal(params, &n) != nil {
+		return nil, nil
+	}
+	var do func(l *Lease)
+	switch method {
+	case "lost":
+		do = func(l *Lease) { l.end(&Error{Message: n.Message, ErrorData: ErrorData{Kind: Lost}}) }
+	case "wanted":
+		do = func(l *Lease) { close(l.wanted) } // it comes once
+	default:
+		return nil, nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if l := c.held[n.Lease]; l != nil {
+		do(l)
+	}
+	return nil, nil
+}
+
+// ended ends all leases: the agent is gone.
+func (c *Client) ended() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, l := range c.held {
+		l.end(errGone)
+	}
+}

@@ -1,0 +1,520 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package pipe
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/jsonrpc"
+	"github.com/hasplock/hasp/internal/people"
+)
+
+// Options are those of one connection. The zero value is usable.
+type Options struct {
+	Hello   Hello         // what the agent says of itself: Hasp, Store and Promise; the rest is filled in
+	Label   *driver.Label // the process at the other end; nil: this one
+	TTL     time.Duration // of a lock that names none; 0: hasp.DefaultTTL
+	MaxHold time.Duration // of a lock that names none; 0: no bound
+	Grace   time.Duration // for how long clients may go on once ctx has ended
+	// Explain returns the text of an error for people; nil: the error's own.
+	Explain func(error) string
+}
+
+// Serve answers the client at the other end of a connection until that closes it, breaks the protocol, or ctx ends. Then its leases
+// are released: as finished after bye, else as abandoned. It returns when they are, jsonrpc.ErrBroken for a client that broke the
+// protocol, and nil otherwise. c stays open.
+func Serve(ctx context.Context, c *hasp.Client, rwc io.ReadWriteCloser, o *Options) error {
+	s := &server{locks: c, o: o, leases: map[string]*lease{}}
+	s.conn = jsonrpc.New(rwc, s.handle, s.heard)
+	s.stopping = ctx.Done()
+	stop := context.AfterFunc(ctx, s.end)
+	defer stop()
+	err := s.conn.Serve(context.WithoutCancel(ctx), s.over)
+	s.given.Wait()
+	return err
+}
+
+// server is the agent's end of one connection.
+type server struct {
+	locks *hasp.Client
+	o     *Options
+	conn  *jsonrpc.Conn
+	given sync.WaitGroup // releases without a request
+
+	stopping <-chan struct{} // closed when the agent is to end
+
+	mu      sync.Mutex
+	met     bool // hello came
+	bye     bool
+	ending  bool // nothing more is granted
+	closed  bool // the connection has ended
+	leases  map[string]*lease
+	waiting int // requests for a lock under way
+	others  int // requests of other kinds
+	last    uint64
+	alive   *time.Timer // ends a silent connection
+	silence time.Duration
+}
+
+// lease is a grant to the client.
+type lease struct {
+	*hasp.Leases
+	linger time.Duration
+	forget func() bool // of its end
+	told   atomic.Bool // the client was told that it is lost
+}
+
+// heard notes a sign of life.
+func (s *server) heard() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.alive != nil {
+		s.alive.Reset(s.silence)
+	}
+}
+
+// handle answers a request.
+func (s *server) handle(ctx context.Context, method string, params json.RawMessage, notification bool) (any, error) {
+	came := time.Now()
+	if notification { // a client that lives may say so, and no more
+		return nil, nil
+	}
+	do := methods[method]
+	if do == nil {
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethod, Message: "there is no method " + strconv.Quote(method), Data: ErrorData{Kind: Unsupported}}
+	}
+	if err := s.begin(method); err != nil {
+		return nil, err
+	}
+	defer s.done(method)
+	result, err := do(s, ctx, params, came)
+	return result, s.errorOf(ctx, err)
+}
+
+// begin counts a request in, unless there are too many.
+func (s *server) begin(method string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case !s.met && method != "hello":
+		return failure(Invalid, "the first request is hello")
+	case method == "lock" && (s.waiting >= MaxWaiting || len(s.leases)+s.waiting >= MaxLeases):
+		return failure(Limit, "a connection has at most %d leases, and waits for %d more", MaxLeases, MaxWaiting)
+	case method == "lock" && (s.ending || s.bye):
+		return failure(Closed, "the agent ends, or bye was said: nothing more is granted")
+	case method == "lock":
+		s.waiting++
+	case s.others >= MaxWaiting:
+		return failure(Limit, "%d requests are under way", s.others)
+	default:
+		s.others++
+	}
+	return nil
+}
+
+func (s *server) done(method string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if method == "lock" {
+		s.waiting--
+	} else {
+		s.others--
+	}
+}
+
+// method answers a request that came at a time.
+type method func(s *server, ctx context.Context, params json.RawMessage, came time.Time) (any, error)
+
+var methods = map[string]method{
+	"hello": with((*server).hello), "lock": with((*server).lock), "release": with((*server).release), "extend": with((*server).extend),
+	"status": with((*server).status), "show": with((*server).show), "list": with((*server).list), "bye": with((*server).sayBye),
+}
+
+// with has a method's parameters read.
+func with[P any](do func(s *server, ctx context.Context, p *P, came time.Time) (any, error)) method {
+	return func(s *server, ctx context.Context, params json.RawMessage, came time.Time) (any, error) {
+		p := new(P)
+		if len(params) > 0 {
+			err := json.Unmarshal(params, p)
+			if of := (*json.UnmarshalTypeError)(nil); errors.As(err, &of) {
+				return nil, failure(Invalid, "the parameter %q cannot be a %s", of.Field, of.Value)
+			} else if err != nil {
+				return nil, failure(Invalid, "the parameters are no object: %v", err)
+			}
+		}
+		return do(s, ctx, p, came)
+	}
+}
+
+func (s *server) hello(_ context.Context, p *helloParams, _ time.Time) (any, error) {
+	if len(p.Protocols) > 0 && !slices.Contains(p.Protocols, Version) {
+		return nil, failure(Unsupported, "this agent speaks version %d of the protocol", Version)
+	}
+	if p.Alive < 0 || p.Alive > maxMillis {
+		return nil, failure(Invalid, "alive_ms is %v", float64(p.Alive))
+	}
+	s.mu.Lock()
+	if s.met = true; p.Alive > 0 && s.alive == nil {
+		s.silence = p.Alive.duration()
+		s.alive = time.AfterFunc(s.silence, s.conn.Close)
+	}
+	s.mu.Unlock()
+	tr, h := s.locks.Traits(), s.o.Hello
+	h.Protocol, h.Engine, h.Fences, h.Queue, h.Shared, h.Slots, h.Abandoned = Version, tr.Engine, tr.Fencing, tr.Queue != driver.QueueNone, tr.Shared, tr.Slots, tr.MarksAbandoned
+	h.MinTTL, h.MaxTTL, h.TTL, h.MaxHold = tr.MinTTL.Milliseconds(), tr.MaxTTL.Milliseconds(), s.o.ttl().Milliseconds(), s.o.MaxHold.Milliseconds()
+	return h, nil
+}
+
+func (o *Options) ttl() time.Duration {
+	if o.TTL != 0 {
+		return o.TTL
+	}
+	return hasp.DefaultTTL
+}
+
+func (s *server) lock(ctx context.Context, p *LockParams, came time.Time) (any, error) {
+	items, err := p.items(s.locks, s.o)
+	if err != nil {
+		return nil, err
+	}
+	take := items.Lock
+	switch {
+	case p.Wait == nil:
+	case *p.Wait < 0 || *p.Wait > maxMillis:
+		return nil, failure(Invalid, "wait_ms is %v", float64(*p.Wait))
+	case *p.Wait == 0:
+		take = items.TryLock
+	default:
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, p.Wait.duration(), errWaited)
+		defer cancel()
+	}
+	leases, err := take(ctx)
+	if err != nil {
+		return nil, err
+	}
+	id, ok := s.add(leases, p)
+	if !ok { // the client is gone, and does not know of it
+		_ = leases.Release()
+		return nil, failure(Closed, "the connection has ended")
+	}
+	return granted(id, leases, s.locks.Traits(), p.Slots > 0, came), nil
+}
+
+var errWaited = errors.New("wait_ms is over")
+
+// add notes a grant; false: the connection has ended.
+func (s *server) add(leases *hasp.Leases, p *LockParams) (id string, ok bool) {
+	l := &lease{Leases: leases, linger: p.Linger.duration()}
+	ended := leases.Context(context.Background())
+	var wanted <-chan struct{}
+	if p.Wanted {
+		wanted = leases.Wanted()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return "", false
+	}
+	s.last++
+	id = strconv.FormatUint(s.last, 10)
+	s.leases[id] = l
+	l.forget = context.AfterFunc(ended, func() { s.lost(id, l) })
+	if wanted != nil {
+		go func() {
+			select {
+			case <-wanted:
+				s.conn.Notify("wanted", Notice{Lease: id, Keys: keysOf(leases), Left: max(time.Until(leases.Deadline()), 0).Milliseconds()})
+			case <-ended.Done():
+			}
+		}()
+	}
+	return id, true
+}
+
+func keysOf(leases *hasp.Leases) (keys []string) {
+	for _, l := range leases.All() {
+		keys = append(keys, l.Key())
+	}
+	return keys
+}
+
+// lost tells the client of a loss. The lease is the client's until it releases it.
+func (s *server) lost(id string, l *lease) {
+	if err := l.Err(); errors.Is(err, hasp.ErrLost) || errors.Is(err, hasp.ErrClosed) {
+		s.conn.Notify("lost", Notice{Lease: id, Keys: keysOf(l.Leases), Left: max(time.Until(l.Deadline()), 0).Milliseconds(), Message: s.text(err)})
+		l.told.Store(true)
+	}
+}
+
+// leaseParams name a lease.
+type leaseParams struct {
+	Lease string `json:"lease"`
+	TTL   Millis `json:"ttl_ms"` // of extend
+}
+
+// find returns a lease; take: it is the client's no more.
+func (s *server) find(id string, take bool) (*lease, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := s.leases[id]
+	if l == nil {
+		return nil, failure(Invalid, "this connection has no lease %q", id)
+	}
+	if take {
+		delete(s.leases, id)
+		l.forget()
+	}
+	return l, nil
+}
+
+func (s *server) release(_ context.Context, p *leaseParams, _ time.Time) (any, error) {
+	l, err := s.find(p.Lease, true)
+	if err != nil {
+		return nil, err
+	}
+	return nil, l.Release()
+}
+
+func (s *server) extend(ctx context.Context, p *leaseParams, came time.Time) (any, error) {
+	l, err := s.find(p.Lease, false)
+	if err != nil {
+		return nil, err
+	}
+	if p.TTL <= 0 || p.TTL > maxMillis {
+		return nil, failure(Invalid, "ttl_ms is %v", float64(p.TTL))
+	}
+	for _, one := range l.All() {
+		if err := one.Extend(ctx, p.TTL.duration()); err != nil {
+			return nil, err
+		}
+	}
+	return until(l.Deadline(), came), nil
+}
+
+// status says until when a lease may be relied on, or all. It asks the clock, not the store.
+func (s *server) status(_ context.Context, p *leaseParams, came time.Time) (any, error) {
+	if p.Lease != "" {
+		l, err := s.find(p.Lease, false)
+		if err == nil {
+			err = l.Err()
+		}
+		if err != nil {
+			return nil, err
+		}
+		return Status{Leases: 1, Until: until(l.Deadline(), came)}, nil
+	}
+	s.mu.Lock()
+	st := Status{Leases: len(s.leases), Waiting: s.waiting}
+	all := make([]*lease, 0, len(s.leases))
+	for _, l := range s.leases {
+		all = append(all, l)
+	}
+	s.mu.Unlock()
+	var first time.Time
+	for _, l := range all {
+		if d := l.Deadline(); !l.told.Load() && (first.IsZero() || d.Before(first)) { // the client knows what it was told
+			first = d
+		}
+	}
+	if !first.IsZero() {
+		st.Until = until(first, came)
+	}
+	return st, nil
+}
+
+// end has the client told that the agent ends, and its connection closed after the grace.
+func (s *server) end() {
+	s.mu.Lock()
+	s.ending = true
+	s.mu.Unlock()
+	s.conn.Notify("ending", Notice{Left: s.o.Grace.Milliseconds()})
+	time.AfterFunc(s.o.Grace, s.conn.End)
+}
+
+// sayBye releases all that the client has as finished, and closes the connection behind the answer.
+func (s *server) sayBye(context.Context, *struct{}, time.Time) (any, error) {
+	s.mu.Lock()
+	s.bye = true
+	s.mu.Unlock()
+	err := s.releaseAll()
+	go s.conn.End()
+	return nil, err
+}
+
+// over releases all that the client has when its connection has ended.
+func (s *server) over() {
+	s.mu.Lock()
+	s.closed = true
+	if s.alive != nil {
+		s.alive.Stop()
+	}
+	s.mu.Unlock()
+	_ = s.releaseAll() // no client is left to be told; the TTL ends what stays
+}
+
+// releaseAll releases all leases at once.
+func (s *server) releaseAll() error {
+	s.mu.Lock()
+	all, bye := s.leases, s.bye
+	s.leases = map[string]*lease{}
+	s.mu.Unlock()
+	errs := make(chan error, len(all))
+	for _, l := range all {
+		l.forget()
+		s.given.Go(func() {
+			if !bye && l.linger > 0 {
+				select {
+				case <-time.After(l.linger):
+				case <-s.stopping:
+				}
+			}
+			errs <- l.giveBack(!bye)
+		})
+	}
+	if !bye {
+		return nil
+	}
+	s.given.Wait()
+	close(errs)
+	var joined error
+	for err := range errs {
+		joined = errors.Join(joined, err)
+	}
+	return joined
+}
+
+func (l *lease) giveBack(abandoned bool) error {
+	if abandoned {
+		return l.Abandon()
+	}
+	return l.Release()
+}
+
+// keyParams name a key.
+type keyParams struct {
+	Key string `json:"key"`
+}
+
+func (s *server) show(ctx context.Context, p *keyParams, _ time.Time) (any, error) {
+	info, err := s.locks.Operator().Inspect(ctx, p.Key)
+	if err != nil {
+		return nil, err
+	}
+	info.Key = p.Key
+	k := people.ToKeyJSON(info)
+	const most = 50 // of a line of 64 KiB
+	k.Holders, k.Queue = k.Holders[:min(len(k.Holders), most)], k.Queue[:min(len(k.Queue), most)]
+	return k, nil
+}
+
+// listParams are those of list.
+type listParams struct {
+	Prefix string `json:"prefix"`
+	After  []byte `json:"after"` // Listing.Next
+}
+
+// Listing is the answer to list.
+type Listing struct {
+	Keys []people.KeyJSON `json:"keys"`
+	Next []byte           `json:"next,omitempty"` // what to list after; none: that was all
+}
+
+const (
+	maxListed = 200             // keys of a listing
+	maxPage   = MaxLine * 3 / 4 // bytes of it
+)
+
+// list lists keys in their order, as many as a line has room for.
+func (s *server) list(ctx context.Context, p *listParams, _ time.Time) (any, error) {
+	var found []hasp.Info // the first ones after p.After
+	for info, err := range s.locks.Operator().List(ctx, p.Prefix) {
+		if err != nil {
+			return nil, err
+		}
+		at, twice := slices.BinarySearchFunc(found, info.Key, func(i hasp.Info, key string) int { return strings.Compare(i.Key, key) })
+		if info.Key <= string(p.After) || twice || at > maxListed {
+			continue
+		}
+		found = slices.Insert(found, at, info)
+		found = found[:min(len(found), maxListed+1)]
+	}
+	l, size := Listing{Keys: []people.KeyJSON{}}, 0
+	for i, info := range found {
+		k := people.ToKeyJSON(info)
+		line, err := json.Marshal(k)
+		if err != nil {
+			return nil, err
+		}
+		if size += len(line); i == maxListed || size > maxPage {
+			l.Next = []byte(found[i-1].Key)
+			break
+		}
+		l.Keys = append(l.Keys, k)
+	}
+	return l, nil
+}
+
+// text is an error for people.
+func (s *server) text(err error) string {
+	if s.o.Explain != nil {
+		return s.o.Explain(err)
+	}
+	return err.Error()
+}
+
+// errorOf is what the client is told of an error. ctx is the request's.
+func (s *server) errorOf(ctx context.Context, err error) error {
+	if err == nil || errors.As(err, new(*jsonrpc.Error)) {
+		return err
+	}
+	e := &jsonrpc.Error{Code: codeFailed, Message: s.text(err)}
+	d := ErrorData{Kind: kindOf(err)}
+	if ctx.Err() != nil {
+		e.Code, d.Kind = jsonrpc.CodeCancelled, Cancelled
+	}
+	if of := (*hasp.Error)(nil); errors.As(err, &of) {
+		d.Key = of.Key
+	}
+	if held := (*hasp.HeldError)(nil); errors.As(err, &held) {
+		d.Holder = people.Holding(held.Holder)
+	}
+	e.Data = d
+	return e
+}
+
+func kindOf(err error) Kind {
+	for _, k := range []struct {
+		err  error
+		kind Kind
+	}{{hasp.ErrLost, Lost}, {hasp.ErrClosed, Closed}, {hasp.ErrUnsupported, Unsupported}, {hasp.ErrHeld, Busy}, {hasp.ErrNotHeld, Lost}} {
+		if errors.Is(err, k.err) {
+			return k.kind
+		}
+	}
+	class := driver.ClassUnknown
+	if e := (*hasp.Error)(nil); errors.As(err, &e) {
+		class = e.Class
+	}
+	switch class {
+	case driver.ClassLogin, driver.ClassDenied:
+		return Denied
+	case driver.ClassReadOnly, driver.ClassFull, driver.ClassMisconfigured:
+		return Misconfigured
+	case driver.ClassImpossible:
+		return Invalid
+	}
+	return Unavailable
+}
