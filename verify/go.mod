@@ -12,6 +12,7 @@ require (
 	github.com/hasplock/hasp/etcddriver v0.0.0
 	github.com/hasplock/hasp/open v0.0.0
 	github.com/hasplock/hasp/redisdriver v0.0.0
+	github.com/hasplock/hasp/redisdriver/rueidis v0.0.0
 	github.com/hasplock/hasp/sqldriver v0.0.0
 	github.com/hasplock/hasp/sqldriver/pgxlisten v0.0.0
 	github.com/hasplock/hasp/zkdriver v0.0.0
@@ -56,6 +57,7 @@ replace (
 	github.com/hasplock/hasp/etcddriver => ../etcddriver
 	github.com/hasplock/hasp/open => ../open
 	github.com/hasplock/hasp/redisdriver => ../redisdriver
+	github.com/hasplock/hasp/redisdriver/rueidis => ../redisdriver/rueidis
 	github.com/hasplock/hasp/sqldriver => ../sqldriver
 	github.com/hasplock/hasp/sqldriver/pgxlisten => ../sqldriver/pgxlisten
 	github.com/hasplock/hasp/zkdriver => ../zkdriver

@@ -249,7 +249,7 @@ const unreplicated = "the replica that is promoted may not have the lease yet"
 // Where there is nothing, a lease that is lost so is a violation.
 func (s *Schedule) MayLose() []string {
 	return s.breaks(func(a Action) string {
-		if a.replaces() && s.Store != engines.SentinelReplicas && s.Store != engines.ClusterReplicas {
+		if a.replaces() && s.Store.Confirming() == 0 {
 			return unreplicated
 		}
 		return ""

@@ -53,16 +53,23 @@ const (
 	SentinelReplicas Kind = "Redis Sentinel, replicas confirm"
 	Cluster          Kind = "Redis Cluster"
 	ClusterReplicas  Kind = "Redis Cluster, replicas confirm"
+	SentinelRueidis  Kind = SentinelReplicas + ", over rueidis"
+	ClusterRueidis   Kind = ClusterReplicas + ", over rueidis"
 )
 
 // Kinds are the kinds that are not of Redis.
 var Kinds = []Kind{Etcd, Etcd3, ZooKeeper, ZooKeeper3, Postgres, MariaDB, SQLite}
 
 // Replicated are the kinds of Redis with replicas.
-var Replicated = []Kind{Sentinel, SentinelRecord, SentinelReplicas, Cluster, ClusterReplicas}
+var Replicated = []Kind{Sentinel, SentinelRecord, SentinelReplicas, SentinelRueidis, Cluster, ClusterReplicas, ClusterRueidis}
+
+// Confirming says how many replicas confirm each lease.
+func (k Kind) Confirming() int {
+	return map[Kind]int{SentinelReplicas: 2, SentinelRueidis: 2, ClusterReplicas: 1, ClusterRueidis: 1}[k]
+}
 
 // IsCluster reports whether it is a Redis Cluster.
-func (k Kind) IsCluster() bool { return k == Cluster || k == ClusterReplicas }
+func (k Kind) IsCluster() bool { return k == Cluster || k == ClusterReplicas || k == ClusterRueidis }
 
 // RecordTTL is the largest TTL of a node record here.
 const RecordTTL = 2 * time.Second

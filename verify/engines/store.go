@@ -5,6 +5,7 @@ package engines
 
 import (
 	"context"
+	"crypto/tls"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -19,9 +20,11 @@ import (
 	"github.com/hasplock/hasp/internal/faultproxy"
 	"github.com/hasplock/hasp/internal/testserver"
 	"github.com/hasplock/hasp/redisdriver"
+	hasprueidis "github.com/hasplock/hasp/redisdriver/rueidis"
 	_ "github.com/jackc/pgx/v5/stdlib" // registers "pgx"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
+	"github.com/redis/rueidis"
 )
 
 // Store is the servers of a store. Its methods are for one goroutine, and fail the test if they cannot do what they say.
@@ -271,14 +274,15 @@ func (k Kind) openReplicated(addrs []string, _ time.Duration) (*Conn, error) {
 		told = append(told, announced)
 	}
 	dial := func(ctx context.Context, network, addr string) (net.Conn, error) {
-		link, ok := at[addr]
-		if !ok {
-			return nil, fmt.Errorf("no server is at %q", addr)
-		}
-		d := net.Dialer{Timeout: dialLimit}
-		return d.DialContext(ctx, network, link)
+		return (&net.Dialer{Timeout: dialLimit}).DialContext(ctx, network, at[addr]) // "": no server is there
 	}
-	o := &redisdriver.Options{Replicas: map[Kind]int{SentinelReplicas: 2, ClusterReplicas: 1}[k]}
+	o := &redisdriver.Options{Replicas: k.Confirming()}
+	switch k {
+	case SentinelRueidis:
+		return openRueidis(rueidis.ClientOption{InitAddress: told[len(told)-3:], Sentinel: rueidis.SentinelOption{MasterSet: testserver.MasterName}}, dial, o)
+	case ClusterRueidis:
+		return openRueidis(rueidis.ClientOption{InitAddress: told}, dial, o)
+	}
 	if k.IsCluster() {
 		rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: told, Dialer: dial, ContextTimeoutEnabled: true,
 			MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}})
@@ -292,4 +296,21 @@ func (k Kind) openReplicated(addrs []string, _ time.Duration) (*Conn, error) {
 		return &Conn{redisdriver.NewNode(rdb, RecordTTL, nil), rdb.Close}, nil
 	}
 	return &Conn{redisdriver.New(rdb, o), rdb.Close}, nil
+}
+
+// openRueidis waits for a store that cannot be reached, as rueidis connects at once.
+func openRueidis(o rueidis.ClientOption, dial func(context.Context, string, string) (net.Conn, error), with *redisdriver.Options) (*Conn, error) {
+	o.ConnWriteTimeout = 8 * time.Second // as package rueidis advises
+	o.DialCtxFn = func(ctx context.Context, addr string, _ *net.Dialer, _ *tls.Config) (net.Conn, error) {
+		return dial(ctx, "tcp", addr)
+	}
+	for tries := 0; ; tries++ {
+		c, err := rueidis.NewClient(o)
+		if err == nil {
+			return &Conn{hasprueidis.New(c, with), func() error { c.Close(); return nil }}, nil
+		} else if tries == 100 {
+			return nil, err
+		}
+		time.Sleep(replaced / 10)
+	}
 }
