@@ -158,9 +158,9 @@ func (c *Client) watch() {
 		case <-c.conn.Gone():
 			return
 		}
-		rest, any := c.expire()
+		rest, some := c.expire()
 		switch now := time.Now(); {
-		case !any:
+		case !some:
 			timer.Stop()
 			continue
 		case next.IsZero():
@@ -178,18 +178,18 @@ func (c *Client) watch() {
 }
 
 // expire ends the leases whose time is over, and returns how long the first of the others has left.
-func (c *Client) expire() (rest time.Duration, any bool) {
+func (c *Client) expire() (rest time.Duration, some bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := clock.System()
 	for _, l := range c.held {
 		if l.expire(now); l.err == nil {
-			if left := l.rest(now); !any || left < rest {
-				rest, any = left, true
+			if left := l.rest(now); !some || left < rest {
+				rest, some = left, true
 			}
 		}
 	}
-	return rest, any
+	return rest, some
 }
 
 // ask prolongs the leases that the client had by now, as the agent says. What is lost the agent has told before.

@@ -155,7 +155,7 @@ func (c *Conn) read(ctx context.Context) error {
 		}
 		switch {
 		case err != nil && len(line) == 0:
-			return nil //nolint:nilerr // however it ended
+			return nil // however it ended
 		case err != nil: // too long, or half of one
 			line = []byte("-")
 		}

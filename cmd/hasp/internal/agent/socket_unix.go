@@ -33,7 +33,7 @@ func (a *agent) socket() (net.Listener, error) {
 	}
 	path, ok := strings.CutPrefix(a.o.listen, "unix:")
 	if !ok || path == "" {
-		return nil, fmt.Errorf("--listen %q: it is unix:PATH, or systemd:", a.o.listen)
+		return nil, fmt.Errorf("--listen %q is no socket: name unix:PATH, or systemd: for one of systemd's", a.o.listen)
 	}
 	group := -1
 	if a.o.group != "" {
@@ -45,7 +45,7 @@ func (a *agent) socket() (net.Listener, error) {
 			return nil, err
 		}
 	}
-	if err := clear(path); err != nil {
+	if err := removeStale(path); err != nil {
 		return nil, err
 	}
 	before := unix.Umask(0o177)
@@ -60,8 +60,8 @@ func (a *agent) socket() (net.Listener, error) {
 	return l, nil
 }
 
-// clear removes the socket of an agent that was killed.
-func clear(path string) error {
+// removeStale removes the socket of an agent that was killed.
+func removeStale(path string) error {
 	info, err := os.Lstat(path)
 	if err != nil {
 		return nil //nolint:nilerr // listening says what is wrong
