@@ -28,7 +28,7 @@ var s4 = scenario{
 	quick:    []variant{{"1,000 leases, TTL 3 s", 1_000}},
 	takes: func(_ *env, p *peer) bool {
 		// One of each kind: how it waits does not matter here.
-		return slices.Contains([]string{baseline, "redislock", "redsync", "redsync 5 nodes", "rueidislock", "etcd"}, p.name)
+		return slices.Contains([]string{baseline, overRueidis, "redislock", "redsync", "redsync 5 nodes", "rueidislock", "etcd"}, p.name)
 	},
 	skip: func(v variant, p *peer) string {
 		if v.n >= 100_000 && p.name == "redsync 5 nodes" {
@@ -117,7 +117,7 @@ func runPile(ctx context.Context, e *env, v variant, p *peer) (figures, error) {
 		return nil
 	})
 	f["lost"] = float64(lost.Load())
-	if lost.Load() > 0 && (p.name == baseline || ctx.Err() != nil) {
+	if lost.Load() > 0 && (family(p.name) == baseline || ctx.Err() != nil) {
 		return nil, fmt.Errorf("%d of %d leases were lost: %w", lost.Load(), v.n, *last.Load())
 	}
 	return f, nil
@@ -126,7 +126,7 @@ func runPile(ctx context.Context, e *env, v variant, p *peer) (figures, error) {
 // hold waits for a TTL, of hasp for three, and measures what that used.
 func (p *pile) hold(ctx context.Context, e *env, on *peer) (figures, error) {
 	span := p.ttl
-	if on.name == baseline {
+	if family(on.name) == baseline {
 		span *= 3
 	}
 	used, err := e.meter(ctx, on)

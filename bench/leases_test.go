@@ -37,7 +37,7 @@ func smoke(t *testing.T, s *scenario, v variant, names ...string) {
 }
 
 func TestS4(t *testing.T) {
-	smoke(t, &s4, variant{n: 200}, baseline, "redislock", "rueidislock")
+	smoke(t, &s4, variant{n: 200}, baseline, overRueidis, "redislock", "rueidislock")
 }
 
 // extendableLocker is a locker that does not renew.

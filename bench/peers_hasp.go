@@ -23,12 +23,13 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// Options of hasp that are off by default, and hasp over all five servers.
+// Options of hasp that are off by default, hasp over all five servers, and over another client.
 const (
-	turns   = baseline + " cohort"
-	kept    = baseline + " keep"
-	behind  = baseline + " release behind"
-	redlock = baseline + " 5 nodes"
+	turns       = baseline + " cohort"
+	kept        = baseline + " keep"
+	behind      = baseline + " release behind"
+	redlock     = baseline + " 5 nodes"
+	overRueidis = baseline + " rueidis"
 )
 
 var haspPeers = []*peer{
@@ -41,7 +42,7 @@ var haspPeers = []*peer{
 	haspPeer(peer{name: behind, differs: trailing, config: "as hasp, with ReleaseBehind, so that a release is not waited for"},
 		hasp.LockOptions{ReleaseBehind: true}, nil),
 	{
-		name:   baseline + " rueidis",
+		name:   overRueidis,
 		config: "as hasp, over a rueidis client with its default options",
 		open: func(_ context.Context, to target) (locker, error) {
 			c, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: to.Redis[:1]})

@@ -27,7 +27,10 @@ var guardScript = load("guard", false)
 type Guard struct{ client wire.Client }
 
 // NewGuard returns a guard for the data behind a client, which it never closes.
-func NewGuard(rdb redis.UniversalClient) *Guard { return &Guard{wire.GoRedis(rdb)} }
+func NewGuard(rdb redis.UniversalClient) *Guard { return GuardOver(wire.GoRedis(rdb)) }
+
+// GuardOver is [NewGuard] over another client, see [Over].
+func GuardOver(c wire.Client) *Guard { return &Guard{c} }
 
 // Command is a command of Redis and its arguments: Command{"HSET", "account:7", "balance", 90}.
 type Command []any

@@ -73,11 +73,14 @@ var _ driver.Driver = (*Driver)(nil)
 // *redis.ClusterClient.
 //
 // New does no I/O. A client that cannot be used for locks is reported by Check, by hasp.New, and by every method.
-func New(rdb redis.UniversalClient, o *Options) *Driver {
+func New(rdb redis.UniversalClient, o *Options) *Driver { return Over(wire.GoRedis(rdb), o) }
+
+// Over is [New] over another client: see package rueidis beside this one.
+func Over(c wire.Client, o *Options) *Driver {
 	if o == nil {
 		o = &Options{}
 	}
-	d := &Driver{store: newStore(wire.GoRedis(rdb), o.Prefix, wakeLock, "0"), kind: o.Kind}
+	d := &Driver{store: newStore(c, o.Prefix, wakeLock, "0"), kind: o.Kind}
 	if d.kind == ReadWrite {
 		d.maxTTL = cmp.Or(o.LockWatchdogTimeout, DefaultLockWatchdogTimeout)
 	}

@@ -47,10 +47,15 @@ type Synchronizers struct {
 // NewSynchronizers returns Synchronizers that use the caller's client, and never close or change it: a *redis.Client, also of
 // Sentinels, or a *redis.ClusterClient. It does no I/O; of a client that cannot be used every method returns the reason.
 func NewSynchronizers(rdb redis.UniversalClient, o *SynchronizerOptions) *Synchronizers {
+	return SynchronizersOver(wire.GoRedis(rdb), o)
+}
+
+// SynchronizersOver is [NewSynchronizers] over another client, see [Over].
+func SynchronizersOver(c wire.Client, o *SynchronizerOptions) *Synchronizers {
 	if o == nil {
 		o = &SynchronizerOptions{}
 	}
-	return &Synchronizers{store: newStore(wire.GoRedis(rdb), o.Prefix, wakeSynchronizer, "1"), poll: pollHeard}
+	return &Synchronizers{store: newStore(c, o.Prefix, wakeSynchronizer, "1"), poll: pollHeard}
 }
 
 // Close ends all waits, subscriptions and goroutines. The client stays open, and permits stay acquired. Close waits for

@@ -22,6 +22,7 @@ type client struct {
 	rueidis.Client
 	traits  wire.Traits
 	connect chan struct{} // bounds the subscriptions that wait for the program's blocking pool, which no context ends
+	heeds   bool          // Run ends with its context, as the program's own commands do
 }
 
 func wrap(c rueidis.Client) *client {
@@ -31,7 +32,7 @@ func wrap(c rueidis.Client) *client {
 	} else {
 		t.Cluster = c.Mode() == rueidis.ClientModeCluster
 	}
-	return &client{c, t, make(chan struct{}, wire.MaxBoxes)}
+	return &client{Client: c, traits: t, connect: make(chan struct{}, wire.MaxBoxes)}
 }
 
 func (c *client) Traits() wire.Traits { return c.traits }
@@ -39,12 +40,14 @@ func (c *client) Traits() wire.Traits { return c.traits }
 // waitTime bounds a pipeline with WAIT, which rueidis gives any time.
 const waitTime = 5 * time.Second
 
-// Run does not hand on the end of ctx: its callers do not wait for it. Where rueidis uses a connection for one
+// Run does not hand on the end of ctx: its callers but a guard do not wait for it. Where rueidis uses a connection for one
 // command at a time, a deadline would close it, which is the program's.
 func (c *client) Run(ctx context.Context, cmds []wire.Command) error {
 	multi := make([]rueidis.Completed, len(cmds))
 	waits, do := false, c.DoMulti
-	ctx = context.WithoutCancel(ctx)
+	if !c.heeds {
+		ctx = context.WithoutCancel(ctx)
+	}
 	for i := range cmds {
 		args := cmds[i].Args
 		if !cmds[i].Goes() {

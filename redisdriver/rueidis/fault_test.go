@@ -10,13 +10,13 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/fence"
 	"github.com/hasplock/hasp/internal/contend"
 	"github.com/hasplock/hasp/internal/faultproxy"
 	"github.com/hasplock/hasp/internal/testserver"
@@ -126,6 +126,38 @@ func TestClientIsClosed(t *testing.T) {
 	is(t, d, wrap(c).explain(rueidis.ErrNoSlot), driver.ClassUnreachable) // a Lock waits while a cluster chooses a master
 }
 
+// A guard refuses what is stale, and leaves a server that hangs when its context ends.
+func TestGuard(t *testing.T) {
+	server := testserver.Redis(t)
+	g := NewGuard(open(t, at(server)))
+	got, err := g.Write(t.Context(), "{k}", 7, []string{"{k}n"}, redisdriver.Command{"INCRBY", "{k}n", 41}, redisdriver.Command{"GET", "{k}m"})
+	if err != nil || len(got) != 2 || got[0] != int64(41) || got[1] != nil {
+		t.Errorf("%v, %v", got, err)
+	}
+	if err := g.Set(t.Context(), "{k}", "late", 0, 6); !errors.Is(err, fence.ErrStale) {
+		t.Errorf("a stale write says %v", err)
+	}
+	server.Stop()
+	defer server.Cont()
+	ctx, leave := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer leave()
+	if _, err := g.Get(ctx, "{k}", 8); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("it leaves with %v", err)
+	}
+}
+
+// The event that opens a latch reaches a waiter over rueidis.
+func TestLatch(t *testing.T) {
+	s := NewSynchronizers(open(t, at(testserver.Redis(t))), nil)
+	defer s.Close()
+	l, opened := s.CountDownLatch("k"), make(chan error)
+	_, err := l.TrySetCount(t.Context(), 1)
+	go func() { opened <- l.Wait(t.Context()) }()
+	if err := errors.Join(err, l.CountDown(t.Context()), <-opened); err != nil {
+		t.Error(err)
+	}
+}
+
 // What the server refuses is told from the rest; its script is sent whole again once it forgot it; and its subscription ends with Close.
 func TestServerSays(t *testing.T) {
 	server := testserver.Redis(t)
@@ -188,21 +220,16 @@ func scripted(t *testing.T, answer func(command string, port int) string) (addr 
 	var mu sync.Mutex
 	got := map[string]int{}
 	serve := func(c net.Conn) {
-		for r, args := bufio.NewReader(c), 0; ; {
-			line, err := r.ReadString('\n')
-			if err != nil {
+		for r := bufio.NewReader(c); ; {
+			var args, size int
+			var command string
+			if _, err := fmt.Fscanf(r, "*%d\r\n$%d\r\n%s\r\n", &args, &size, &command); err != nil {
 				return
 			}
-			if n, err := strconv.Atoi(strings.TrimSpace(line[1:])); err == nil && line[0] == '*' {
-				args = n
-				continue
-			} else if line[0] == '$' {
-				continue
-			}
-			command := strings.ToUpper(strings.TrimSpace(line))
 			for range 2 * (args - 1) {
 				_, _ = r.ReadString('\n')
 			}
+			command = strings.ToUpper(command)
 			mu.Lock()
 			got[command]++
 			mu.Unlock()

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp/redisdriver"
+	"github.com/hasplock/hasp/redisdriver/redisson"
 	"github.com/redis/rueidis"
 )
 
@@ -32,4 +33,22 @@ func New(client rueidis.Client, o *redisdriver.Options) *redisdriver.Driver {
 // NewNode returns a driver of a server that keeps a node record; see [redisdriver.NewNode]. The client must not be a cluster's.
 func NewNode(client rueidis.Client, maxTTL time.Duration, o *redisdriver.Options) *redisdriver.Node {
 	return redisdriver.NodeOver(wrap(client), maxTTL, o)
+}
+
+// NewGuard returns a guard of data behind a client; see [redisdriver.NewGuard]. What is neither text nor bytes in a command is written
+// as fmt.Sprint writes it. Get of an absent key returns go-redis's redis.Nil.
+func NewGuard(client rueidis.Client) *redisdriver.Guard {
+	c := wrap(client)
+	c.heeds = true
+	return redisdriver.GuardOver(c)
+}
+
+// NewRedisson returns a driver of Redisson's locks; see [redisson.New].
+func NewRedisson(client rueidis.Client, o *redisson.Options) *redisson.Driver {
+	return redisson.Over(wrap(client), o)
+}
+
+// NewSynchronizers returns Redisson's semaphores and latches; see [redisson.NewSynchronizers].
+func NewSynchronizers(client rueidis.Client, o *redisson.SynchronizerOptions) *redisson.Synchronizers {
+	return redisson.SynchronizersOver(wrap(client), o)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/hasplock/hasp/drivertest"
 	"github.com/hasplock/hasp/internal/testserver"
 	"github.com/hasplock/hasp/redisdriver"
+	"github.com/hasplock/hasp/redisdriver/redisson"
 	"github.com/redis/rueidis"
 )
 
@@ -74,10 +75,20 @@ func (d owning) Close() error {
 	return d.Driver.Close()
 }
 
-// owningNode does, too.
+// owningNode and owningFair do, too.
 type owningNode struct {
 	*redisdriver.Node
 	client rueidis.Client
+}
+
+type owningFair struct {
+	*redisson.Driver
+	client rueidis.Client
+}
+
+func (d owningFair) Close() error {
+	defer d.client.Close()
+	return d.Driver.Close()
 }
 
 func (n owningNode) Close() error {
@@ -119,17 +130,24 @@ func TestSuite(t *testing.T) {
 	}
 }
 
-// TestNodeSuite runs it with a node record.
-func TestNodeSuite(t *testing.T) {
+// TestOthers runs it with a node record, and on locks of Redisson's.
+func TestOthers(t *testing.T) {
 	t.Parallel()
-	testserver.Variant(t, "a node over rueidis")
-	drivertest.Run(t, drivertest.Harness{Parallel: true, New: func(t testing.TB) drivertest.Store {
-		o := at(testserver.Redis(t))
-		return drivertest.Store{Open: func() driver.Driver {
-			c := open(t, o)
-			return owningNode{NewNode(c, 2*time.Hour, nil), c}
-		}}
-	}})
+	for name, over := range map[string]func(rueidis.Client) driver.Driver{
+		"a node": func(c rueidis.Client) driver.Driver { return owningNode{NewNode(c, 2*time.Hour, nil), c} },
+		"Redisson": func(c rueidis.Client) driver.Driver {
+			return owningFair{NewRedisson(c, &redisson.Options{Kind: redisson.Fair}), c}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testserver.Variant(t, name+" over rueidis")
+			drivertest.Run(t, drivertest.Harness{Parallel: true, New: func(t testing.TB) drivertest.Store {
+				o := at(testserver.Redis(t))
+				return drivertest.Store{Open: func() driver.Driver { return over(open(t, o)) }}
+			}})
+		})
+	}
 }
 
 // TestGroups runs it over a cluster and over Sentinels, which the cases share.
