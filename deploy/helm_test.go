@@ -6,6 +6,7 @@ package main
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"os/exec"
@@ -48,10 +49,10 @@ func (o object) at(path ...any) any {
 // rendersChart does with the templates what helm does, with these values over the chart's own.
 func rendersChart(t *testing.T, values string) (map[string]object, error) {
 	t.Helper()
-	var all, over, meta map[string]any
+	var all, over map[string]any
 	read(t, chart+"/values.yaml", &all)
 	must(t, yaml.Unmarshal([]byte(values), &over))
-	read(t, chart+"/Chart.yaml", &meta)
+	meta := metaOf(t)
 	data := map[string]any{
 		"Values":  merged(all, over),
 		"Release": map[string]any{"Name": "locks", "Namespace": "shop", "Service": "Helm"},
@@ -98,6 +99,9 @@ func rendersChart(t *testing.T, values string) (map[string]object, error) {
 		}
 		if len(o) > 0 {
 			kind, _ := o["kind"].(string)
+			if name == "app.yaml" {
+				kind = "app"
+			}
 			objects[kind] = o
 		}
 	}
@@ -132,6 +136,7 @@ affinity: {nodeAffinity: {}}
 imagePullSecrets: [{name: pull}]
 service: {annotations: {a: b}}
 image: {tag: v1.2.3}
+app: {image: "shop:1"}
 `
 
 // The pod may do nothing that it need not, and its secrets are files.
@@ -203,6 +208,46 @@ func TestChartStartsServe(t *testing.T) {
 			}
 		}
 	}
+}
+
+// The agent is a native sidecar: an init container that stays, so that the kubelet starts it before the program and ends it after it. Both see
+// the socket, and only the agent has the store's URL.
+func TestChartHasTheAgent(t *testing.T) {
+	objects, err := rendersChart(t, "")
+	must(t, err)
+	if objects["app"] != nil {
+		t.Error("there is a program that nobody asked for")
+	}
+	objects, err = rendersChart(t, "{app: {image: 'shop:1', args: [-v]}}")
+	must(t, err)
+	var pod object = objects["app"].at("spec", "template", "spec").(map[string]any) //nolint:forcetypeassert // a panic says where
+	for path, want := range map[[2]string]any{
+		{"initContainers", "name"}: "hasp-agent", {"initContainers", "restartPolicy"}: "Always", {"initContainers", "image"}: "ghcr.io/hasplock/hasp:" + fmt.Sprint(metaOf(t)["appVersion"]),
+		{"containers", "image"}: "shop:1", {"volumes", "name"}: "hasp-agent",
+	} {
+		if got := pod.at(path[0], 0, path[1]); got != want {
+			t.Errorf("%s of %s is %v, want %v", path[1], path[0], got, want)
+		}
+	}
+	if got := fmt.Sprint(pod.at("initContainers", 0, "args")); got != "[agent --listen unix:/run/hasp/agent.sock]" {
+		t.Errorf("the agent's arguments are %s", got)
+	}
+	for _, c := range []string{"initContainers", "containers"} {
+		if got := fmt.Sprint(pod.at(c, 0, "volumeMounts")); got != "[map[mountPath:/run/hasp name:hasp-agent]]" {
+			t.Errorf("%s mount %s", c, got)
+		}
+		if got := pod.at(c, 0, "securityContext", "readOnlyRootFilesystem"); got != true {
+			t.Errorf("%s are not confined", c)
+		}
+	}
+	if env := fmt.Sprint(pod.at("containers", 0, "env")); env != "[map[name:HASP_AGENT value:unix:/run/hasp/agent.sock]]" {
+		t.Errorf("the program has the environment %s", env)
+	}
+}
+
+func metaOf(t *testing.T) (meta map[string]any) {
+	read(t, chart+"/Chart.yaml", &meta)
+	return meta
 }
 
 // Values with which hasp serve would not start are refused.

@@ -41,7 +41,7 @@ func (r *release) describe() {
 	for _, file := range must(filepath.Glob(manuals + "/*")) {
 		r.files["man/"+filepath.Base(file)] = must(os.ReadFile(file))
 	}
-	for _, file := range []string{"LICENSE", "CHANGELOG.md", "deploy/systemd/hasp-serve.service"} {
+	for _, file := range []string{"LICENSE", "CHANGELOG.md", "deploy/systemd/hasp-agent.service", "deploy/systemd/hasp-agent.socket", "deploy/systemd/hasp-serve.service"} {
 		r.files[filepath.Base(file)] = must(os.ReadFile(r.clones[0] + "/" + file))
 	}
 }
