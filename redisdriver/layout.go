@@ -4,7 +4,6 @@
 package redisdriver
 
 import (
-	"fmt"
 	"hash/maphash"
 	"strconv"
 	"strings"
@@ -318,4 +317,4 @@ func limitOf(c driver.Claim) string { return strconv.FormatInt(min(int64(c.Limit
 // texts; this one is centuries ahead of every clock, and so refused.
 const maxFence = 9_999_999_999_999_999
 
-func digits(fence uint64) string { return fmt.Sprintf("%016d", min(fence, maxFence)) }
+func digits(fence uint64) string { return strconv.FormatUint(maxFence+1+min(fence, maxFence), 10)[1:] }

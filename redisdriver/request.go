@@ -113,7 +113,11 @@ func (d *Driver) tried(ctx context.Context, a attempt, err error) (driver.Result
 		return *res, nil
 	}
 	res.TTL = max(a.TTL, res.TTL)
-	d.leases.note(a.ID(), res.Fence, res.TTL, releaseOf(a.call))
+	var gives *wire.Call
+	if a.Proposal == 0 { // a vote is withdrawn up to a fence
+		gives = releaseOf(a.call)
+	}
+	d.leases.note(a.ID(), res.Fence, res.TTL, gives)
 	if d.renew.Replicas() > 0 {
 		return d.confirm(ctx, driver.RenewRequest{Claim: a.Claim, TTL: a.TTL, Fence: res.Fence}, *res)
 	}
