@@ -71,14 +71,14 @@ func (f *fanout) patient(limit time.Duration) {
 // a lease of ttl.
 func (d *Driver) most(ttl time.Duration) time.Duration { return max(d.timeout(ttl), ttl/growthShare) }
 
-// ended judges how the request to a node ended.
-func (f *fanout) ended(n *node, err error) {
+// ended judges how the request to a node ended. It is false when the node was given up before.
+func (f *fanout) ended(n *node, err error) bool {
 	if err == nil || errors.Is(err, driver.ErrNotHeld) {
 		n.answered(f.begun)
 	} else if f.ctx.Err() == nil {
 		n.failed(f.begun, err)
 	}
-	f.over(n)
+	return f.over(n)
 }
 
 // hears judges one of many answers of a node.

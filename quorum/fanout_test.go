@@ -231,12 +231,29 @@ func TestRefusalDoesNotWaitForTheOldPlace(t *testing.T) {
 		refused(t, d, w)
 		synctest.Wait()
 		old := d.queue.Load()
-		nodes[old.index].onRelease(func(voting.WithdrawRequest) error { time.Sleep(time.Second); return nil })
+		nodes[old.index].onRelease(func(voting.WithdrawRequest) error { time.Sleep(minTimeout / 2); return nil })
 		old.readOnly.Store(true)
 		d.route()
 		begun := time.Now()
 		refused(t, d, w)
 		failIf(t, time.Since(begun) > 0, "the refusal came after %v", time.Since(begun))
 		time.Sleep(time.Minute)
+	})
+}
+
+// A Try ends when its nodes are given up, also where that is after the time that it gives most of them.
+func TestTryEndsWithItsNodes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, all := stubs(t)
+		heardAll(d)
+		for i, s := range all {
+			d.nodes[i].trip.ns.Store(int64(maxTimeout))
+			s.vote = func(ctx context.Context, r voting.VoteRequest) (driver.Result, error) {
+				return driver.Result{}, hangs(ctx, r)
+			}
+		}
+		if res, err := contend.Try(t.Context(), d, asks("k")); err == nil {
+			t.Errorf("%+v, of nodes that say nothing", res)
+		}
 	})
 }

@@ -213,10 +213,15 @@ func (n *node) leave(why error) {
 
 // call runs f, a request to the node about a lease of ttl.
 func (n *node) call(ttl time.Duration, f func(ctx context.Context) error) error {
-	var one ballot.Set
-	one.Add(n.index)
-	o := n.d.fanout(n.d.life, one, ttl, n.d.most(ttl), nil)
+	o := n.fanout(ttl, nil)
 	err := f(o.ctx)
 	o.ended(n, err)
 	return err
+}
+
+// fanout begins a request to this node alone.
+func (n *node) fanout(ttl time.Duration, silent func(*node)) *fanout {
+	var one ballot.Set
+	one.Add(n.index)
+	return n.d.fanout(n.d.life, one, ttl, n.d.most(ttl), silent)
 }

@@ -113,6 +113,9 @@ func (l *releasing) answer(n *node, err error) {
 	if l.count.Answer(n.index, kind); kind != ballot.NotHolder {
 		l.errs[n.index] = err
 	}
+	if !l.count.Decided() {
+		return
+	}
 	select {
 	case l.came <- struct{}{}:
 	default:

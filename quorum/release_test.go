@@ -115,16 +115,12 @@ func TestHowOftenAVoteIsWithdrawn(t *testing.T) {
 			v := ballot.View{Serving: ballot.All(3), Queue: ballot.None, Met: true, Fence: 1}
 			o.Ask(req, v)
 			w := ballot.Withdrawal{Node: 1, Over: c.released, Tries: o.Tries(), WithdrawRequest: r.Withdrawal()}
-			once := make(chan struct{})
-			done := make(chan struct{})
-			go func() { d.nodes[1].withdraw(o, w, once); close(done) }()
-			<-once
+			<-d.nodes[1].withdraw(o, w)
 			if c.again {
 				o.mu.Lock()
 				o.Ask(req, v)
 				o.mu.Unlock()
 			}
-			<-done
 			if time.Sleep(10 * time.Second); all[1].withdraws.Load() != c.want {
 				t.Errorf("%s: sent %d times, want %d", name, all[1].withdraws.Load(), c.want)
 			}

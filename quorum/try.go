@@ -140,8 +140,11 @@ func (a *attempt) round(ctx context.Context, step ballot.Step) error {
 	f := d.fanout(d.life, step.Nodes, a.r.TTL, d.most(a.r.TTL), func(n *node) {
 		a.o.mu.Lock()
 		a.o.Silent(n.index, step.Round)
+		decided := a.o.Decided()
 		a.o.mu.Unlock()
-		a.wake()
+		if decided {
+			a.wake()
+		}
 	})
 	for _, n := range d.nodes {
 		if !step.Nodes.Has(n.index) {
@@ -149,9 +152,14 @@ func (a *attempt) round(ctx context.Context, step ballot.Step) error {
 		}
 		r := step.Request(n.index)
 		n.startVote(f.ctx, r, func(res driver.Result, err error) {
-			err = n.voted(a.o, ballot.Reply{Round: step.Round, Asked: r, Answer: ballot.Answer{Result: res}}, err, func(err error) { a.errs[n.index] = err })
+			decided := false
+			err = n.voted(a.o, ballot.Reply{Round: step.Round, Asked: r, Answer: ballot.Answer{Result: res}}, err, func(err error) {
+				a.errs[n.index], decided = err, a.o.Decided()
+			})
 			f.ended(n, err)
-			a.wake()
+			if decided {
+				a.wake()
+			}
 		})
 	}
 	late := time.NewTimer(d.timeout(a.r.TTL))

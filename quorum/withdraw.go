@@ -18,37 +18,51 @@ import (
 func (d *Driver) withdrawAll(o *owner, all []ballot.Withdrawal) []<-chan struct{} {
 	sent := make([]<-chan struct{}, 0, len(all))
 	for _, w := range all {
-		once := make(chan struct{})
-		if !d.spawn(func() { d.nodes[w.Node].withdraw(o, w, once) }) {
-			close(once)
-		}
-		sent = append(sent, once)
+		sent = append(sent, d.nodes[w.Node].withdraw(o, w))
 	}
 	return sent
 }
 
-// withdraw sends one withdrawal.
-func (n *node) withdraw(o *owner, w ballot.Withdrawal, once chan<- struct{}) {
-	send := func() bool {
-		err := n.trouble()
-		if err == nil {
-			err = n.call(max(w.TTL, minTTL), func(ctx context.Context) error { return n.drv.Withdraw(ctx, w.WithdrawRequest) })
-		}
+// withdraw sends one withdrawal. The channel is closed when the node answered, or was given up.
+func (n *node) withdraw(o *owner, w ballot.Withdrawal) <-chan struct{} {
+	once := make(chan struct{})
+	ended := func(err error) {
 		ok := o.withdrawn(n, w.UpTo, err)
-		if !ok && w.Over {
+		close(once)
+		switch {
+		case ok:
+		case w.Over:
 			n.cleanUpLater(o, w.WithdrawRequest)
+		default:
+			n.d.spawn(func() { n.withdrawAgain(o, w) })
 		}
-		return ok
 	}
-	ok := send()
-	close(once)
+	if err := n.trouble(); err != nil {
+		ended(err)
+		return once
+	}
+	f := n.fanout(max(w.TTL, minTTL), func(*node) { ended(errSilent) })
+	n.startWithdraw(f.ctx, w.WithdrawRequest, func(err error) {
+		if f.ended(n, err) { // else it was given up
+			ended(err)
+		}
+	})
+	return once
+}
+
+// withdrawAgain sends a withdrawal that was not confirmed, for as long as it stands.
+func (n *node) withdrawAgain(o *owner, w ballot.Withdrawal) {
 	stands := func() bool {
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		return o.Stands(w.Tries, n.d.now())
 	}
-	for pause := probePause; !ok && !w.Over && pause.Wait(n.d.life.Done()) && stands(); {
-		ok = send()
+	for pause, ok := probePause, false; !ok && pause.Wait(n.d.life.Done()) && stands(); {
+		err := n.trouble()
+		if err == nil {
+			err = n.call(max(w.TTL, minTTL), func(ctx context.Context) error { return n.drv.Withdraw(ctx, w.WithdrawRequest) })
+		}
+		ok = o.withdrawn(n, w.UpTo, err)
 	}
 }
 
