@@ -4,7 +4,6 @@
 package pipe
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -106,6 +105,7 @@ type Lease struct {
 	c      *Client
 	done   chan struct{}
 	wanted chan struct{}
+	once   sync.Once // closes it
 
 	// Guarded by the client's mu.
 	sent  clock.Instant // when it was last asked about
@@ -152,20 +152,21 @@ func (c *Client) watch() {
 		select {
 		case <-timer.C:
 		case <-c.wake:
-			next = time.Time{}
 		case <-answered:
 			asking, next = false, time.Time{}
 		case <-c.conn.Gone():
 			return
 		}
 		rest, some := c.expire()
-		switch now := time.Now(); {
-		case !some:
+		if !some {
 			timer.Stop()
 			continue
-		case next.IsZero():
-			next = now.Add(rest / 3)
-		case !asking && !now.Before(next):
+		}
+		now := time.Now()
+		if third := now.Add(rest / 3); next.IsZero() || third.Before(next) { // one that came later may end first, and puts nothing off
+			next = third
+		}
+		if !asking && !now.Before(next) {
 			asking = true
 			go func() { c.ask(); answered <- struct{}{} }()
 		}
@@ -242,7 +243,14 @@ func (l *Lease) Release() error {
 	l.end(errReleased)
 	delete(l.c.held, l.Lease)
 	l.c.mu.Unlock()
-	return cmp.Or(err, l.c.Call(context.Background(), "release", leaseParams{Lease: l.Lease}, nil))
+	release := func() error {
+		return l.c.Call(context.Background(), "release", leaseParams{Lease: l.Lease}, nil)
+	}
+	if err != nil {
+		go func() { _ = release() }() // the agent may stand still, and the caller knows of the loss
+		return err
+	}
+	return release()
 }
 
 var errGone = &Error{Message: "the agent is gone, and the lock with it", ErrorData: ErrorData{Kind: Lost}}
@@ -277,7 +285,7 @@ func (c *Client) notified(_ context.Context, method string, params json.RawMessa
 	case "lost":
 		do = func(l *Lease) { l.end(&Error{Message: n.Message, ErrorData: ErrorData{Kind: Lost}}) }
 	case "wanted":
-		do = func(l *Lease) { close(l.wanted) } // it comes once
+		do = func(l *Lease) { l.once.Do(func() { close(l.wanted) }) }
 	default:
 		return nil, nil
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/memdriver"
 	"github.com/hasplock/hasp/pipe"
 )
@@ -24,17 +25,30 @@ type agent struct {
 	locks *hasp.Client
 	ctx   context.Context
 	stop  context.CancelFunc
+
+	served chan error // of the latest connection
 }
 
 func newAgent(t *testing.T) *agent {
-	a := &agent{t: t, store: memdriver.New()}
-	a.ctx, a.stop = context.WithCancel(t.Context())
-	var err error
-	if a.locks, err = hasp.New(a.store, nil); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = a.locks.Close() })
+	store := memdriver.New()
+	a := agentOf(t, store)
+	a.store = store
 	return a
+}
+
+func agentOf(t *testing.T, d driver.Driver) *agent {
+	a := &agent{t: t}
+	a.ctx, a.stop = context.WithCancel(t.Context())
+	a.locks = another(t, d)
+	return a
+}
+
+// another is a client of a store beside the agent's.
+func another(t *testing.T, d driver.Driver) *hasp.Client {
+	c, err := hasp.New(d, nil)
+	c = must(t, c, err)
+	t.Cleanup(func() { _ = c.Close() })
+	return c
 }
 
 func (a *agent) connect(o *pipe.Options) net.Conn {
@@ -42,7 +56,8 @@ func (a *agent) connect(o *pipe.Options) net.Conn {
 	if o == nil {
 		o = &pipe.Options{}
 	}
-	go func() { _ = pipe.Serve(a.ctx, a.locks, theirs, o) }() // a client may break the protocol
+	a.served = make(chan error, 1)
+	go func(served chan error) { served <- pipe.Serve(a.ctx, a.locks, theirs, o) }(a.served)
 	a.t.Cleanup(func() { ours.Close() })
 	return ours
 }

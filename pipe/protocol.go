@@ -6,6 +6,7 @@
 package pipe
 
 import (
+	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
@@ -119,12 +120,12 @@ type Until struct {
 	Deadline string `json:"deadline_boottime_ns,omitempty"`
 }
 
-// until returns a deadline, for a request that came at a time.
-func until(deadline, came time.Time) Until {
-	now := time.Now()
-	l := Until{Left: max(deadline.Sub(came), 0).Milliseconds()}
-	if boot := clock.System().Boot; boot != 0 {
-		l.Deadline = strconv.FormatInt(int64(boot+deadline.Sub(now)), 10)
+// until returns a deadline, for a request that came at a time. The client's clock may have gone on in a sleep since then, and not by a step.
+func until(deadline time.Time, came clock.Instant) Until {
+	now, rest := clock.System(), time.Until(deadline)
+	l := Until{Left: max(rest+max(now.Mono-came.Mono, now.Boot-came.Boot), 0).Milliseconds()}
+	if now.Boot != 0 {
+		l.Deadline = strconv.FormatInt(int64(now.Boot+rest), 10)
 	}
 	return l
 }
@@ -169,6 +170,9 @@ func (p *LockParams) items(c *hasp.Client, o *Options) (items hasp.Locks, err er
 	if p.Key != "" {
 		keys = append([]string{p.Key}, keys...)
 	}
+	if line, _ := json.Marshal(keys); len(line)+len(keys)*maxKeyGrant+1024 > MaxLine { // a lease whose name the client cannot be told is none
+		return nil, failure(Limit, "the answer for %d keys would have more than a line", len(keys))
+	}
 	opts := &hasp.LockOptions{TTL: p.TTL.duration(), MaxHold: p.MaxHold.duration(), Lead: p.Lead.duration(), Cohort: p.Cohort.duration(), Reason: p.Reason, Label: o.Label}
 	if p.TTL == 0 {
 		opts.TTL = o.TTL
@@ -184,7 +188,7 @@ func (p *LockParams) items(c *hasp.Client, o *Options) (items hasp.Locks, err er
 	case len(keys) == 0:
 		return nil, failure(Invalid, "there is no key: name it in params, as key or keys")
 	case p.Mode != "" && p.Mode != "exclusive" && !shared, shared && p.Slots != 0:
-		return nil, failure(Invalid, `the mode is %q: it is "exclusive" or "shared", and left out with slots`, p.Mode)
+		return nil, failure(Invalid, `the mode is %.100q: it is "exclusive" or "shared", and left out with slots`, p.Mode)
 	}
 	for _, m := range []Millis{p.TTL, p.MaxHold, p.Lead, p.Linger, p.Cohort} {
 		if m < 0 || m > maxMillis {
@@ -193,7 +197,7 @@ func (p *LockParams) items(c *hasp.Client, o *Options) (items hasp.Locks, err er
 	}
 	for _, key := range keys {
 		if strings.ContainsRune(key, '\uFFFD') { // what JSON could not carry, and two keys would be one
-			return nil, failure(Invalid, "the key %q has a character that is none", key)
+			return nil, failure(Invalid, "the key %.100q has a character that is none", key)
 		}
 		switch {
 		case p.Slots != 0:
@@ -207,10 +211,13 @@ func (p *LockParams) items(c *hasp.Client, o *Options) (items hasp.Locks, err er
 	return items, nil
 }
 
+// maxKeyGrant is the most that a KeyGrant has beside its key, in bytes.
+const maxKeyGrant = 150
+
 const maxMillis = 10 * 365 * 24 * 3600 * 1000
 
 // granted is what leases came to.
-func granted(id string, leases *hasp.Leases, tr driver.Traits, slots bool, came time.Time) Grant {
+func granted(id string, leases *hasp.Leases, tr driver.Traits, slots bool, came clock.Instant) Grant {
 	g := Grant{Lease: id, Until: until(leases.Deadline(), came)}
 	for _, l := range leases.All() {
 		k := KeyGrant{Key: l.Key(), Owner: l.Owner(), Abandoned: l.Abandoned()}

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"slices"
 	"strconv"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/clock"
 	"github.com/hasplock/hasp/internal/jsonrpc"
 	"github.com/hasplock/hasp/internal/people"
 )
@@ -36,9 +38,8 @@ type Options struct {
 // are released: as finished after bye, else as abandoned. It returns when they are, jsonrpc.ErrBroken for a client that broke the
 // protocol, and nil otherwise. c stays open.
 func Serve(ctx context.Context, c *hasp.Client, rwc io.ReadWriteCloser, o *Options) error {
-	s := &server{locks: c, o: o, leases: map[string]*lease{}}
+	s := &server{locks: c, o: o, ctx: ctx, leases: map[string]*lease{}}
 	s.conn = jsonrpc.New(rwc, s.handle, s.heard)
-	s.stopping = ctx.Done()
 	stop := context.AfterFunc(ctx, s.end)
 	defer stop()
 	err := s.conn.Serve(context.WithoutCancel(ctx), s.over)
@@ -53,7 +54,7 @@ type server struct {
 	conn  *jsonrpc.Conn
 	given sync.WaitGroup // releases without a request
 
-	stopping <-chan struct{} // closed when the agent is to end
+	ctx context.Context //nolint:containedctx // ends when the agent is to end: no request's
 
 	mu      sync.Mutex
 	met     bool // hello came
@@ -61,6 +62,7 @@ type server struct {
 	ending  bool // nothing more is granted
 	closed  bool // the connection has ended
 	leases  map[string]*lease
+	keys    int // of the leases, and those that are asked for
 	waiting int // requests for a lock under way
 	others  int // requests of other kinds
 	last    uint64
@@ -71,9 +73,10 @@ type server struct {
 // lease is a grant to the client.
 type lease struct {
 	*hasp.Leases
-	linger time.Duration
-	forget func() bool // of its end
-	told   atomic.Bool // the client was told that it is lost
+	linger  time.Duration
+	granted chan struct{} // closed when the client was told of it
+	forget  func() bool   // of its end
+	told    atomic.Bool   // the client was told that it is lost
 }
 
 // heard notes a sign of life.
@@ -87,13 +90,13 @@ func (s *server) heard() {
 
 // handle answers a request.
 func (s *server) handle(ctx context.Context, method string, params json.RawMessage, notification bool) (any, error) {
-	came := time.Now()
+	came := clock.System()
 	if notification { // a client that lives may say so, and no more
 		return nil, nil
 	}
 	do := methods[method]
 	if do == nil {
-		return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethod, Message: "there is no method " + strconv.Quote(method), Data: ErrorData{Kind: Unsupported}}
+		return nil, &jsonrpc.Error{Code: jsonrpc.CodeMethod, Message: fmt.Sprintf("there is no method %.100q", method), Data: ErrorData{Kind: Unsupported}}
 	}
 	if err := s.begin(method); err != nil {
 		return nil, err
@@ -110,8 +113,8 @@ func (s *server) begin(method string) error {
 	switch {
 	case !s.met && method != "hello":
 		return failure(Invalid, "the first request is hello")
-	case method == "lock" && (s.waiting >= MaxWaiting || len(s.leases)+s.waiting >= MaxLeases):
-		return failure(Limit, "a connection has at most %d leases, and waits for %d more", MaxLeases, MaxWaiting)
+	case method == "lock" && s.waiting >= MaxWaiting:
+		return failure(Limit, "a connection waits for at most %d locks", MaxWaiting)
 	case method == "lock" && (s.ending || s.bye):
 		return failure(Closed, "the agent ends, or bye was said: nothing more is granted")
 	case method == "lock":
@@ -135,7 +138,7 @@ func (s *server) done(method string) {
 }
 
 // method answers a request that came at a time.
-type method func(s *server, ctx context.Context, params json.RawMessage, came time.Time) (any, error)
+type method func(s *server, ctx context.Context, params json.RawMessage, came clock.Instant) (any, error)
 
 var methods = map[string]method{
 	"hello": with((*server).hello), "lock": with((*server).lock), "release": with((*server).release), "extend": with((*server).extend),
@@ -143,8 +146,8 @@ var methods = map[string]method{
 }
 
 // with has a method's parameters read.
-func with[P any](do func(s *server, ctx context.Context, p *P, came time.Time) (any, error)) method {
-	return func(s *server, ctx context.Context, params json.RawMessage, came time.Time) (any, error) {
+func with[P any](do func(s *server, ctx context.Context, p *P, came clock.Instant) (any, error)) method {
+	return func(s *server, ctx context.Context, params json.RawMessage, came clock.Instant) (any, error) {
 		p := new(P)
 		if len(params) > 0 {
 			err := json.Unmarshal(params, p)
@@ -158,7 +161,7 @@ func with[P any](do func(s *server, ctx context.Context, p *P, came time.Time) (
 	}
 }
 
-func (s *server) hello(_ context.Context, p *helloParams, _ time.Time) (any, error) {
+func (s *server) hello(_ context.Context, p *helloParams, _ clock.Instant) (any, error) {
 	if len(p.Protocols) > 0 && !slices.Contains(p.Protocols, Version) {
 		return nil, failure(Unsupported, "this agent speaks version %d of the protocol", Version)
 	}
@@ -184,11 +187,22 @@ func (o *Options) ttl() time.Duration {
 	return hasp.DefaultTTL
 }
 
-func (s *server) lock(ctx context.Context, p *LockParams, came time.Time) (any, error) {
+func (s *server) lock(ctx context.Context, p *LockParams, came clock.Instant) (result any, err error) {
 	items, err := p.items(s.locks, s.o)
+	if err == nil {
+		err = s.count(len(items))
+	}
 	if err != nil {
 		return nil, err
 	}
+	defer func() {
+		if err != nil {
+			_ = s.count(-len(items))
+		}
+	}()
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	defer context.AfterFunc(s.ctx, func() { end(hasp.ErrClosed) })()
 	take := items.Lock
 	switch {
 	case p.Wait == nil:
@@ -205,19 +219,35 @@ func (s *server) lock(ctx context.Context, p *LockParams, came time.Time) (any, 
 	if err != nil {
 		return nil, err
 	}
-	id, ok := s.add(leases, p)
-	if !ok { // the client is gone, and does not know of it
+	id, l := s.add(leases, p)
+	if l == nil { // the client does not know of it, and finishes nothing that another left
+		for _, one := range leases.All() {
+			if one.Abandoned() {
+				_ = one.Abandon()
+			}
+		}
 		_ = leases.Release()
-		return nil, failure(Closed, "the connection has ended")
+		return nil, failure(Closed, "the connection, or the agent, ends")
 	}
-	return granted(id, leases, s.locks.Traits(), p.Slots > 0, came), nil
+	return jsonrpc.Then{Result: granted(id, leases, s.locks.Traits(), p.Slots > 0, came), Do: func() { close(l.granted) }}, nil
+}
+
+// count counts keys in, unless there are too many.
+func (s *server) count(keys int) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.keys+keys > MaxLeases {
+		return failure(Limit, "a connection has at most %d leases: one of each key", MaxLeases)
+	}
+	s.keys += keys
+	return nil
 }
 
 var errWaited = errors.New("wait_ms is over")
 
-// add notes a grant; false: the connection has ended.
-func (s *server) add(leases *hasp.Leases, p *LockParams) (id string, ok bool) {
-	l := &lease{Leases: leases, linger: p.Linger.duration()}
+// add notes a grant; nil: nothing more is granted.
+func (s *server) add(leases *hasp.Leases, p *LockParams) (id string, l *lease) {
+	l = &lease{Leases: leases, linger: p.Linger.duration(), granted: make(chan struct{})}
 	ended := leases.Context(context.Background())
 	var wanted <-chan struct{}
 	if p.Wanted {
@@ -225,8 +255,8 @@ func (s *server) add(leases *hasp.Leases, p *LockParams) (id string, ok bool) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
-		return "", false
+	if s.closed || s.ending {
+		return "", nil
 	}
 	s.last++
 	id = strconv.FormatUint(s.last, 10)
@@ -236,12 +266,13 @@ func (s *server) add(leases *hasp.Leases, p *LockParams) (id string, ok bool) {
 		go func() {
 			select {
 			case <-wanted:
+				<-l.granted
 				s.conn.Notify("wanted", Notice{Lease: id, Keys: keysOf(leases), Left: max(time.Until(leases.Deadline()), 0).Milliseconds()})
 			case <-ended.Done():
 			}
 		}()
 	}
-	return id, true
+	return id, l
 }
 
 func keysOf(leases *hasp.Leases) (keys []string) {
@@ -253,6 +284,7 @@ func keysOf(leases *hasp.Leases) (keys []string) {
 
 // lost tells the client of a loss. The lease is the client's until it releases it.
 func (s *server) lost(id string, l *lease) {
+	<-l.granted
 	if err := l.Err(); errors.Is(err, hasp.ErrLost) || errors.Is(err, hasp.ErrClosed) {
 		s.conn.Notify("lost", Notice{Lease: id, Keys: keysOf(l.Leases), Left: max(time.Until(l.Deadline()), 0).Milliseconds(), Message: s.text(err)})
 		l.told.Store(true)
@@ -271,16 +303,17 @@ func (s *server) find(id string, take bool) (*lease, error) {
 	defer s.mu.Unlock()
 	l := s.leases[id]
 	if l == nil {
-		return nil, failure(Invalid, "this connection has no lease %q", id)
+		return nil, failure(Invalid, "this connection has no lease %.100q", id)
 	}
 	if take {
 		delete(s.leases, id)
+		s.keys -= len(l.All())
 		l.forget()
 	}
 	return l, nil
 }
 
-func (s *server) release(_ context.Context, p *leaseParams, _ time.Time) (any, error) {
+func (s *server) release(_ context.Context, p *leaseParams, _ clock.Instant) (any, error) {
 	l, err := s.find(p.Lease, true)
 	if err != nil {
 		return nil, err
@@ -288,7 +321,7 @@ func (s *server) release(_ context.Context, p *leaseParams, _ time.Time) (any, e
 	return nil, l.Release()
 }
 
-func (s *server) extend(ctx context.Context, p *leaseParams, came time.Time) (any, error) {
+func (s *server) extend(ctx context.Context, p *leaseParams, came clock.Instant) (any, error) {
 	l, err := s.find(p.Lease, false)
 	if err != nil {
 		return nil, err
@@ -305,7 +338,7 @@ func (s *server) extend(ctx context.Context, p *leaseParams, came time.Time) (an
 }
 
 // status says until when a lease may be relied on, or all. It asks the clock, not the store.
-func (s *server) status(_ context.Context, p *leaseParams, came time.Time) (any, error) {
+func (s *server) status(_ context.Context, p *leaseParams, came clock.Instant) (any, error) {
 	if p.Lease != "" {
 		l, err := s.find(p.Lease, false)
 		if err == nil {
@@ -345,13 +378,11 @@ func (s *server) end() {
 }
 
 // sayBye releases all that the client has as finished, and closes the connection behind the answer.
-func (s *server) sayBye(context.Context, *struct{}, time.Time) (any, error) {
+func (s *server) sayBye(context.Context, *struct{}, clock.Instant) (any, error) {
 	s.mu.Lock()
 	s.bye = true
 	s.mu.Unlock()
-	err := s.releaseAll()
-	go s.conn.End()
-	return nil, err
+	return jsonrpc.Then{Do: s.conn.End}, s.releaseAll()
 }
 
 // over releases all that the client has when its connection has ended.
@@ -375,11 +406,8 @@ func (s *server) releaseAll() error {
 	for _, l := range all {
 		l.forget()
 		s.given.Go(func() {
-			if !bye && l.linger > 0 {
-				select {
-				case <-time.After(l.linger):
-				case <-s.stopping:
-				}
+			if !bye {
+				time.Sleep(l.linger) // also when the agent ends: what it protects has no fence
 			}
 			errs <- l.giveBack(!bye)
 		})
@@ -387,11 +415,9 @@ func (s *server) releaseAll() error {
 	if !bye {
 		return nil
 	}
-	s.given.Wait()
-	close(errs)
 	var joined error
-	for err := range errs {
-		joined = errors.Join(joined, err)
+	for range all {
+		joined = errors.Join(joined, <-errs)
 	}
 	return joined
 }
@@ -408,16 +434,19 @@ type keyParams struct {
 	Key string `json:"key"`
 }
 
-func (s *server) show(ctx context.Context, p *keyParams, _ time.Time) (any, error) {
+func (s *server) show(ctx context.Context, p *keyParams, _ clock.Instant) (any, error) {
 	info, err := s.locks.Operator().Inspect(ctx, p.Key)
 	if err != nil {
 		return nil, err
 	}
 	info.Key = p.Key
 	k := people.ToKeyJSON(info)
-	const most = 50 // of a line of 64 KiB
-	k.Holders, k.Queue = k.Holders[:min(len(k.Holders), most)], k.Queue[:min(len(k.Queue), most)]
-	return k, nil
+	for most := 50; ; most /= 2 { // labels of the largest size have fewer of them fit
+		k.Holders, k.Queue = k.Holders[:min(len(k.Holders), most)], k.Queue[:min(len(k.Queue), most)]
+		if line, err := json.Marshal(k); err != nil || len(line) < maxPage || most == 0 {
+			return k, err
+		}
+	}
 }
 
 // listParams are those of list.
@@ -438,7 +467,7 @@ const (
 )
 
 // list lists keys in their order, as many as a line has room for.
-func (s *server) list(ctx context.Context, p *listParams, _ time.Time) (any, error) {
+func (s *server) list(ctx context.Context, p *listParams, _ clock.Instant) (any, error) {
 	var found []hasp.Info // the first ones after p.After
 	for info, err := range s.locks.Operator().List(ctx, p.Prefix) {
 		if err != nil {
@@ -458,7 +487,7 @@ func (s *server) list(ctx context.Context, p *listParams, _ time.Time) (any, err
 		if err != nil {
 			return nil, err
 		}
-		if size += len(line); i == maxListed || size > maxPage {
+		if size += len(line); i == maxListed || i > 0 && size > maxPage {
 			l.Next = []byte(found[i-1].Key)
 			break
 		}

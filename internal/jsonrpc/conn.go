@@ -47,8 +47,15 @@ func (e *Error) Error() string { return e.Message }
 var ErrBroken = errors.New("a line is not one JSON object of at most 64 KiB of UTF-8")
 
 // Handler answers a request, or takes a notification, whose answer is dropped. ctx ends with the connection, and when the request
-// is cancelled. Of a request it runs in a goroutine of its own, of a notification in the reader's: it must not block then.
+// is cancelled. Of a request it runs in a goroutine of its own, of a notification, and of the first request, a greeting, in the
+// reader's: it must not block then.
 type Handler func(ctx context.Context, method string, params json.RawMessage, notification bool) (any, error)
+
+// Then is a result after whose answer, or that of the error beside it, Do is called: what it sends comes behind.
+type Then struct {
+	Result any
+	Do     func()
+}
 
 // Conn is a connection. Its methods may be called by many goroutines.
 type Conn struct {
@@ -62,6 +69,8 @@ type Conn struct {
 	wake    chan struct{} // room for one: there is something to write
 	gone    chan struct{} // closed with the connection
 	close   sync.Once
+
+	greeted bool // the first request came; of the reader
 
 	mu    sync.Mutex
 	under map[string]context.CancelFunc // requests of the other end, by id; nil: the connection has ended
@@ -129,6 +138,9 @@ func (c *Conn) Serve(ctx context.Context, ended func()) error {
 		ended()
 	}
 	c.work.Wait()
+	if err != nil { // the other end may still be writing, and hears of it when it reads
+		c.End()
+	}
 	c.Close()
 	return err
 }
@@ -161,7 +173,6 @@ func (c *Conn) read(ctx context.Context) error {
 		}
 		if line = bytes.TrimSpace(line); len(line) > 0 && !c.take(ctx, line) {
 			c.respond(json.RawMessage("null"), nil, &Error{Code: CodeParse, Message: ErrBroken.Error()})
-			c.End()
 			return ErrBroken
 		}
 	}
@@ -170,13 +181,17 @@ func (c *Conn) read(ctx context.Context) error {
 // take handles a line; false: it is broken.
 func (c *Conn) take(ctx context.Context, line []byte) bool {
 	var m message
-	if line[0] != '{' || !utf8.Valid(line) || json.Unmarshal(line, &m) != nil {
+	if line[0] != '{' || !utf8.Valid(line) {
 		return false
 	}
+	err := json.Unmarshal(line, &m)
+	mistyped := errors.As(err, new(*json.UnmarshalTypeError))
 	switch {
-	case m.Method == "" && (m.Result != nil || m.Error != nil):
+	case err != nil && !mistyped:
+		return false
+	case !mistyped && m.Method == "" && (m.Result != nil || m.Error != nil):
 		return c.answered(&m)
-	case m.Version != "2.0" || m.Method == "" || !isID(m.ID):
+	case mistyped || m.Version != "2.0" || m.Method == "" || !isID(m.ID):
 		c.respond(json.RawMessage("null"), nil, &Error{Code: CodeRequest, Message: `a request has "jsonrpc": "2.0", a method, and an id that is a string or a number`})
 	case m.ID == nil:
 		c.notified(ctx, &m)
@@ -228,7 +243,7 @@ func (c *Conn) notified(ctx context.Context, m *message) {
 	}
 }
 
-// asked answers a request in a goroutine of its own.
+// asked answers a request.
 func (c *Conn) asked(ctx context.Context, m *message) {
 	ctx, cancel := context.WithCancel(ctx)
 	c.mu.Lock()
@@ -242,14 +257,25 @@ func (c *Conn) asked(ctx context.Context, m *message) {
 		c.respond(m.ID, nil, &Error{Code: CodeRequest, Message: "a request with this id is under way"})
 		return
 	}
-	c.work.Go(func() {
+	answer := func() {
 		defer cancel()
 		result, err := c.handle(ctx, m.Method, m.Params, false)
 		c.mu.Lock()
 		delete(c.under, string(m.ID)) // before the answer: the id may be used again after it
 		c.mu.Unlock()
-		c.respond(m.ID, result, err)
-	})
+		then, ok := result.(Then)
+		if !ok {
+			then = Then{result, func() {}}
+		}
+		c.respond(m.ID, then.Result, err)
+		then.Do()
+	}
+	if !c.greeted {
+		c.greeted = true
+		answer()
+		return
+	}
+	c.work.Go(answer)
 }
 
 func (c *Conn) respond(id json.RawMessage, result any, err error) {

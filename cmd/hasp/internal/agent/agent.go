@@ -80,6 +80,7 @@ func (o *options) run(cmd *cobra.Command) error {
 		}
 	}
 	a := &agent{Locks: l, o: o}
+	signal.Ignore(syscall.SIGPIPE) // a client's end is no reason to leave its locks to their TTL
 	ends := []os.Signal{os.Interrupt, syscall.SIGTERM}
 	if o.stdio { // Ctrl-C is for the client, which may have something left to do
 		signal.Ignore(os.Interrupt, syscall.SIGHUP)
@@ -128,16 +129,21 @@ func (a *agent) explain(err error) string {
 // stdio serves the program that started this one.
 func (a *agent) stdio(ctx context.Context) error {
 	served := make(chan error, 1)
-	go func() { served <- pipe.Serve(ctx, a.Client, standard(), a.options(parent())) }()
+	s := standard()
+	go func() { served <- pipe.Serve(ctx, a.Client, s, a.options(parent())) }()
+	var late <-chan time.Time
 	select {
 	case err := <-served:
 		return broken(err)
 	case <-ctx.Done():
+		if !s.ends {
+			late = time.After(a.o.grace.D + time.Second)
+		}
 	}
 	select {
 	case err := <-served:
 		return broken(err)
-	case <-time.After(a.o.grace.D + time.Second): // its input is a terminal, of which a read does not end
+	case <-late:
 		return nil
 	}
 }
@@ -154,6 +160,7 @@ type streams struct {
 	io.Reader
 	io.Writer
 	close func()
+	ends  bool // with close a read ends: not of a terminal
 }
 
 func (s streams) Close() error { s.close(); return nil }

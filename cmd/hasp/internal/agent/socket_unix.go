@@ -112,15 +112,15 @@ func labelOf(pid, uid int) *driver.Label {
 
 // standard is the standard input and output. A read from a pipe or a socket can be ended, one from a terminal cannot.
 func standard() streams {
-	in := os.Stdin
+	in, ends := os.Stdin, false
 	if info, err := in.Stat(); err == nil && info.Mode()&(os.ModeNamedPipe|os.ModeSocket) != 0 && unix.SetNonblock(0, true) == nil {
-		in = os.NewFile(0, "standard input")
+		in, ends = os.NewFile(0, "standard input"), true
 	}
 	out := os.Stdout
 	if info, err := out.Stat(); err == nil && info.Mode()&(os.ModeNamedPipe|os.ModeSocket) != 0 && unix.SetNonblock(1, true) == nil {
 		out = os.NewFile(1, "standard output")
 	}
-	return streams{in, out, func() { _, _ = in.Close(), out.Close() }}
+	return streams{in, out, func() { _, _ = in.Close(), out.Close() }, ends}
 }
 
 // ready tells systemd that clients may come.

@@ -19,6 +19,6 @@ func (a *agent) peer(net.Conn) (*driver.Label, error) { return nil, errors.ErrUn
 
 func parent() *driver.Label { return nil }
 
-func standard() streams { return streams{os.Stdin, os.Stdout, func() { _ = os.Stdin.Close() }} }
+func standard() streams { return streams{os.Stdin, os.Stdout, func() { _ = os.Stdin.Close() }, false} }
 
 func ready() {}
