@@ -6,19 +6,23 @@ package main
 import (
 	"flag"
 	"fmt"
+	"io"
+	"net"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/hasplock/hasp/cmd/hasp/internal/conform/adapter"
 	"github.com/hasplock/hasp/cmd/hasp/internal/store"
 	"github.com/hasplock/hasp/internal/testserver"
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-var commands = map[string]func(){"hasp": patient, "counter": counter, "terms": terms}
+var commands = map[string]func(){"hasp": patient, "counter": counter, "terms": terms, "adapter": adapt}
 
 // The test binary is hasp, or a helper, when it is called so.
 func TestMain(m *testing.M) {
@@ -51,6 +55,21 @@ func heed(signals ...os.Signal) {
 func patient() {
 	store.NodeTimeout = 2 * time.Second
 	main()
+}
+
+// adapt is an adapter of package pipe's client, for hasp verify --client.
+func adapt() {
+	agent, err := net.Dial("unix", strings.TrimPrefix(os.Getenv("HASP_AGENT"), "unix:"))
+	if err == nil {
+		err = adapter.Serve(struct {
+			io.Reader
+			io.WriteCloser
+		}{os.Stdin, os.Stdout}, agent)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 }
 
 // terms says that it is ready, and each TERM that it gets; it ends a little after the first.

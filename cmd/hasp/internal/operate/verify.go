@@ -51,6 +51,7 @@ type trial struct {
 	clients int
 	keys    int
 	seed    uint64
+	client  string
 	output  base.Choice
 }
 
@@ -62,9 +63,15 @@ func newVerify() *cobra.Command {
 		Long:  verifyLong,
 		Example: `  hasp verify
   hasp verify --store redlock://a,b,c --for 2m
-  hasp verify --for 60 --ttl 5s -o json | jq .findings`,
+  hasp verify --for 60 --ttl 5s -o json | jq .findings
+  hasp verify --client 'python3 conformance.py'`,
 		Args: base.Exactly(0, ""),
-		RunE: func(cmd *cobra.Command, _ []string) error { return t.run(cmd) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if cmd.Flags().Changed("client") {
+				return t.tryClient(cmd)
+			}
+			return t.run(cmd)
+		},
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
@@ -73,6 +80,7 @@ func newVerify() *cobra.Command {
 	f.Var(base.Number(&t.keys, 1, 64), "keys", "`N` keys that they want, 1 to 64")
 	f.Var(&t.ttl, "ttl", "of the leases, at most a third of --for (default 1s, or the least that the store has)")
 	f.Uint64Var(&t.seed, "seed", 0, "`N` of an earlier run, for the same faults at the same moments")
+	f.StringVar(&t.client, "client", "", "try a client of hasp agent instead of a store: the shell runs `COMMAND`, its adapter")
 	t.output.AddOutput(cmd, "lines, or an object")
 	t.store.Add(cmd)
 	return cmd
