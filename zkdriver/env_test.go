@@ -124,13 +124,19 @@ func ask(key string) contend.Owner {
 func queued(r contend.Owner) contend.Owner { r.Queue = true; return r }
 func reader(r contend.Owner) contend.Owner { r.Mode = driver.Shared; return r }
 
-func (w *world) try(d *Driver, r contend.Owner) driver.Result {
+// try asks, and asks again as hasp does: a busy machine loses connections.
+func (w *world) try(d *Driver, r contend.Owner) (res driver.Result) {
 	w.Helper()
-	res, err := contend.Try(w.ctx, d, r)
-	if err != nil {
-		w.Fatalf("Try of %q: %v", r.Key, err)
-	}
+	w.answered(d, func() (err error) { res, err = contend.Try(w.ctx, d, r); return err })
 	return res
+}
+
+// answered does what has an outcome once the server answers.
+func (w *world) answered(d *Driver, do func() error) {
+	w.Helper()
+	var err error
+	w.eventually("an answer", func() bool { err = do(); return err == nil || d.Classify(err) != driver.ClassUnreachable })
+	must(w, err)
 }
 
 func (w *world) grant(d *Driver, r contend.Owner) driver.Result {

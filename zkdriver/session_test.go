@@ -73,8 +73,8 @@ func TestTTLIsTheSessions(t *testing.T) {
 	r := ask("k")
 	r.TTL = time.Hour
 	start := time.Now()
-	s, err := c.session(w.ctx)
-	must(t, err)
+	var s *zk.Session
+	w.answered(short, func() (err error) { s, err = c.session(w.ctx); return err })
 	if res := w.grant(short, r); start.Add(res.TTL).After(s.Assured()) || res.TTL <= 10*time.Minute {
 		t.Errorf("granted for %v", res.TTL)
 	}

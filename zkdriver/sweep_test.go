@@ -25,12 +25,16 @@ import (
 func (w *world) leftovers(d *Driver, prefix string) map[string]operator.Leftover {
 	w.Helper()
 	all := map[string]operator.Leftover{}
-	for l, err := range d.ListLeftovers(w.ctx, prefix, nil) {
-		if err != nil {
-			w.Fatalf("ListLeftovers: %v", err)
+	w.answered(d, func() error {
+		clear(all)
+		for l, err := range d.ListLeftovers(w.ctx, prefix, nil) {
+			if err != nil {
+				return err
+			}
+			all[l.Name] = l
 		}
-		all[l.Name] = l
-	}
+		return nil
+	})
 	return all
 }
 

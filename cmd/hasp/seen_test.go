@@ -8,6 +8,7 @@ package main
 import (
 	"database/sql"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -100,11 +101,23 @@ func sentinels(t *testing.T, commands ...[]any) *testserver.RedisSentinel {
 	return group
 }
 
-func held(t *testing.T, addr string, n int) {
-	for range n {
+// zkHello asks ZooKeeper for a session of a second.
+const zkHello = "\x00\x00\x00\x2c" + "\x00\x00\x00\x00" + "\x00\x00\x00\x00\x00\x00\x00\x00" + "\x00\x00\x03\xe8" + "\x00\x00\x00\x00\x00\x00\x00\x00" +
+	"\x00\x00\x00\x10" + "\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"
+
+// held has n connections that a server has answered, the first byte of which is as it should be.
+func held(t *testing.T, addr string, n int, greeting string, answer byte) {
+	for n > 0 {
 		c, err := net.Dial("tcp", addr)
 		must(t, err)
+		_, _ = io.WriteString(c, greeting) // what is refused cannot be read either
+		b := make([]byte, 1)
+		if _, err = io.ReadFull(c, b); err != nil || b[0] != answer { // the server still counts a connection that was closed
+			_ = c.Close()
+			continue
+		}
 		t.Cleanup(func() { _ = c.Close() })
+		n--
 	}
 }
 
@@ -168,7 +181,7 @@ func seenCases(t *testing.T) map[string]seen {
 		}},
 		"redis full": {69, `answers, but does not serve: ERR max number of clients reached, and it closed the connection`, func(t *testing.T, s *sandbox) string {
 			addr := testserver.Redis(t, "--maxclients", "1").Addr()
-			held(t, addr, 1)
+			held(t, addr, 1, "PING\r\n", '+')
 			return "redis://" + addr
 		}},
 		"redis out of memory": {78, `is full: .*OOM.* or raise maxmemory`, func(t *testing.T, s *sandbox) string {
@@ -209,7 +222,7 @@ func seenCases(t *testing.T) map[string]seen {
 		}},
 		"zk full": {69, `closed the connection before its first answer: .*maxClientCnxns`, func(t *testing.T, s *sandbox) string {
 			addr := testserver.ZooKeeper(t, "maxClientCnxns=2").Addr()
-			held(t, addr, 2)
+			held(t, addr, 2, zkHello, 0)
 			return "zk://" + addr
 		}},
 		"zk sasl": {78, `cannot do this: .*only clients that log in with SASL`, func(t *testing.T, s *sandbox) string {
