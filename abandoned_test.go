@@ -75,6 +75,19 @@ func TestAbandoned(t *testing.T) {
 			})
 			wantIs(t, err, hasp.ErrClosed)
 		}, true},
+		"given up": {func(t *testing.T, _ *mortal, c *hasp.Client) {
+			l := lock(t, c, "k", nil)
+			check(t, l.Abandon())
+			check(t, l.Release()) // is no second end
+		}, true},
+		"released, then given up": {func(t *testing.T, _ *mortal, c *hasp.Client) {
+			l := lock(t, c, "k", nil)
+			release(t, l)
+			check(t, l.Abandon())
+		}, false},
+		"several given up": {func(t *testing.T, _ *mortal, c *hasp.Client) {
+			check(t, must(mutexes(c, "j", "k").Lock(t.Context())).Abandon())
+		}, true},
 		"broken": {func(t *testing.T, _ *mortal, c *hasp.Client) {
 			l := lock(t, c, "k", nil)
 			check(t, c.Operator().Break(t.Context(), "k", l.Owner()))

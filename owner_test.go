@@ -268,6 +268,16 @@ func TestLabelSaysWho(t *testing.T) {
 	need(t, err)
 	l := info.Holder.Describe()
 	failIf(t, l.User != u.Username, "the user is %q, must be %q", l.User, u.Username)
+
+	// That of another process has its own reason and time.
+	other := driver.Label{Host: "h", PID: 7, User: "u", Process: "p", Reason: "not this one", Since: time.Unix(1, 0)}
+	lock(t, c, "other", &hasp.LockOptions{Label: &other, Reason: "mine"})
+	info, err = c.Operator().Inspect(t.Context(), "other")
+	need(t, err)
+	l = info.Holder.Describe()
+	failIf(t, time.Since(l.Since) > time.Hour || other.Reason != "not this one", "it began at %v, or the caller's label was changed", l.Since)
+	other.Reason, other.Since = "mine", l.Since
+	failIf(t, l != other, "the label is %+v", l)
 }
 
 // A mistake of the program panics in hasp's words, and leaves the client usable.

@@ -115,8 +115,6 @@ func (s *server) begin(method string) error {
 		return failure(Invalid, "the first request is hello")
 	case method == "lock" && s.waiting >= MaxWaiting:
 		return failure(Limit, "a connection waits for at most %d locks", MaxWaiting)
-	case method == "lock" && (s.ending || s.bye):
-		return failure(Closed, "the agent ends, or bye was said: nothing more is granted")
 	case method == "lock":
 		s.waiting++
 	case s.others >= MaxWaiting:
@@ -255,7 +253,7 @@ func (s *server) add(leases *hasp.Leases, p *LockParams) (id string, l *lease) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed || s.ending {
+	if s.closed || s.ending || s.bye {
 		return "", nil
 	}
 	s.last++

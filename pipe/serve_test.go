@@ -142,9 +142,12 @@ func TestEnds(t *testing.T) {
 		err   error
 		after time.Duration
 	}{
-		"end of file":   {func(_ *agent, r *raw) { r.Close() }, abandoned, nil, 0},
-		"half a line":   {func(_ *agent, r *raw) { io.WriteString(r, `{"jsonrpc":"2.0"`); r.Close() }, abandoned, jsonrpc.ErrBroken, 0},
-		"a long line":   {func(_ *agent, r *raw) { go r.write(`{"x":"` + strings.Repeat("x", pipe.MaxLine) + `"}`) }, abandoned, jsonrpc.ErrBroken, 0},
+		"end of file": {func(_ *agent, r *raw) { r.Close() }, abandoned, nil, 0},
+		"half a line": {func(_ *agent, r *raw) { io.WriteString(r, `{"jsonrpc":"2.0"`); r.Close() }, abandoned, jsonrpc.ErrBroken, 0},
+		"a long line": {func(_ *agent, r *raw) {
+			r.in = bufio.NewScanner(strings.NewReader("")) // it reads nothing
+			go r.write(`{"x":"` + strings.Repeat("x", pipe.MaxLine) + `"}`)
+		}, abandoned, jsonrpc.ErrBroken, 0},
 		"invalid UTF-8": {func(_ *agent, r *raw) { r.write(request(9, "status", "{\"lease\":\"\xff\"}")) }, abandoned, jsonrpc.ErrBroken, 0},
 		"10,001 deep": {func(_ *agent, r *raw) {
 			r.write(request(9, "status", strings.Repeat("[", 10_001)+strings.Repeat("]", 10_001)))
@@ -236,6 +239,21 @@ func TestGrantAtTheEnd(t *testing.T) {
 			if n := a.waiters("k"); n != 0 {
 				t.Fatalf("%d wait", n)
 			}
+		}
+	})
+}
+
+// left_ms counts from the request, also where that waited.
+func TestLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAgent(t)
+		held := lockOf(t, another(t, a.store), "k")
+		time.AfterFunc(time.Hour, func() { _ = held.Release() })
+		start := time.Now()
+		l, err := a.client().Lock(t.Context(), pipe.LockParams{Key: "k"})
+		l = must(t, l, err)
+		if left := time.Duration(l.Left)*time.Millisecond - time.Since(start); left < 25*time.Second || left > 30*time.Second || l.Err() != nil {
+			t.Errorf("%v are left: %v", left, l.Err())
 		}
 	})
 }
@@ -420,7 +438,7 @@ func TestIDs(t *testing.T) {
 		for range 50 { // the goroutines of requests begin in any order
 			r := a.silent(nil)
 			r.write(request(`"a"`, "hello", "{}"), request(`"a"`, "status", "{}"))
-			if r.next(); r.next().Error != nil {
+			if r.next().Error != nil || r.next().Error != nil {
 				t.Fatal("a request behind hello came before it")
 			}
 			r.send("bye", "{}")
