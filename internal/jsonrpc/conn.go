@@ -236,9 +236,14 @@ func (c *Conn) notified(ctx context.Context, m *message) {
 	if json.Unmarshal(m.Params, &p) != nil {
 		return
 	}
+	c.Cancel(p.ID)
+}
+
+// Cancel ends the context of a request of the other end, as $/cancelRequest does: other protocols have another name for that.
+func (c *Conn) Cancel(id json.RawMessage) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if cancel := c.under[string(p.ID)]; cancel != nil {
+	if cancel := c.under[string(id)]; cancel != nil {
 		cancel()
 	}
 }

@@ -38,7 +38,9 @@ type options struct {
 }
 
 // Commands are those of this package. version is hasp's.
-func Commands(version string) []*cobra.Command { return []*cobra.Command{newAgent(version)} }
+func Commands(version string) []*cobra.Command {
+	return []*cobra.Command{newAgent(version), newMCP(version), newHook()}
+}
 
 func newAgent(version string) *cobra.Command {
 	o := &options{version: version, grace: base.Duration{D: 5 * time.Second, Given: true}}
@@ -68,6 +70,34 @@ func newAgent(version string) *cobra.Command {
 	return cmd
 }
 
+func newMCP(version string) *cobra.Command {
+	o := &options{version: version, maxHold: base.Duration{D: 30 * time.Minute, Given: true}}
+	cmd := &cobra.Command{
+		Use:     "mcp",
+		Short:   "Hold locks for a coding agent (Model Context Protocol)",
+		Long:    mcpLong,
+		Example: mcpExample,
+		Args:    base.Exactly(0, ""),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			l, err := o.store.Open(cmd, nil)
+			if err != nil {
+				return err
+			}
+			defer l.Leave(false)
+			dir, err := os.Getwd()
+			if err != nil {
+				return base.Failed("%v", err)
+			}
+			a := &agent{Locks: l, o: o}
+			return a.stdio(func(ctx context.Context, rwc io.ReadWriteCloser) error { return a.serveMCP(ctx, rwc, dir, parent()) })
+		},
+		DisableFlagsInUseLine: true,
+	}
+	cmd.Flags().Var(&o.maxHold, "max-hold", "the longest that a lock is held")
+	o.store.Add(cmd)
+	return cmd
+}
+
 func (o *options) run(cmd *cobra.Command) error {
 	l, err := o.store.Open(cmd, nil)
 	if err != nil {
@@ -80,17 +110,14 @@ func (o *options) run(cmd *cobra.Command) error {
 		}
 	}
 	a := &agent{Locks: l, o: o}
-	signal.Ignore(syscall.SIGPIPE) // a client's end is no reason to leave its locks to their TTL
-	ends := []os.Signal{os.Interrupt, syscall.SIGTERM}
-	if o.stdio { // Ctrl-C is for the client, which may have something left to do
-		signal.Ignore(os.Interrupt, syscall.SIGHUP)
-		ends = ends[1:]
-	}
-	ctx, stop := signal.NotifyContext(context.Background(), ends...)
-	defer stop()
 	if o.stdio {
-		return a.stdio(ctx)
+		return a.stdio(func(ctx context.Context, rwc io.ReadWriteCloser) error {
+			return pipe.Serve(ctx, a.Client, rwc, a.options(parent()))
+		})
 	}
+	signal.Ignore(syscall.SIGPIPE) // a client's end is no reason to leave its locks to their TTL
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
 	return a.listen(ctx)
 }
 
@@ -110,12 +137,14 @@ func (a *agent) options(label *driver.Label) *pipe.Options {
 
 // explain is an error as the other commands have it.
 func (a *agent) explain(err error) string {
-	held, of := (*hasp.HeldError)(nil), (*hasp.Error)(nil)
+	held, of, end := (*hasp.HeldError)(nil), (*hasp.Error)(nil), (*base.Exit)(nil)
 	inner := err
 	if errors.As(err, &of) {
 		inner = of.Err
 	}
 	switch {
+	case errors.As(err, &end):
+		return end.Message
 	case errors.Is(err, hasp.ErrLost), errors.Is(err, hasp.ErrNotHeld):
 		return fmt.Sprintf("LOST %s: %s", base.Quote(base.KeyOf(err, "")), strings.TrimPrefix(plain.Error(inner), hasp.ErrLost.Error()+": "))
 	case errors.Is(err, hasp.ErrClosed):
@@ -126,11 +155,15 @@ func (a *agent) explain(err error) string {
 	return base.Trouble(a.URL, err).Message
 }
 
-// stdio serves the program that started this one.
-func (a *agent) stdio(ctx context.Context) error {
+// stdio serves the program that started this one. Ctrl-C is for that, which may have something left to do; nor is its end, which a
+// write may find, a reason to leave its locks to their TTL.
+func (a *agent) stdio(serve func(context.Context, io.ReadWriteCloser) error) error {
+	signal.Ignore(os.Interrupt, syscall.SIGHUP, syscall.SIGPIPE)
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
 	served := make(chan error, 1)
 	s := standard()
-	go func() { served <- pipe.Serve(ctx, a.Client, s, a.options(parent())) }()
+	go func() { served <- serve(ctx, s) }()
 	var late <-chan time.Time
 	select {
 	case err := <-served:
@@ -152,7 +185,7 @@ func broken(err error) error {
 	if err == nil {
 		return nil
 	}
-	return base.Usage("the program that started hasp agent does not speak its protocol: %v", err)
+	return base.Usage("the program that started this one does not speak its protocol: %v", err)
 }
 
 // streams are a standard input and output.
