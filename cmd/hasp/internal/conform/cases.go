@@ -200,6 +200,12 @@ var Cases = []Case{
 		time.Sleep(time.Until(h.until) + rounding)
 		t.status(h)
 	}},
+	{Name: "lost release", Rule: "the release of a lost lease fails as lost, and does not wait for an agent that is silent", silent: true, script: func(t *trial) {
+		h, r := t.lock("k", long)
+		r.write(r.notify("lost", pipe.Notice{Lease: "of k", Keys: []string{"k"}, Message: "LOST k"}))
+		t.notice("lost", h.Lease)
+		t.refused(t.call("release", map[string]string{"lease": h.Lease}), pipe.Lost)
+	}},
 	{Name: "clock", Rule: "left_ms counts from when the request was sent, not from its answer", silent: true, script: func(t *trial) {
 		p, r := t.ask(pipe.LockParams{Key: "k"})
 		time.Sleep(500 * time.Millisecond)

@@ -1,6 +1,8 @@
 // Copyright 2026 The hasp Authors
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build unix
+
 package conform_test
 
 import (
@@ -161,6 +163,8 @@ var sabotages = map[string]*sabotage{
 	"clock":      {in: replace(`"left_ms":3000`, `"left_ms":3600`)},
 	"prolong":    {in: replace(`"left_ms":600000`, `"left_ms":6000`)},
 	"new lease":  {in: replace(`"left_ms":8000`, `"left_ms":600000`)},
+
+	"lost release": {said: replace(`"kind":"lost"`, `"kind":"closed"`)},
 
 	"end of file": {deaf: true},
 	"cancel":      {said: replace("-32800", "-32000", "cancelled", "busy")},
