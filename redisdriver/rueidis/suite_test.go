@@ -22,6 +22,7 @@ import (
 // open returns a client, which the test closes.
 func open(t testing.TB, o rueidis.ClientOption) rueidis.Client {
 	t.Helper()
+	o.Dialer.Timeout = time.Minute // NewClient connects, and this machine may be busy
 	c, err := rueidis.NewClient(o)
 	if err != nil {
 		t.Fatal(err)
