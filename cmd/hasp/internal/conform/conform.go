@@ -44,7 +44,7 @@ func Run(ctx context.Context, adapter string, stderr *os.File) []Result {
 	ctx, cancel := context.WithTimeout(ctx, wholeMost)
 	defer cancel()
 	results := make([]Result, len(Cases))
-	mute := false
+	var mute bool
 	results[0], mute = Cases[0].try(ctx, adapter, stderr)
 	if mute {
 		return results[:1]
@@ -220,7 +220,7 @@ type failure struct {
 	pipe.ErrorData
 }
 
-func (f *failure) Error() string { return fmt.Sprintf("%s (kind %q)", f.message, f.Kind) }
+func (f *failure) String() string { return fmt.Sprintf("%s (kind %q)", f.message, f.Kind) }
 
 // wait reads the answer to a request, or returns the error that was the answer.
 func (t *trial) wait(p *pending, into any) *failure {
