@@ -20,7 +20,7 @@ import (
 func FuzzServe(f *testing.F) {
 	hello := request(1, "hello", `{"protocols":[1],"alive_ms":5000}`) + "\n"
 	for _, lines := range []string{
-		"", "{", hello, hello + request(2, "lock", `{"key":"k","linger_ms":1000,"wanted":true}`) + "\n" + request(3, "bye", "{}") + "\n",
+		"", "{", hello, hello + request(2, "lock", `{"key":"k","linger_ms":1000,"wanted":true}`) + "\n", hello + request(2, "lock", `{"key":"k"}`) + "\n" + request(3, "bye", "{}") + "\n",
 		hello + request(2, "lock", `{"key":"held"}`) + "\n" + `{"jsonrpc":"2.0","method":"$/cancelRequest","params":{"id":2}}` + "\n",
 		hello + request(2, "lock", `{"keys":["a","b"],"mode":"shared","cohort_ms":50,"max_hold_ms":1}`) + "\n" + request(3, "release", `{"lease":"1"}`) + "\n" + request(4, "extend", `{"lease":"1","ttl_ms":50}`) + "\n",
 		hello + request(2, "lock", `{"key":"s","slots":2,"wait_ms":0}`) + "\n" + request(3, "list", `{"prefix":"","after":""}`) + "\n" + request(4, "show", `{"key":"s"}`) + "\n" + request(5, "status", `{}`) + "\nhalf",

@@ -4,6 +4,7 @@
 package pipe_test
 
 import (
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -65,7 +66,8 @@ func TestShowAndList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAgent(t)
 		b := another(t, a.store)
-		long := &hasp.LockOptions{Reason: strings.Repeat("<", 600), Label: &driver.Label{Host: "h"}}
+		all := strings.Repeat("\x01", driver.MaxKey)
+		long := &hasp.LockOptions{Reason: strings.Repeat("r", 450), Label: &driver.Label{Host: "h"}}
 		want := map[string]bool{}
 		for i := range 1000 {
 			key := fmt.Sprintf("%04d\x01%s", i, strings.Repeat("\x02", i/2))
@@ -104,18 +106,22 @@ func TestShowAndList(t *testing.T) {
 		if len(want) > 0 || pages < 5 {
 			t.Errorf("%d keys are missing on %d pages", len(want), pages)
 		}
-		for range 100 {
-			go b.Semaphore("k", 60, long).Lock(t.Context())
+		hostile := `{"reason":"` + strings.Repeat("<", 490) + `"}` // which is six times as long when Go writes it
+		for range 120 {
+			claim := driver.Claim{Key: all, Owner: rand.Text(), Label: hostile, Mode: driver.Shared, Limit: 60}
+			_, err := a.store.Try(t.Context(), driver.TryRequest{Claim: claim, TTL: time.Minute, Queue: true, Patience: time.Minute})
+			if err != nil {
+				t.Fatal(err)
+			}
 		}
-		synctest.Wait()
 		var k struct {
 			Holds, Waiters int
 			Holders, Queue []json.RawMessage
 		}
-		if l := r.ask("show", `{"key":"k"}`); l.Error != nil || json.Unmarshal(l.Result, &k) != nil {
+		if l := r.ask("show", `{"key":"`+strings.ReplaceAll(all, "\x01", `\u0001`)+`"}`); l.Error != nil || json.Unmarshal(l.Result, &k) != nil {
 			t.Fatalf("show: %+v", l.Error)
 		}
-		if k.Holds != 60 || k.Waiters != 40 || len(k.Holders) == 0 || len(k.Queue) == 0 {
+		if k.Holds != 60 || k.Waiters != 60 || len(k.Holders) == 0 || len(k.Queue) == 0 {
 			t.Errorf("%d of %d holders, %d of %d waiters", len(k.Holders), k.Holds, len(k.Queue), k.Waiters)
 		}
 	})
