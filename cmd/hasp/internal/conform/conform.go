@@ -17,6 +17,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -39,6 +40,7 @@ type Result struct {
 }
 
 // Run tries a client by every case, the first one alone: without its answer to hello an adapter is none, and the others are left out.
+// So are those for which there was no time, whose rule may be kept.
 // The shell starts the adapter. stderr is the adapters'.
 func Run(ctx context.Context, adapter string, stderr *os.File) []Result {
 	ctx, cancel := context.WithTimeout(ctx, wholeMost)
@@ -54,12 +56,14 @@ func Run(ctx context.Context, adapter string, stderr *os.File) []Result {
 	for i := range Cases[1:] {
 		free <- struct{}{}
 		under.Go(func() {
-			results[i+1], _ = Cases[i+1].try(ctx, adapter, stderr)
+			if r, _ := Cases[i+1].try(ctx, adapter, stderr); r.Broken == "" || ctx.Err() == nil {
+				results[i+1] = r
+			}
 			<-free
 		})
 	}
 	under.Wait()
-	return results
+	return slices.DeleteFunc(results, func(r Result) bool { return r.Name == "" })
 }
 
 // Case is one rule, and a script that tries it.
