@@ -16,6 +16,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -152,10 +153,10 @@ func (h *agentHost) do(line string) string {
 	return h.out.Text()
 }
 
-func (h *agentHost) says(line, want string) {
+func (h *agentHost) says(line, pattern string) {
 	h.t.Helper()
-	if said := h.do(line); !strings.Contains(said, want) {
-		h.t.Errorf("%s: %q, want %q", line, said, want)
+	if said := h.do(line); !regexp.MustCompile("^" + pattern).MatchString(said) {
+		h.t.Errorf("%s: %q, want %s", line, said, pattern)
 	}
 }
 
@@ -174,17 +175,17 @@ func TestHook(t *testing.T) {
 	s := onSQLite(t)
 	one, two := s.tree()
 	a, b := s.host(one), s.host(two)
-	b.says("hook f", "0")
+	b.says("hook f", "0 $")
 	b.says("hook --require f", "2 hasp: nobody holds \"f\": call the tool lock")
 	a.says("lock f", "you hold")
-	a.says("hook --require f", "0")
+	a.says("hook --require f", "0 $")
 	b.says("hook f", `2 hasp: "f" is another's: "`+filepath.Join(one, "f")+`" has been held`)
-	b.says("hook f", `reason "of `+strconv.Itoa(a.cmd.Process.Pid))
+	b.says("hook f", `2 .* reason "of `+strconv.Itoa(a.cmd.Process.Pid))
 	b.says("lock f", "still waiting, 0 ahead")
 	a.signal(syscall.SIGKILL)
 	for !strings.Contains(b.do("lock f"), "did not finish") { // in the place it had
 	}
-	b.says("hook --require f", "0")
+	b.says("hook --require f", "0 $")
 	s.store = "redis://127.0.0.1:1"
 	c := s.host(one)
 	c.says("hook f", "1 hasp: whether the file may be edited is not known: the store")

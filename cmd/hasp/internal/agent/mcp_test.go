@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -162,6 +163,8 @@ func TestMCPPlaces(t *testing.T) {
 		c.says("status", "{}", "^nothing")
 		c.says("lock", `{"keys":["k"],"wait_seconds":1}`, "^still waiting, 0 ahead")
 		c.says("unlock", `{"keys":["k"]}`, `^no longer waiting for "k"$`)
+		synctest.Wait()
+		b.says("locks", "{}", `; 0 waiting$`)
 		b.says("unlock", `{"keys":["other"]}`, "^none")
 		b.says("unlock", `{"keys":["k"]}`, `^released`)
 		c.says("lock", `{"keys":["k"]}`, `^you hold "k"[^\n]*$`)
@@ -181,6 +184,14 @@ func TestMCPSeveral(t *testing.T) {
 		b.says("status", "{}", "^held: \"one\"\nheld: \"two\"$")
 		b.says("unlock", `{"keys":["one"]}`, `^released "one"$`)
 		a.says("lock", `{"keys":["one"]}`, "^you hold")
+		for i := range 2 { // a line has 64 KiB, in which each < becomes six bytes
+			var keys []string
+			for j := range 15 {
+				keys = append(keys, strconv.Quote(strings.Repeat("<", 500)+strconv.Itoa(15*i+j)))
+			}
+			a.says("lock", `{"keys":[`+strings.Join(keys, ",")+`]}`, "^you hold")
+		}
+		a.says("status", "{}", `^held: "<<.*(?s:.*)…$`)
 	})
 }
 
