@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-import asyncio, contextlib, itertools, json, math, os, shutil, socket, subprocess, threading, time, weakref
+import asyncio, contextlib, functools, itertools, json, math, os, shutil, socket, subprocess, threading, time, weakref
 from concurrent.futures import Future, InvalidStateError, TimeoutError as _Timeout
 from typing import Any, Callable, Dict, Generator, Iterator, List, Mapping, NamedTuple, Optional, Tuple
 
@@ -18,23 +18,17 @@ class HaspError(Exception):
         holder = data.get("holder") or {}
         self.kind, self.key = kind, str(data.get("key", ""))
         self.holder = Holder(*(holder.get(name, 0 if name == "pid" else "") for name in Holder._fields))
-class Busy(HaspError):
-    """Another holds the key, or waits for it in front: `holder` says who."""
-class LockLost(HaspError):
-    """The lease ended before it was released: another may have the key."""
-class Unavailable(HaspError):
-    """The store, or the agent, does not answer; whether a release arrived is not known."""
-class Denied(HaspError):
-    """The store refused the login, or the permission."""
-class Misconfigured(HaspError):
-    """A person must mend the store, its URL, or the installation of hasp."""
-class Unsupported(HaspError):
-    """The store, or the agent, cannot do that."""
-class Closed(HaspError):
-    """The agent is gone, the client was closed, or the process was forked: a new client is needed."""
 
-_KINDS: Dict[str, Callable[..., HaspError]] = {"busy": Busy, "lost": LockLost, "unavailable": Unavailable, "denied": Denied, "misconfigured": Misconfigured,
-          "unsupported": Unsupported, "closed": Closed}
+class Busy(HaspError): """Another holds the key, or waits for it in front: `holder` says who."""
+class LockLost(HaspError): """The lease ended before it was released: another may have the key."""
+class Unavailable(HaspError): """The store, or the agent, does not answer; whether a release arrived is not known."""
+class Denied(HaspError): """The store refused the login, or the permission."""
+class Misconfigured(HaspError): """A person must mend the store, its URL, or the installation of hasp."""
+class Unsupported(HaspError): """The store, or the agent, cannot do that."""
+class Closed(HaspError): """The agent is gone, the client was closed, or the process was forked: a new client is needed."""
+
+_KINDS: Dict[str, Callable[..., HaspError]] = {"busy": Busy, "lost": LockLost, "unavailable": Unavailable, "denied": Denied,
+                                               "misconfigured": Misconfigured, "unsupported": Unsupported, "closed": Closed}
 _PATIENCE, _LINE = 30.0, 64 << 10  # seconds that an agent has to answer, beyond a wait; bytes
 _CLOCK: Optional[int] = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", None))
 
@@ -42,8 +36,10 @@ def _error(kind: str, message: str, data: Mapping[str, Any] = {}) -> HaspError:
     return _KINDS.get(kind, HaspError)(kind, message, data)
 def _now() -> float:  # by a clock that goes on while the machine sleeps
     return time.monotonic() if _CLOCK is None else time.clock_gettime(_CLOCK)
-def _spawn(target: Callable[..., object], *args: object) -> None:
-    threading.Thread(target=target, args=args, daemon=True).start()
+def _spawn(target: Callable[..., object], *args: object) -> threading.Thread:
+    thread = threading.Thread(target=target, args=args, daemon=True)
+    thread.start()
+    return thread
 
 class Lease:
     """A lock. `with` and `async with` acquire and release it; or acquire() and `await` do the one, and release() the other. Once."""
@@ -82,12 +78,9 @@ class Lease:
         patience, answer = self.left + 1, self._give_back()
         with self._client._awaited(answer):
             await asyncio.wait_for(asyncio.wrap_future(answer), patience)
-    def __await__(self) -> Generator[Any, None, Lease]:
-        return self._acquire().__await__()
-    def __enter__(self) -> Lease:
-        return self.acquire()
-    async def __aenter__(self) -> Lease:
-        return await self._acquire()
+    def __await__(self) -> Generator[Any, None, Lease]: return self._acquire().__await__()
+    def __enter__(self) -> Lease: return self.acquire()
+    async def __aenter__(self) -> Lease: return await self._acquire()
     def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
         with contextlib.suppress(*([HaspError] if kind else [])):  # the block's own error says more
             self.release()
@@ -122,9 +115,10 @@ class Lease:
         if again:
             answer.set_result(None)
             return answer
-        with contextlib.suppress(*([HaspError] if self._why else [])):
+        if not self._why:
             self._client._send(answer, "release", {"lease": self._id})
-        if self._why:
+        else:
+            _spawn(self._client._tell, "release", {"lease": self._id})
             raise _error("lost", self._why, {"key": self._params["keys"][0]})
         return answer
     def _expire(self) -> None:  # this and what follows needs the client's mu
@@ -148,8 +142,7 @@ class Client:
         self._held: Dict[str, Lease] = {}
         self._pending: Dict[int, Tuple[Future[Any], float, Callable[[Any, float], Any]]] = {}
         self._in, self._out, self._started = _connect(agent, store)
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
+        self._reader = _spawn(self._read)
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=lambda this=weakref.ref(self): this() and this()._forked())
         try:
@@ -182,10 +175,8 @@ class Client:
                 raise
         finally:
             self._end("this client was closed")
-    def __enter__(self) -> Client:
-        return self
-    def __exit__(self, *error: Any) -> None:
-        self.close()
+    def __enter__(self) -> Client: return self
+    def __exit__(self, *error: Any) -> None: self.close()
     def _call(self, method: str, params: Dict[str, Any], patience: float) -> Any:
         answer: Future[Any] = Future()
         with self._awaited(answer):
@@ -281,15 +272,15 @@ class Client:
                     continue
                 for lease in live:
                     lease._ask = now + max((lease._deadline - now) / 4, 0.01)
-                _spawn(self._prolong, live)  # on its own: an agent that is stopped reads nothing
-    def _prolong(self, live: List[Lease]) -> None:
-        def take(result: Any, sent: float) -> None:
-            with self._mu:
-                for lease in live:
-                    lease._expire()
-                    lease._move(result, sent)
+                _spawn(self._tell, "status", {}, functools.partial(self._prolong, live))
+    def _prolong(self, live: List[Lease], result: Dict[str, Any], sent: float) -> None:
+        with self._mu:
+            for lease in live:
+                lease._expire()
+                lease._move(result, sent)
+    def _tell(self, *request: Any) -> None:  # in a thread of its own: an agent that is stopped reads nothing
         with contextlib.suppress(HaspError):
-            self._send(Future(), "status", {}, take)
+            self._send(Future(), *request)
     def _forked(self) -> None:  # in the child, where no other thread is that could unlock anything
         self._mu, self._writing, self._pending = threading.Condition(), threading.Lock(), {}
         self._close()

@@ -115,6 +115,7 @@ class TestLock(Case):
         one, two = self.client(), self.client()
         lease = one.lock("k").acquire()
         one.close()
+        self.assertFalse(lease.lost.is_set())  # nobody took it
         with two.lock("k", wait=0) as after:  # it is free by then
             self.assertFalse(after.abandoned)
         with self.assertRaises(hasplock.LockLost):
