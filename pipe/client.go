@@ -66,9 +66,11 @@ func NewClient(ctx context.Context, rwc io.ReadWriteCloser, name string) (*Clien
 	return c, nil
 }
 
-// Close gives back all that the client has, and ends the connection.
+// Close gives back all that the client has, and ends the connection. It takes at most 10 seconds.
 func (c *Client) Close() error {
-	err := c.Call(context.Background(), "bye", nil, nil)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second) // as a Release takes; then Call waits as long for the agent to heed that
+	defer cancel()
+	err := c.Call(ctx, "bye", nil, nil)
 	c.conn.Close()
 	return err
 }

@@ -80,13 +80,13 @@ func must[T any](t *testing.T, v T, err error) T {
 	return v
 }
 
-func wantKind(t *testing.T, err error, want pipe.Kind) *pipe.Error {
+func wantKind(t *testing.T, err error, want pipe.Kind) pipe.ErrorData {
 	t.Helper()
 	var e *pipe.Error
 	if !errors.As(err, &e) || e.Kind != want {
 		t.Fatalf("the error is %v, want kind %s", err, want)
 	}
-	return e
+	return e.ErrorData
 }
 
 var once = new(pipe.Millis)

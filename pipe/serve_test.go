@@ -143,7 +143,7 @@ func TestEnds(t *testing.T) {
 		after time.Duration
 	}{
 		"end of file": {func(_ *agent, r *raw) { r.Close() }, abandoned, nil, 0},
-		"half a line": {func(_ *agent, r *raw) { io.WriteString(r, `{"jsonrpc":"2.0"`); r.Close() }, abandoned, jsonrpc.ErrBroken, 0},
+		"half a line": {func(_ *agent, r *raw) { _, _ = io.WriteString(r, `{"jsonrpc":"2.0"`); r.Close() }, abandoned, jsonrpc.ErrBroken, 0},
 		"a long line": {func(_ *agent, r *raw) {
 			r.in = bufio.NewScanner(strings.NewReader("")) // it reads nothing
 			go r.write(`{"x":"` + strings.Repeat("x", pipe.MaxLine) + `"}`)
@@ -230,12 +230,12 @@ func TestGrantAtTheEnd(t *testing.T) {
 			r := a.raw(nil)
 			r.send("lock", `{"key":"k"}`)
 			synctest.Wait()
-			go reader.Release()
+			go func() { _ = reader.Release() }() // it may be lost by then
 			r.Close()
 			if l := lockOf(t, b, "k"); !l.Abandoned() {
 				t.Fatal("the mark is gone")
 			}
-			<-r.served
+			_ = <-r.served // however it ended
 			if n := a.waiters("k"); n != 0 {
 				t.Fatalf("%d wait", n)
 			}
@@ -345,7 +345,7 @@ func TestLimits(t *testing.T) {
 			}
 		}
 		r.Close()
-		<-r.served
+		_ = <-r.served // however it ended
 
 		lockOf(t, another(t, a.store), "k")
 		r = a.raw(nil)
@@ -363,7 +363,7 @@ func TestLimits(t *testing.T) {
 			t.Errorf("status: %s", l.Result)
 		}
 		r.Close()
-		<-r.served
+		_ = <-r.served // however it ended
 		if n := a.waiters("k"); n != 0 {
 			t.Errorf("%d wait at the end", n)
 		}
@@ -438,7 +438,7 @@ func TestIDs(t *testing.T) {
 		for range 50 { // the goroutines of requests begin in any order
 			r := a.silent(nil)
 			r.write(request(`"a"`, "hello", "{}"), request(`"a"`, "status", "{}"))
-			if r.next().Error != nil || r.next().Error != nil {
+			if one, two := r.next(), r.next(); one.Error != nil || two.Error != nil {
 				t.Fatal("a request behind hello came before it")
 			}
 			r.send("bye", "{}")

@@ -62,7 +62,7 @@ func (h *hosts) start(pid int) *host {
 		one.over <- a.serveMCP(context.Background(), theirs, h.dir, &driver.Label{Host: "h", PID: pid})
 	}()
 	one.conn = jsonrpc.New(ours, nil, nil)
-	go one.conn.Serve(context.Background(), nil)
+	go func() { _ = one.conn.Serve(context.Background(), nil) }() // until the test ends it
 	h.t.Cleanup(one.kill)
 	if _, err := one.ask("initialize", `{"protocolVersion":"2025-11-25"}`); err != nil {
 		h.t.Fatal(err)
