@@ -36,6 +36,7 @@ type Driver struct {
 	prefix string
 	minTTL time.Duration
 	bad    error // the configuration cannot work
+	began  time.Time
 
 	life    context.Context // ends with Close
 	end     context.CancelFunc
@@ -69,7 +70,7 @@ func New(client *clientv3.Client, o *Options) *Driver {
 		o = &Options{}
 	}
 	d := &Driver{
-		client: client, prefix: o.Prefix, minTTL: minTTL(o.ElectionTimeout), bad: unusable(client, o),
+		client: client, prefix: o.Prefix, minTTL: minTTL(o.ElectionTimeout), bad: unusable(client, o), began: time.Now(),
 		pool:     make(map[pool]*pooled),
 		leases:   make(map[clientv3.LeaseID]*lease),
 		records:  make(map[driver.ID]*record),
@@ -113,7 +114,7 @@ func (d *Driver) Traits() driver.Traits {
 	return driver.Traits{
 		Engine:         "etcd",
 		Queue:          driver.QueueHint,
-		Tells:          driver.TellsFree,
+		Tells:          driver.TellsFree | driver.TellsHandover,
 		Fencing:        true,
 		Shared:         true,
 		Slots:          true,
