@@ -22,10 +22,11 @@ let sockets = 0
 
 before(async () => (await one.lock('first')).release()) // makes the store
 after(async () => {
-  await Promise.all([one.close(), two.close()])
-  for (const p of started) p.kill('SIGKILL')
-  rmSync(folder, { recursive: true })
   setTimeout(() => process.exit(1), 5000).unref() // a test that failed may have left a lock, which keeps a process alive
+  try { await Promise.all([one.close(), two.close()]) } finally {
+    for (const p of started) p.kill('SIGKILL')
+    rmSync(folder, { recursive: true })
+  }
 })
 
 /** A person takes the lock away. */
