@@ -10,11 +10,9 @@ type Telling uint8
 
 // What a store may tell.
 const (
-	TellsFree    Telling = 1 << iota // Watch gives hints to the next waiter in the queue
-	TellsEarlier                     // Watch also tells what happened since its owner joined: so hasp joins with its first Try, and watches after it
-	// TellsHandover: hints tell of handovers: a waiter that is handed the key has it with the hint. An engine may tell only of those by
-	// holders that waited themselves.
-	TellsHandover
+	TellsFree     Telling = 1 << iota // Watch gives hints to the next waiter in the queue
+	TellsEarlier                      // Watch also tells what happened since its owner joined: so hasp joins with its first Try, and watches after it
+	TellsHandover                     // hints tell of handovers: a waiter that is handed the key has it with the hint
 	// TellsWanted: RenewRequest.Wanted of a lease is called at once; else Renewal.Wanted is all that tells. It is called when a waiter joins
 	// the queue for the key, until the lease is released, or renewed without it; nil: the holder does not ask. A waiter that joins while
 	// another waits need not be reported: Renewal.Wanted of the same Renew says whether one does, and none that joins after that is missed,

@@ -53,28 +53,28 @@ var tellCases = []Case{
 	{Name: "HandoverIsTold", Needs: []Need{needEnters}, claims: true,
 		Rule: "A hint tells the lease that a place got: its fence is above that of the refusal, and it began after that on the store's clock.",
 		play: "grant z; release z;" + each([]string{"k", "odd"}, `
-			outwait a@# fresh above=z names=z; hand b@# fresh elsewhere from=a@# above=z names=z unmarked;
-			grant b@# queued is=z handed; release b@#; outwait a@# fresh above=z names=z;
+			grant a@# fresh above=z names=z; hand b@# fresh elsewhere from=a@# above=z names=z unmarked;
+			grant b@# queued is=z handed; release b@#; grant a@# fresh above=z names=z;
 			hand b@# fresh elsewhere from=a@# unfinished above=z names=z marked;
 			grant b@# queued fences=3 got=3 row=3/a@# names=z; release b@#`)},
 	{Name: "HandoverIsNotRepeated", Needs: []Need{needEnters}, claims: true,
 		Rule: "No hint tells of what was handed over before the Watch, nor to others.",
-		play: `outwait a; hand b elsewhere from=a; hear c elsewhere=b entering; unhanded c; grant b queued; join c entering; release b;
+		play: `grant a; hand b elsewhere from=a; hear c elsewhere=b entering; unhanded c; grant b queued; join c entering; release b;
 			turn c entering in=long`},
 	{Name: "EnteredLeaseIsClaimed", Needs: []Need{needEnters}, timely: true, claims: true,
 		Rule: "A Renew with Entered makes a lease that was handed over one like others: it lasts as long, and a Try by its owner returns it.",
-		play: `outwait a; hand b elsewhere from=a; renew b; dally b; renew b; held b; has b same shown; grant b same claimed;
+		play: `grant a; hand b elsewhere from=a; renew b; dally b; renew b; held b; has b same shown; grant b same claimed;
 			release b`},
 	{Name: "EnteredLeaseIsReleased",
 		Rule:  "A lease that was handed over can be released without a claim: the next has the key, and learns whether it was abandoned.",
 		Needs: []Need{needEnters}, claims: true, play: released("") + released("renew b;")},
 	{Name: "EnteredLeaseConverts", Needs: []Need{needEnters, needShared}, claims: true,
 		Rule: "A lease that was handed over can be converted by an owner that knows its fence.",
-		play: `outwait a; hand b elsewhere from=a; convert b at=b; beside r1; release b; release r1;
-			outwait a fresh; hand b fresh elsewhere from=a; refuse b converting; release b`},
+		play: `grant a; hand b elsewhere from=a; convert b at=b; beside r1; release b; release r1;
+			grant a fresh; hand b fresh elsewhere from=a; refuse b converting; release b`},
 	{Name: "EnteredLeaseAbandons", Needs: []Need{needEnters, needMarks}, timely: true,
 		Rule: "A waiter that may have entered, and neither claimed the key nor released it, leaves it abandoned, and its Release after the end finds nothing.",
-		play: "outwait a; hand b brief elsewhere from=a; join c; dally b; turn c in=long marked; release b gone; release c; free"},
+		play: "grant a; hand b elsewhere from=a; join c; dally b; turn c in=long marked; release b gone; release c; free"},
 }
 
 var needTeller = Need{"driver.Teller", func(d driver.Driver) bool { _, ok := d.(driver.Teller); return ok }}
@@ -167,7 +167,7 @@ func entering(r contend.Owner) contend.Owner {
 func released(claim string) (trace string) {
 	for _, end := range []string{" unmarked", "unfinished marked", "unused unmarked"} {
 		end, mark, _ := strings.Cut(end, " ")
-		trace += "outwait a fresh; hand b fresh elsewhere from=a; " + claim + "join c fresh; release b " + end + "; turn c in=long above=b " + mark + "; release c;"
+		trace += "grant a fresh; hand b fresh elsewhere from=a; " + claim + "join c fresh; release b " + end + "; turn c in=long above=b " + mark + "; release c;"
 	}
 	return trace
 }

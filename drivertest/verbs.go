@@ -234,13 +234,6 @@ var ownersVerbs = map[string]func(p *player, s step, name string, r contend.Owne
 			return p.minted.fence+uint64(time.Since(p.minted.from).Microseconds()) > p.fences[name]
 		})
 	},
-	"outwait": func(p *player, s step, name string, r contend.Owner) { // has the key after another one: a holder that waited
-		d, before := p.client(name), p.ask(r.Key)
-		p.grant(d, before)
-		p.join(d, r, 0)
-		p.release(d, before)
-		p.granted(s, name, p.turn(d, r, p.long))
-	},
 	"hand": func(p *player, s step, name string, r contend.Owner) { // "from" releases, and this one is told its lease
 		from := s.says["from"]
 		r = entering(r)

@@ -31,9 +31,6 @@ func (a *attempt) convert(ctx context.Context, own *entry) (res driver.Result, d
 	} else {
 		ops = append(ops, clientv3.OpDelete(a.name(unfinished))) // as a reader, it has finished
 	}
-	if rec, _ := a.d.known(a.r.ID()); own.state == waits { // what the claim would have taken over
-		ops = append(ops, deletes(rec.own.over)...)
-	}
 	unchanged := clientv3.Compare(clientv3.ModRevision(a.name(writes)), "=", own.mod)
 	got, err := a.d.commit(ctx, []clientv3.Cmp{unchanged}, ops, nil)
 	if err != nil || !got.Succeeded {

@@ -28,9 +28,7 @@
 //
 // Beside a holder's key that is Exclusive or has a Limit stands a mark (u), on a lease that
 // outlives the holder's by a quarter of an hour at least. A release deletes both; when the holder's
-// lease expires, the mark alone is left, and says so to the next holder. The release of a holder that waited itself leaves
-// a waiter behind it one more mark (u|~~~ and its position): so that waiter enters as soon as it sees that it is the first (driver.Handover), and claims with a write behind, or
-// releases without. It takes that mark over; if it vanishes, the next one finds a mark that is not for it. An owner that was released
+// lease expires, the mark alone is left, and says so to the next holder. An owner that was released
 // unsettled has a key z for ten seconds, so that a Try that comes late is refused.
 //
 // A value of a later layout begins with its number, as v2. A version that does not know it refuses the lock with a

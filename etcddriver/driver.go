@@ -36,7 +36,6 @@ type Driver struct {
 	prefix string
 	minTTL time.Duration
 	bad    error // the configuration cannot work
-	began  time.Time
 
 	life    context.Context // ends with Close
 	end     context.CancelFunc
@@ -70,7 +69,7 @@ func New(client *clientv3.Client, o *Options) *Driver {
 		o = &Options{}
 	}
 	d := &Driver{
-		client: client, prefix: o.Prefix, minTTL: minTTL(o.ElectionTimeout), bad: unusable(client, o), began: time.Now(),
+		client: client, prefix: o.Prefix, minTTL: minTTL(o.ElectionTimeout), bad: unusable(client, o),
 		pool:     make(map[pool]*pooled),
 		leases:   make(map[clientv3.LeaseID]*lease),
 		records:  make(map[driver.ID]*record),
@@ -114,7 +113,7 @@ func (d *Driver) Traits() driver.Traits {
 	return driver.Traits{
 		Engine:         "etcd",
 		Queue:          driver.QueueHint,
-		Tells:          driver.TellsFree | driver.TellsHandover,
+		Tells:          driver.TellsFree,
 		Fencing:        true,
 		Shared:         true,
 		Slots:          true,

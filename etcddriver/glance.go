@@ -19,7 +19,6 @@ import (
 func (n names) glances(queue bool) []clientv3.Op {
 	all := clientv3.WithRange(n.to(writes))
 	ops := []clientv3.Op{
-		clientv3.OpGet(n.from(unfinished), clientv3.WithRange(n.to(unfinished)), clientv3.WithCountOnly()),
 		clientv3.OpGet(n.from(converted), clientv3.WithRange(n.to(slotted)), clientv3.WithCountOnly()),
 		clientv3.OpGet(n.name(writes)),
 		clientv3.OpGet(n.from(writes), append(clientv3.WithFirstCreate(), all)...),
@@ -33,13 +32,13 @@ func (n names) glances(queue bool) []clientv3.Op {
 // glance is what the answers to glances say; nil when that is not enough: the key is shared, the
 // owner is no newcomer, or no owner is before it. joined: it is in the queue since this transaction.
 func (d *Driver) glance(rev int64, in []*pb.ResponseOp, joined bool) (*view, error) {
-	marks, shared, own, first := in[0].GetResponseRange(), in[1].GetResponseRange(), in[2].GetResponseRange(), in[3].GetResponseRange()
+	shared, own, first := in[0].GetResponseRange(), in[1].GetResponseRange(), in[2].GetResponseRange()
 	if shared.Count > 0 || own.Count > 0 != joined || first.Count == own.Count {
 		return nil, nil
 	}
 	kvs := []*mvccpb.KeyValue{first.Kvs[0]}
-	if len(in) > 4 {
-		last := in[4].GetResponseRange().Kvs // the latest first
+	if len(in) > 3 {
+		last := in[3].GetResponseRange().Kvs // the latest first
 		for i := len(last) - 1; i >= 0; i-- {
 			if last[i].CreateRevision != first.Kvs[0].CreateRevision {
 				kvs = append(kvs, last[i])
@@ -50,7 +49,6 @@ func (d *Driver) glance(rev int64, in []*pb.ResponseOp, joined bool) (*view, err
 	if err != nil {
 		return nil, err
 	}
-	v.hand(marks.Count > 0 && v.entries[0].state == waits)
 	v.hidden = int(first.Count) - len(kvs)
 	return v, nil
 }

@@ -5,12 +5,9 @@ package etcddriver
 
 import (
 	"context"
-	"errors"
-	"strings"
 	"time"
 
 	"github.com/hasplock/hasp/driver"
-	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
@@ -25,9 +22,7 @@ func (a *attempt) grant(ctx context.Context, v *view, own *entry) (res driver.Re
 		return res, false, a.gather(ctx, orphans[:min(len(orphans), chunk)])
 	}
 	e := &entry{stored: stored{state: holds, limit: a.r.Limit, many: a.many, label: a.r.Label}, class: a.class}
-	if e.marked, err = a.abandoned(ctx, orphans, own); err != nil {
-		return res, false, err
-	}
+	e.marked = len(orphans) > 0
 	var cmps []clientv3.Cmp
 	unchanged := func(end string) clientv3.Cmp {
 		return clientv3.Compare(clientv3.ModRevision(a.from(converted)), "<", v.rev+1).WithRange(end)
@@ -57,19 +52,6 @@ func (a *attempt) grant(ctx context.Context, v *view, own *entry) (res driver.Re
 	return a.granted(e), true, nil
 }
 
-// abandoned says whether marks that no holder has are of work that may not be finished. handedOn alone is not, where the owner was the first
-// behind the holder that put it.
-func (a *attempt) abandoned(ctx context.Context, orphans []mark, own *entry) (bool, error) {
-	if len(orphans) != 1 || !strings.HasPrefix(orphans[0].id, handed) || own == nil {
-		return len(orphans) > 0, nil
-	}
-	got, err := a.d.client.Get(clientv3.WithRequireLeader(ctx), a.from(writes), append(clientv3.WithFirstCreate(), clientv3.WithRange(a.to(writes)), clientv3.WithRev(orphans[0].mod))...)
-	if errors.Is(err, rpctypes.ErrCompacted) {
-		return true, nil
-	}
-	return err == nil && (len(got.Kvs) == 0 || string(got.Kvs[0].Key) != a.name(a.class)), err
-}
-
 // takeOver is how an owner takes marks over: all have to be there still, and its own one stands
 // for them.
 func (a *attempt) takeOver(orphans []mark) (there []clientv3.Cmp, gone []clientv3.Op) {
@@ -95,9 +77,6 @@ func (a *attempt) gather(ctx context.Context, orphans []mark) error {
 // granted notes a grant on the borrowed leases.
 func (a *attempt) granted(e *entry) driver.Result {
 	res := driver.Result{Granted: true, Fence: e.fence(), Fences: e.many, TTL: a.left(), Slot: e.slot, Abandoned: e.marked}
-	if rec, _ := a.d.known(a.r.ID()); rec.own.enters() {
-		res.Handoff = max(time.Since(rec.own.entered), 1)
-	}
 	a.d.remember(a.r.ID(), &record{own: *e, on: a.lease, mark: a.mark})
 	a.lease = nil
 	a.d.unfollow(a.r.ID())

@@ -92,7 +92,7 @@ func (d *Driver) Inspect(ctx context.Context, key string) (driver.Info, error) {
 func (v *view) info(ctx context.Context, key string, l *lefts, all bool) (driver.Info, error) {
 	info := driver.Info{Key: key}
 	for _, e := range v.entries {
-		if !e.shown() {
+		if !e.held() {
 			if info.Waiters++; all {
 				info.Queue = append(info.Queue, e.holder())
 			}

@@ -134,15 +134,6 @@ const (
 	markTaken = "1"
 )
 
-// handed begins what stands in a mark's name for an owner: the holder at a position finished its work, and the first waiter behind it may have
-// entered.
-const handed = "~"
-
-// handedOn is the key of that mark.
-func (n names) handedOn(position string) string {
-	return names{root: n.root, id: strings.Repeat(handed, idLen-len(position)) + position}.name(unfinished)
-}
-
 // knownLayout is the layout of what this build writes. The values of the first have no number; those of each later one
 // begin with it, as v2.
 const knownLayout = 1

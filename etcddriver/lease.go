@@ -338,15 +338,7 @@ type record struct {
 	mark *lease // its mark is on it; nil: it has none
 	// unsure: a request to put the key on another lease had no answer, and may still come.
 	unsure bool
-	place  place
 	guard  context.CancelFunc // ends the watch of the own key; nil: there is none
-}
-
-// place is what is known of a waiter.
-type place struct {
-	behind string // the position of the owner before it, as it was seen last
-	enters bool   // it enters on a handover
-	ttl    time.Duration
 }
 
 // remember replaces what is known of an owner. The caller has counted the record among the
@@ -361,10 +353,7 @@ func (d *Driver) remember(id driver.ID, r *record) {
 func (d *Driver) replace(id driver.ID, r *record) {
 	if old := d.records[id]; old != nil {
 		old.on.members--
-		r.guard, r.place = old.guard, old.place
-		if r.mark == nil && !r.own.held() {
-			r.mark = old.mark
-		}
+		r.guard = old.guard
 		if old.own.class != r.own.class {
 			d.unguard(r) // it is another key now
 		}

@@ -6,7 +6,6 @@ package etcddriver
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -41,14 +40,14 @@ func (d *Driver) plan(now time.Time, all []*renewal) *plan {
 		}
 		on := d.leases[it.own.lease]
 		switch {
-		case on == nil || rec == nil || rec.on != on || it.force || it.own.enters():
+		case on == nil || rec == nil || rec.on != on || it.force:
 			p.moves(it)
 		case on.left(now) >= it.need:
 			it.to = on
 		default:
 			short[on] = append(short[on], it)
 		}
-		if it.own.held() && leaves(it.own.class, it.own.limit) && (it.mark == nil || it.own.enters() || it.mark.left(now) < it.need+memory) {
+		if it.own.held() && leaves(it.own.class, it.own.limit) && (it.mark == nil || it.mark.left(now) < it.need+memory) {
 			p.remark = append(p.remark, it)
 		}
 	}
@@ -115,12 +114,8 @@ func (d *Driver) prolong(ctx context.Context, p *plan, carryOut func([]*renewal)
 	p.share()
 	for ttl, items := range p.move {
 		if p.target[ttl] == nil {
-			get := d.grant
-			if !slices.ContainsFunc(items, func(it *renewal) bool { return !it.own.enters() }) { // as their Try would
-				get = d.lend
-			}
 			ask(func() func() {
-				to, err := get(ctx, ttl)
+				to, err := d.grant(ctx, ttl)
 				return func() { d.settle(p, to, items, err) }
 			})
 		}
@@ -180,7 +175,7 @@ func (d *Driver) settle(p *plan, to *lease, items []*renewal, err error) {
 	defer d.mu.Unlock()
 	for _, it := range items {
 		if it.err = err; err == nil && it.move {
-			to.alone, it.to, it.counted = to.alone || !it.own.enters(), to, true
+			to.alone, it.to, it.counted = true, to, true
 			to.members++
 		}
 	}
@@ -219,9 +214,6 @@ func (d *Driver) anew(some []*renewal) []*renewal {
 // lease that was prolonged, or it is gone. Else another pass knows more.
 func (d *Driver) stands(it *renewal, wrote bool) bool {
 	own := it.seen.find(it.id)
-	if own != nil && it.own != nil && own.state == waits { // still to be claimed, perhaps
-		own.entered, own.over, own.marked = it.own.entered, it.own.over, it.own.marked
-	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if rec := d.records[it.key]; rec != nil && rec.own.mod > it.seen.rev { // a Try was carried out after this look

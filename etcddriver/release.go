@@ -7,7 +7,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"time"
 
 	"github.com/hasplock/hasp/driver"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -33,7 +32,7 @@ func (d *Driver) Release(ctx context.Context, r driver.ReleaseRequest) error {
 	d.guardless(r.ID())
 	found, err := false, error(nil)
 	if known {
-		found, err = d.release(ctx, n, rec, r.End, tomb)
+		found, err = d.release(ctx, n, rec.own.class, rec.own.held(), r.End, tomb)
 	}
 	if err == nil && !found { // it has something else than is known here
 		found, err = d.releaseAny(ctx, n, classOfMode(r.Claim), r.End, tomb)
@@ -56,58 +55,15 @@ func (d *Driver) Release(ctx context.Context, r driver.ReleaseRequest) error {
 	return nil
 }
 
-// release ends what an owner has as far as is known, as a holder or as a waiter. found is false when it
+// release ends what an owner has in a class, as a holder or as a waiter. found is false when it
 // does not have that; then nothing was changed.
-func (d *Driver) release(ctx context.Context, n names, rec record, end driver.End, tomb []clientv3.Op) (found bool, err error) {
-	cmps, ops := n.ending(rec.own.class, rec.own.held(), end)
-	if rec.own.enters() { // its claim may be on its way
-		key := n.name(writes)
-		cmps = []clientv3.Cmp{clientv3.Compare(clientv3.CreateRevision(key), "=", rec.own.at), clientv3.Compare(clientv3.Value(key), "<", string(holds+1))}
-	}
-	ops = append(ops, tomb...)
-	// A holder that did not wait leaves no mark: a free pair costs what its two writes cost.
-	hand := rec.place.behind != "" && rec.own.class == writes && rec.own.held() && end == driver.EndFinished && d.lasts(rec.mark)
-	got, err := d.commit(ctx, cmps, append(n.passes(&rec, end, hand), ops...), nil)
-	if hand && errors.Is(err, rpctypes.ErrLeaseNotFound) { // nothing was written; perhaps it was the mark's
-		got, err = d.commit(ctx, cmps, append(n.passes(&rec, end, false), ops...), nil)
-	}
+func (d *Driver) release(ctx context.Context, n names, class byte, held bool, end driver.End, tomb []clientv3.Op) (found bool, err error) {
+	cmps, ops := n.ending(class, held, end)
+	got, err := d.commit(ctx, cmps, append(ops, tomb...), nil)
 	if err != nil {
 		return false, err
 	}
 	return got.Succeeded, nil
-}
-
-// lasts reports whether the lease of a mark lasts for longer than any place, and is remembered after that.
-func (d *Driver) lasts(mark *lease) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return mark != nil && mark.left(time.Now()) > 2*memory
-}
-
-// passes is what the end of a writer does about the marks of others. hand: it leaves handedOn to a waiter that is behind it: so that one may
-// enter before it writes anything. Not among readers, which do not take marks over.
-func (n names) passes(rec *record, end driver.End, hand bool) []clientv3.Op {
-	own := &rec.own
-	drops := deletes(own.over)
-	switch {
-	case own.class != writes, end == driver.EndUnfinished && own.held(), end == driver.EndUnused && own.marked:
-		return nil
-	case !own.held(): // it may have been handed the key, and has not entered
-		return []clientv3.Op{clientv3.OpDelete(n.handedOn(rec.place.behind))}
-	case !hand:
-		return drops
-	}
-	last := clientv3.Compare(clientv3.CreateRevision(n.from(writes)), "<", own.at+1).WithRange(n.to(writes))
-	alone := none(n.from(converted), n.to(slotted))
-	hands := append(deletes(own.over), clientv3.OpPut(n.handedOn(own.position()), "", clientv3.WithLease(rec.mark.id)))
-	return []clientv3.Op{clientv3.OpTxn([]clientv3.Cmp{last}, drops, []clientv3.Op{clientv3.OpTxn([]clientv3.Cmp{alone}, hands, drops)})}
-}
-
-func deletes(names []string) (ops []clientv3.Op) {
-	for _, name := range names {
-		ops = append(ops, clientv3.OpDelete(name))
-	}
-	return ops
 }
 
 // ending is how an owner ends that has a key in a class: a holder's mark goes unless it is to stay,

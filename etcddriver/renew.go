@@ -202,9 +202,6 @@ func fit(all []*renewal) int {
 		if it.writes() {
 			ops++
 		}
-		if it.own != nil && it.own.enters() {
-			ops += mostOver + 4 // what its claim writes
-		}
 		if !roots[it.root] {
 			ops++
 			roots[it.root] = true
@@ -216,21 +213,14 @@ func fit(all []*renewal) int {
 	return len(all)
 }
 
-func (it *renewal) writes() bool {
-	return it.err == nil && (it.remark != nil || it.move && !it.own.enters()) // a claim takes the marks over
-}
+func (it *renewal) writes() bool { return it.err == nil && (it.move || it.remark != nil) }
 
 // write puts the key on its new lease, if its revision is still the known one. A request that
 // comes late finds another revision: a Renew that had no answer moves the key again.
 func (it *renewal) write() clientv3.Op {
 	key := it.name(it.own.class)
 	var ops []clientv3.Op
-	switch {
-	case it.own.enters(): // the claim of what was handed over
-		s := it.own.stored
-		s.state = holds
-		ops = append(deletes(it.own.over), clientv3.OpPut(key, s.String(), clientv3.WithLease(it.to.id)))
-	case it.move:
+	if it.move {
 		ops = append(ops, clientv3.OpPut(key, "", clientv3.WithIgnoreValue(), clientv3.WithLease(it.to.id)))
 	}
 	if it.remark != nil {

@@ -159,7 +159,7 @@ func (s *sweep) passOn(ctx context.Context, v *view) error {
 		return nil
 	}
 	for _, e := range v.entries {
-		if !e.shown() || e.lease == 0 {
+		if !e.held() || e.lease == 0 {
 			continue
 		}
 		left, err := paced(ctx, func(ctx context.Context) (time.Duration, error) { return s.lefts.of(ctx, e) })

@@ -133,9 +133,6 @@ func (a *attempt) open(ctx context.Context) (res driver.Result, done bool, err e
 	otherwise := a.joins(glancing)
 	if len(cmps) > 0 {
 		then, look := a.puts(stored{state: holds, limit: a.r.Limit, many: a.many, label: a.r.Label}, false), otherwise
-		if rec.place.behind != "" {
-			then = append(then, clientv3.OpDelete(a.handedOn(rec.place.behind)))
-		}
 		if a.place == nil { // it mostly succeeds, and what it did not need to ask would be in etcd's log, too
 			look = nil
 		}
@@ -177,8 +174,8 @@ func (a *attempt) looked(ctx context.Context, got *clientv3.TxnResponse, glancin
 		return res, false, err
 	}
 	if joined {
-		own := &entry{stored: stored{state: waits, limit: a.r.Limit, many: 1, label: a.r.Label}, class: a.class, id: a.id, at: got.Header.Revision, mod: got.Header.Revision, lease: a.place.id}
-		a.d.remember(a.r.ID(), &record{own: *own, on: a.place, mark: a.mark})
+		own := &entry{stored: stored{state: waits, limit: a.r.Limit}, class: a.class, id: a.id, at: got.Header.Revision, mod: got.Header.Revision, lease: a.place.id}
+		a.d.remember(a.r.ID(), &record{own: *own, on: a.place})
 		a.place = nil
 	}
 	gone := in[0].GetResponseRange().Count > 0
@@ -216,12 +213,7 @@ func (a *attempt) claims(rec record) []clientv3.Cmp {
 	switch a.class {
 	case writes:
 		first := clientv3.Compare(clientv3.CreateRevision(a.from(reads)), ">", rec.own.at-1).WithRange(a.to(writes))
-		if rec.place.behind == "" {
-			return []clientv3.Cmp{own, first, none(a.from(converted), a.to(converted)), none(a.from(unfinished), a.to(unfinished))}
-		}
-		first = clientv3.Compare(clientv3.CreateRevision(a.from(writes)), ">", rec.own.at-1).WithRange(a.to(writes))
-		mine := a.handedOn(rec.place.behind) // may stand, or not
-		return []clientv3.Cmp{own, first, none(a.from(converted), a.to(slotted)), none(a.from(unfinished), mine), none(mine+"\x00", a.to(unfinished))}
+		return []clientv3.Cmp{own, first, none(a.from(converted), a.to(converted)), none(a.from(unfinished), a.to(unfinished))}
 	case reads:
 		return []clientv3.Cmp{own, none(a.from(slotted), a.to(writes))}
 	}
@@ -287,7 +279,7 @@ func (a *attempt) consider(ctx context.Context, v *view) (res driver.Result, don
 		return a.refuse(ctx, v, nil), true, nil
 	}
 	switch own := v.entries[i]; {
-	case own.held() && a.r.Convert && own.fence() >= a.r.Fence, a.entered(own) && a.r.Convert && v.admitted(i):
+	case own.held() && a.r.Convert && own.fence() >= a.r.Fence:
 		return a.convert(ctx, own)
 	case own.held() && !a.r.Convert && own.mode() == a.r.Mode:
 		return a.standing(ctx, own)
@@ -302,11 +294,6 @@ func (a *attempt) consider(ctx context.Context, v *view) (res driver.Result, don
 		return a.refuse(ctx, v, own), true, nil
 	}
 	return a.refuse(ctx, v, nil), true, nil
-}
-
-// entered reports whether the owner may have entered, so that etcd has a place of what is its lease. It knows its fence then.
-func (a *attempt) entered(own *entry) bool {
-	return own.class == writes && own.state == waits && own.fence() == a.r.Fence
 }
 
 // standing answers a holder that asks again.
@@ -342,9 +329,6 @@ func (a *attempt) lasts(ctx context.Context, own *entry, r driver.RenewRequest) 
 func (a *attempt) refuse(ctx context.Context, v *view, own *entry) driver.Result {
 	a.d.mu.Lock()
 	a.d.refused[a.r.Key] = time.Now()
-	if rec := a.d.records[a.r.ID()]; rec != nil && own != nil {
-		rec.place.enters, rec.place.ttl = a.r.Enters, a.r.TTL
-	}
 	a.d.mu.Unlock()
 	i := len(v.entries)
 	if own != nil {
@@ -355,9 +339,6 @@ func (a *attempt) refuse(ctx context.Context, v *view, own *entry) driver.Result
 		res.Holder = hs[0].holder()
 	}
 	if own != nil {
-		if a.r.Enters {
-			res.At, res.Fence = a.d.clock(a.start), own.fence()-1
-		}
 		a.d.follow(a.r.ID(), v, own)
 		if res.Ahead == 0 {
 			res.RetryIn = a.d.opens(ctx, v, own)

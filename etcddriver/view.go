@@ -6,8 +6,6 @@ package etcddriver
 import (
 	"cmp"
 	"slices"
-	"strconv"
-	"time"
 
 	"github.com/hasplock/hasp/driver"
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -25,14 +23,7 @@ type entry struct {
 	at    int64 // the position: the create revision of its first key
 	mod   int64
 	lease clientv3.LeaseID
-
-	// A waiter that may have entered on a handover has the key, though etcd has its place until the claim.
-	handed  bool      // a mark stands that may let it enter
-	entered time.Time // since when; zero: this driver has not told it
-	over    []string  // the marks that its claim takes over
 }
-
-func (e *entry) enters() bool { return !e.entered.IsZero() }
 
 func (e *entry) mode() driver.Mode {
 	if e.class == writes {
@@ -41,18 +32,13 @@ func (e *entry) mode() driver.Mode {
 	return driver.Shared
 }
 
-func (e *entry) held() bool { return e.state == holds || e.enters() }
-
-// shown reports whether it is a holder to others.
-func (e *entry) shown() bool { return e.held() || e.handed }
+func (e *entry) held() bool { return e.state == holds }
 
 // fence is that of a holder.
 func (e *entry) fence() uint64 { return fence(e.at, e.many) }
 
 // fence is the last of n fences of a revision.
 func fence(rev int64, n int) uint64 { return uint64(rev)*turns + uint64(n-1) }
-
-func (e *entry) position() string { return strconv.FormatInt(e.at, 10) }
 
 // leaves reports whether the end of a holder without EndFinished leaves a mark.
 func leaves(class byte, limit int) bool {
@@ -67,11 +53,11 @@ func (e *entry) holder() driver.Holder {
 	return h
 }
 
-// mark is that of an unfinished holder, or handedOn.
+// mark is that of an unfinished holder.
 type mark struct {
-	id          string
-	create, mod int64
-	lease       clientv3.LeaseID
+	id     string
+	create int64
+	lease  clientv3.LeaseID
 }
 
 // view is all that etcd has of a lock at one revision: the holders of the key follow from
@@ -94,7 +80,7 @@ func (d *Driver) look(rev int64, kvs []*mvccpb.KeyValue) (*view, error) {
 		}
 		_, class, id, ok := d.split(string(kv.Key))
 		if ok && len(id) == idLen && class == unfinished {
-			v.marks = append(v.marks, mark{id, kv.CreateRevision, kv.ModRevision, clientv3.LeaseID(kv.Lease)})
+			v.marks = append(v.marks, mark{id, kv.CreateRevision, clientv3.LeaseID(kv.Lease)})
 			continue
 		}
 		e, ok := d.entryOf(kv)
@@ -104,7 +90,6 @@ func (d *Driver) look(rev int64, kvs []*mvccpb.KeyValue) (*view, error) {
 		v.entries = append(v.entries, e)
 	}
 	slices.SortFunc(v.entries, func(a, b *entry) int { return cmp.Compare(a.at, b.at) })
-	v.hand(len(v.orphans()) > 0)
 	return v, newer
 }
 
@@ -116,13 +101,6 @@ func (d *Driver) entryOf(kv *mvccpb.KeyValue) (e *entry, ok bool) {
 	}
 	s, ok := parse(string(kv.Value))
 	return &entry{stored: s, class: class, id: id, at: cmp.Or(s.rev, kv.CreateRevision), mod: kv.ModRevision, lease: clientv3.LeaseID(kv.Lease)}, ok
-}
-
-// hand notes that the first waiter may have entered. orphans: marks stand that no holder has.
-func (v *view) hand(orphans bool) {
-	if orphans && len(v.entries) > 0 && v.entries[0].class == writes {
-		v.entries[0].handed = true
-	}
 }
 
 // index is the position of an owner among the entries, -1 when it has none.
@@ -166,7 +144,7 @@ func (v *view) admitted(i int) bool {
 func (v *view) ahead(i int) (n int) {
 	n = v.hidden
 	for _, e := range v.entries[:i] {
-		if !e.shown() {
+		if !e.held() {
 			n++
 		}
 	}
@@ -175,7 +153,7 @@ func (v *view) ahead(i int) (n int) {
 
 func (v *view) holders() (hs []*entry) {
 	for _, e := range v.entries {
-		if e.shown() {
+		if e.held() {
 			hs = append(hs, e)
 		}
 	}

@@ -121,79 +121,11 @@ func (d *Driver) unfollow(id driver.ID) {
 func (d *Driver) hint(id driver.ID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.send(id, driver.Hint{})
-}
-
-// send sends a hint to the watchers of an owner. d.mu is held.
-func (d *Driver) send(id driver.ID, h driver.Hint) {
 	if w := d.waiters[id]; w != nil {
 		for ch := range w.hints {
-			h.Send(ch)
+			driver.Hint{}.Send(ch)
 		}
 	}
-}
-
-const (
-	// claimTime is for how long a handover may be relied on before it is claimed.
-	claimTime = 10 * time.Second
-	// enterLimit bounds the look before it.
-	enterLimit = 500 * time.Millisecond
-	// mostOver is how many marks of vanished holders a waiter enters with.
-	mostOver = 4
-)
-
-// clock is a moment on the clock of handovers, which is this driver's own: it knows when it saw that the key was handed over.
-func (d *Driver) clock(at time.Time) time.Duration { return at.Sub(d.began) + 1 }
-
-// turn tells a waiter that the owner before it is gone, and that it has the key if it is the first now, and a mark stands that says
-// so should it vanish. No owner comes before it later, and its place lasts for as long as the lease that it is on: only an operator can end
-// it before. The claim finds that out.
-func (d *Driver) turn(ctx context.Context, id driver.ID, behind string) {
-	n := d.names(id)
-	if rec, _ := d.known(id); behind == "" || !rec.place.enters {
-		d.hint(id)
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, enterLimit)
-	defer cancel()
-	got, err := d.commit(ctx, nil, []clientv3.Op{
-		clientv3.OpGet(n.from(converted), clientv3.WithRange(n.to(slotted)), clientv3.WithCountOnly()),
-		clientv3.OpGet(n.from(writes), append(clientv3.WithFirstCreate(), clientv3.WithRange(n.to(writes)), clientv3.WithKeysOnly())...),
-		clientv3.OpGet(n.from(unfinished), clientv3.WithRange(n.to(unfinished)), clientv3.WithLimit(mostOver+2)),
-	}, nil)
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	h := driver.Hint{}
-	if err == nil {
-		h.Handover = d.enter(id, n, behind, got)
-	}
-	d.send(id, h)
-}
-
-// enter makes a place a lease that its owner may enter, if its turn has come. It is zero where a renewal of the place is under way, or where
-// too little is certain. d.mu is held.
-func (d *Driver) enter(id driver.ID, n names, behind string, got *clientv3.TxnResponse) (to driver.Handover) {
-	now, rec, first, marks := time.Now(), d.records[id], got.Responses[1].GetResponseRange().Kvs, got.Responses[2].GetResponseRange().Kvs
-	if rec == nil || rec.own.held() || rec.unsure || d.renewing[id] != nil || d.life.Err() != nil {
-		return to
-	}
-	full := min(rec.place.ttl, claimTime)
-	ttl := min(full, rec.on.left(now))
-	if got.Responses[0].GetResponseRange().Count > 0 || len(first) == 0 || string(first[0].Key) != n.name(writes) || first[0].CreateRevision != rec.own.at ||
-		len(marks) == 0 || len(marks) > mostOver || ttl < full/2 || rec.on.asked > memory {
-		return to
-	}
-	var over []string
-	abandoned, mine := false, n.handedOn(behind)
-	for _, kv := range marks {
-		name := string(kv.Key)
-		if name == n.name(unfinished) || name != mine && strings.HasPrefix(name, n.from(unfinished)+bar+handed) { // perhaps of another waiter: a Try knows
-			return to
-		}
-		over, abandoned = append(over, name), abandoned || name != mine
-	}
-	rec.own.entered, rec.own.over, rec.own.marked = now, over, abandoned
-	return driver.Handover{Fence: rec.own.fence(), At: d.clock(now), TTL: ttl, Abandoned: rec.own.marked}
 }
 
 // follow watches what a waiter waits for: the last one before it that it cannot be beside, or,
@@ -212,25 +144,22 @@ func (d *Driver) follow(id driver.ID, v *view, own *entry) {
 	if own.mode() == driver.Exclusive {
 		limits = false
 	}
-	var what, end, behind string
+	var what, end string
 	switch {
 	case limits && !admits(before, own.mode(), own.limit):
 		what, end = n.from(converted), n.to(writes)
 	case !limits && last != nil:
 		n.id = last.id
 		what = n.name(last.class)
-		if own.class == writes {
-			behind = last.position()
-		}
 	default:
 		d.hint(id) // nothing is in its way
 		return
 	}
-	d.watch(id, v, own, what, end, behind)
+	d.watch(id, v, own, what, end)
 }
 
 // watch begins a watch for a waiter, unless the waiter has the same one.
-func (d *Driver) watch(id driver.ID, v *view, own *entry, what, end, behind string) {
+func (d *Driver) watch(id driver.ID, v *view, own *entry, what, end string) {
 	same, there := what, []string{what}
 	room := func(string) bool { return true }
 	if end != "" {
@@ -244,9 +173,6 @@ func (d *Driver) watch(id driver.ID, v *view, own *entry, what, end, behind stri
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if rec := d.records[id]; rec != nil {
-		rec.place.behind = behind
-	}
 	w := d.waiters[id]
 	if w == nil || w.what == same || d.life.Err() != nil {
 		return
@@ -267,7 +193,7 @@ func (d *Driver) watch(id driver.ID, v *view, own *entry, what, end, behind stri
 		}
 		d.mu.Unlock()
 		if told {
-			d.turn(ctx, id, behind)
+			d.hint(id)
 		}
 	})
 }
