@@ -138,7 +138,11 @@ func (l *look) behindAbsent(wt waiter) bool {
 			c := l.asked[o]
 			return leftovers || c != nil && !l.w.joined(c, s.node)
 		})
-		return 0 <= absent && absent < slices.Index(s.queue, wt.owner)
+		at := slices.Index(s.queue, wt.owner)
+		if at < 0 { // it waits at another node, and is behind all that wait here
+			at = len(s.queue)
+		}
+		return 0 <= absent && absent < at
 	})
 }
 
