@@ -235,7 +235,7 @@ func TestGrantAtTheEnd(t *testing.T) {
 			if l := lockOf(t, b, "k"); !l.Abandoned() {
 				t.Fatal("the mark is gone")
 			}
-			_ = <-r.served // however it ended
+			t.Logf("it ended: %v", <-r.served)
 			if n := a.waiters("k"); n != 0 {
 				t.Fatalf("%d wait", n)
 			}
@@ -345,7 +345,7 @@ func TestLimits(t *testing.T) {
 			}
 		}
 		r.Close()
-		_ = <-r.served // however it ended
+		t.Logf("it ended: %v", <-r.served)
 
 		lockOf(t, another(t, a.store), "k")
 		r = a.raw(nil)
@@ -363,7 +363,7 @@ func TestLimits(t *testing.T) {
 			t.Errorf("status: %s", l.Result)
 		}
 		r.Close()
-		_ = <-r.served // however it ended
+		t.Logf("it ended: %v", <-r.served)
 		if n := a.waiters("k"); n != 0 {
 			t.Errorf("%d wait at the end", n)
 		}
