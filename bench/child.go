@@ -29,7 +29,7 @@ type report struct{ Turns []turn }
 
 // children are what a child process can do with a client: in has what it is told after the task, and say reports. The process ends
 // when the function returns; most of them wait to be killed.
-var children = map[string]func(l locker, key string, in *json.Decoder, say func(report) error) error{"hold": holdInChild, "contend": contendInChild}
+var children = map[string]func(l locker, key string, in *json.Decoder, say func(report) error) error{"hold": holdInChild, "contend": contendInChild, "hold many": holdManyInChild}
 
 // runChild does a task in this process.
 func runChild(in io.Reader, out io.Writer) error {
@@ -39,8 +39,11 @@ func runChild(in io.Reader, out io.Writer) error {
 		return err
 	}
 	known := peers
-	if t.To.Dir != "" {
+	switch {
+	case t.To.Dir != "":
 		known = filePeers
+	case t.To.Agent != nil:
+		known = agentPeers
 	}
 	i := slices.IndexFunc(known, func(p *peer) bool { return p.name == t.Peer })
 	if i < 0 || children[t.Do] == nil {

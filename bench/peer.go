@@ -24,7 +24,9 @@ type target struct {
 	// ZooKeeper is host:port; empty before a peer needed it.
 	ZooKeeper string
 	Dir       string // of the peers that lock a file
-	TTL       time.Duration
+	// Agent is the address of hasp agent, or the command line of one.
+	Agent []string
+	TTL   time.Duration
 }
 
 // peer is a lock that people use today, or hasp itself.
@@ -38,7 +40,8 @@ type peer struct {
 	// open makes one client, as a user would, with connections of its own.
 	// ctx bounds the opening only.
 	open func(ctx context.Context, to target) (locker, error)
-	// command, of a peer of S7, which needs no open, returns the program and the arguments before the command to run. hasp is in dir.
+	// command, of a peer of S7, which needs no open, returns the program and the arguments before the command to run; of S17, the URL of the
+	// agent's store. hasp is in dir.
 	command func(e *env, dir string) []string
 }
 

@@ -13,7 +13,7 @@ import (
 )
 
 // scenarios are in the order in which they run and are shown.
-var scenarios = []*scenario{&s1, &s2, &s3, &s4, &s5, &s6, &s7, &s8, &s9, &s10, &s11, &s12, &s13, &s14, &s15, &s16}
+var scenarios = []*scenario{&s1, &s2, &s3, &s4, &s5, &s6, &s7, &s8, &s9, &s10, &s11, &s12, &s13, &s14, &s15, &s16, &s17}
 
 // scenario measures all peers under the same load.
 type scenario struct {
