@@ -1,11 +1,9 @@
 // Copyright 2026 The hasp Authors
 // SPDX-License-Identifier: Apache-2.0
-
 // The client of hasp agent. Its protocol is docs/protocol.md; what users need to know stands in index.d.ts.
 import { spawn } from 'node:child_process'
-import { connect } from 'node:net'
-import { uptime } from 'node:os'
-
+import { createRequire } from 'node:module'
+import { connect } from 'node:net'; import { uptime } from 'node:os'
 export class HaspError extends Error {
   constructor(kind, message, { key, holder } = {}) { super(message), Object.assign(this, { name: new.target.name, kind, key, holder }) }
 }
@@ -20,6 +18,8 @@ const failure = (kind, message, data) => new (kinds[kind] ?? HaspError)(kind, me
 const clocks = () => [performance.now(), Date.now(), process.platform === 'linux' ? uptime() * 1000 : 0]
 const between = (then, now) => Math.max(...now.map((c, i) => c - then[i]))
 const patience = 30_000, cancelling = 5000, longest = 2 ** 31 - 1 // ms for an answer, for that of a cancelled request, of a timer
+const binary = `@hasplock/${process.platform}-${process.arch}/hasp${process.platform === 'win32' ? '.exe' : ''}` // of npm; else it is on the PATH
+const program = () => { try { return createRequire(import.meta.url).resolve(binary) } catch { return 'hasp' } }
 const dispose = Symbol.asyncDispose ?? Symbol('asyncDispose')
 
 export class Lease {
@@ -66,7 +66,7 @@ class Connection {
       input.on('close', () => end('unavailable', `the agent at ${agent} has closed the connection`))
     } else { // all pipes are close-on-exec: no other child inherits them. The URL may have a password, and a command line has readers.
       const env = { ...process.env, ...store && { HASP_STORE: store, HASP_STORE_FILE: '' } }
-      const child = spawn('hasp', ['agent', '--stdio'], { env, windowsHide: true })
+      const child = spawn(program(), ['agent', '--stdio'], { env, windowsHide: true })
       child.on('error', (e) => end('misconfigured', `hasp cannot be started: ${e.message}`))
       child.on('close', (code, signal) => end({ 64: 'misconfigured', 77: 'denied', 78: 'misconfigured' }[code] ?? 'unavailable',
         said.trim() || `hasp agent has ended: ${signal ?? code}`))

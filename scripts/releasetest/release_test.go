@@ -131,4 +131,39 @@ func runsAlone(t *testing.T, dir string) {
 			run(t, root, nil, append(alone, "doctor")...)
 		})
 	}
+	clientsInstall(t, out)
+}
+
+// The clients install from their files without a network, and start the hasp that is beside them.
+func clientsInstall(t *testing.T, out string) {
+	t.Helper()
+	cpu, wheel := "x64", "x86_64"
+	if runtime.GOARCH == "arm64" {
+		cpu, wheel = "arm64", "aarch64"
+	}
+	file := func(name string) string { return filepath.Join(out, name) }
+	for _, c := range []struct{ kind, tool, install, use string }{
+		{"python", "python3", `python3 -m venv --without-pip v && python3 -m pip --python v/bin/python install -q --no-index --no-cache-dir "$FILE"`,
+			`exec v/bin/python -c 'import hasplock
+with hasplock.Client() as locks, locks.lock("k", wait=5) as lease: print(lease.fence > 0)'`},
+		{"node", "npm", `npm install --silent --offline --no-audit --no-fund "$FILE" "$BINARY"`,
+			`exec node --input-type=module -e 'import { Client } from "hasplock"
+const locks = new Client(), lease = await locks.lock("k", { wait: 5000 })
+console.log(lease.fence > 0n), await lease.release(), await locks.close()'`},
+	} {
+		t.Run(c.kind, func(t *testing.T) {
+			if _, err := exec.LookPath(c.tool); err != nil {
+				t.Skip(err)
+			}
+			root := t.TempDir()
+			env := []string{"FILE=" + file("hasplock-0.1.0-py3-none-manylinux_2_17_"+wheel+".musllinux_1_1_"+wheel+".whl"), "HOME=" + root, "HASP_STORE=sqlite:" + filepath.Join(root, "locks.db")}
+			if c.kind == "node" {
+				env = append(env, "FILE="+file("hasplock-0.1.0.tgz"), "BINARY="+file("hasplock-linux-"+cpu+"-0.1.0.tgz"))
+			}
+			run(t, root, env, "sh", "-ec", c.install)
+			if said := run(t, root, env, "sh", "-ec", c.use); strings.ToLower(strings.TrimSpace(said)) != "true" {
+				t.Errorf("it says %q", said)
+			}
+		})
+	}
 }

@@ -57,10 +57,12 @@ func (r *release) pack(target, binary string) {
 	parts, notices := r.parts(target, binary)
 	files := maps.Clone(r.files)
 	files[program], files["THIRD_PARTY_LICENSES"] = must(os.ReadFile(binary)), notices
-	at := time.Unix(must(strconv.ParseInt(r.epoch, 10, 64)), 0).UTC()
+	at := r.at()
 	var packed bytes.Buffer
 	archive(&packed, name, files, at)
 	check(os.WriteFile(filepath.Join(r.out, name+suffix), packed.Bytes(), 0o644))
+	r.wheel(target, program, files[program], at)
+	r.npmBinary(target, program, files[program], at)
 
 	stage := filepath.Join(r.work, name)
 	data := map[string]any{"Version": r.version, "Time": at.Format(time.RFC3339), "Parts": parts, "Sum": sum(files[program]),
@@ -79,6 +81,9 @@ func (r *release) pack(target, binary string) {
 		command(".", []string{"SOURCE_DATE_EPOCH=" + r.epoch}, tool, "package", "-f", stage+".yaml", "-p", kind, "-t", filepath.Join(r.out, name+"."+kind))
 	}
 }
+
+// at is the time of the commit.
+func (r *release) at() time.Time { return time.Unix(must(strconv.ParseInt(r.epoch, 10, 64)), 0).UTC() }
 
 // part is a module in the command, or Go's standard library.
 type part struct{ Name, Version, Purl string }
@@ -135,6 +140,7 @@ func (r *release) render(from, to string, data any) {
 
 // publish writes what names the packed files by their checksums.
 func (r *release) publish() {
+	r.npmClient(r.at())
 	_, image, _ := strings.Cut(string(must(os.ReadFile(r.clones[0]+"/deploy/Containerfile"))), "\nFROM scratch")
 	for _, name := range []string{"hasp.rb", "hasp.json", "Containerfile"} {
 		r.render(name, filepath.Join(r.out, name), map[string]string{"Version": r.version, "Image": image})
