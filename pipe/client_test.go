@@ -143,7 +143,7 @@ func TestBusyClientAsksInTime(t *testing.T) {
 	})
 }
 
-// What an agent says twice, or of leases that are none, harms nobody.
+// What an agent says twice, or of leases that are none, does no harm.
 func TestOddAgent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, agent := played(t, func(method string) string {

@@ -214,7 +214,7 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// A grant that comes as the connection ends is nobody's, and takes no mark away.
+// A grant that comes as the connection ends is no client's, and takes no mark away.
 func TestGrantAtTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for range 100 { // which comes first is chance

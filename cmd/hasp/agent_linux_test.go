@@ -50,7 +50,7 @@ func TestKilledClientOfAnAgent(t *testing.T) {
 		stdio bool
 	}{
 		"stdio":             {"", true},
-		"stdio, in a line":  {`{"jsonrpc"`, true}, // the answer is written to a pipe that nobody reads
+		"stdio, in a line":  {`{"jsonrpc"`, true}, // the agent writes its answer to a pipe whose reader has ended
 		"socket":            {"", false},
 		"socket, in a line": {`{"jsonrpc"`, false},
 	} {
@@ -136,7 +136,7 @@ func TestStoppedAgent(t *testing.T) {
 	agent.ends(0)
 }
 
-// Who may have the socket, and be a client.
+// Which users may connect to the socket, and which agent may have it.
 func TestSocketOfAnAgent(t *testing.T) {
 	t.Parallel()
 	s := onSQLite(t)

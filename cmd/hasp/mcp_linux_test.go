@@ -176,7 +176,7 @@ func TestHook(t *testing.T) {
 	one, two := s.tree()
 	a, b := s.host(one), s.host(two)
 	b.says("hook f", "0 $")
-	b.says("hook --require f", "2 hasp: nobody holds \"f\": call the tool lock")
+	b.says("hook --require f", "2 hasp: the file \"f\" has no holder: call the tool lock")
 	a.says("lock f", "you hold")
 	a.says("hook --require f", "0 $")
 	b.says("hook f", `2 hasp: "f" is another's: "`+filepath.Join(one, "f")+`" has been held`)

@@ -31,15 +31,14 @@ queue for two minutes after it; no lock is held for longer than --max-hold.
 
 Name one store for all of them: without --store it is a SQLite file of the user's.`
 
-const mcpExample = `  claude mcp add hasp -- hasp mcp
-  {"mcpServers": {"hasp": {"command": "hasp", "args": ["mcp"]}}}`
+const mcpExample = `  {"mcpServers": {"hasp": {"command": "hasp", "args": ["mcp"]}}}`
 
 const hookLong = `Refuse an edit of a file that another holds. A coding agent starts it before a tool
 is used (PreToolUse), with JSON on standard input: cwd, and tool_input with file_path,
-path or notebook_path. It exits with 2, and says who holds the file and why, or with 0.
-What the program that started it holds by hasp mcp is its own.
+path or notebook_path. It exits with 2, and names the holder of the file and its reason,
+or with 0. What the program that started it holds by hasp mcp is its own.
 
-A file that nobody holds may be edited, unless --require is given. Where nothing can be
+A file without a holder may be edited, unless --require is given. Where nothing can be
 known in 5 s, since the store is away, it exits with 1: the agent shows that, and goes
 on; with --require the edit is refused.
 

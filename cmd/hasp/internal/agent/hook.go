@@ -50,7 +50,7 @@ func newHook() *cobra.Command {
 			}
 			if end.Code != hookRefuses {
 				end.Message = "whether the file may be edited is not known: " + end.Message
-				if end.Code = hookFailed; require { // who asks for a lock wants no edit without one
+				if end.Code = hookFailed; require { // its user wants no edit without a lock
 					end.Code = hookRefuses
 				}
 			}
@@ -58,7 +58,7 @@ func newHook() *cobra.Command {
 		},
 		DisableFlagsInUseLine: true,
 	}
-	cmd.Flags().BoolVar(&require, "require", false, "refuse the edit of a file that nobody holds, too, and where nothing can be known")
+	cmd.Flags().BoolVar(&require, "require", false, "also refuse the edit of a file that has no holder, or of which nothing can be known")
 	store.Add(cmd)
 	return cmd
 }
@@ -103,7 +103,7 @@ func judge(ctx context.Context, cmd *cobra.Command, store *base.StoreFlag, in io
 		}
 	}
 	if require && !info.Held {
-		return &base.Exit{Code: hookRefuses, Message: "nobody holds " + base.Quote(path) + ": call the tool lock of hasp with it in paths, edit it then, and call unlock when it is done"}
+		return &base.Exit{Code: hookRefuses, Message: "the file " + base.Quote(path) + " has no holder: call the tool lock of hasp with it in paths, edit it then, and call unlock when it is done"}
 	}
 	return nil
 }

@@ -136,7 +136,7 @@ func (s *session) call(ctx context.Context, name string, given json.RawMessage) 
 	}
 	s.mu.Lock()
 	s.sweep()
-	if ctx.Err() == nil { // somebody reads it
+	if ctx.Err() == nil { // the host still reads it
 		text, s.lost = strings.Join(append(s.lost, text), "\n"), nil
 	}
 	s.mu.Unlock()
@@ -241,7 +241,7 @@ func (s *session) take(ctx context.Context, w *waiting, reason string) {
 	s.waits = slices.DeleteFunc(s.waits, func(one *waiting) bool { return one == w })
 	if err == nil && (s.over || w.withdrawn) {
 		err = errWithdrawn
-		s.work.Go(func() { _ = leases.Release() }) // nobody knew of it
+		s.work.Go(func() { _ = leases.Release() }) // the host did not know of it
 	}
 	if w.err = err; err == nil {
 		for i, l := range leases.All() {

@@ -80,7 +80,7 @@ func removeStale(path string) error {
 	return nil
 }
 
-// peer is the process at the other end of a connection. Who may connect is the system's to say; where it does not look at the permissions of
+// peer is the process at the other end of a connection. The system says which users may connect; where it does not look at the permissions of
 // a socket, the user must be this one, or root.
 func (a *agent) peer(c net.Conn) (*driver.Label, error) {
 	raw, err := c.(*net.UnixConn).SyscallConn()

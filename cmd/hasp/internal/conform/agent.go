@@ -142,7 +142,7 @@ func line(v any) string {
 }
 
 func (r *request) write(lines ...string) {
-	_, _ = r.conn.Write([]byte(strings.Join(lines, ""))) // who hung up gets nothing
+	_, _ = r.conn.Write([]byte(strings.Join(lines, ""))) // a client that closed the connection gets nothing
 }
 
 func (r *request) answered(result any) string {

@@ -119,7 +119,7 @@ var Cases = []Case{
 			r.refuse("no", pipe.ErrorData{Kind: pipe.Denied})
 		}
 	}},
-	{Name: "busy", Rule: "who was refused is told of the holder", script: func(t *trial) {
+	{Name: "busy", Rule: "a client that is refused is told of the holder", script: func(t *trial) {
 		p, r := t.ask(pipe.LockParams{Key: "k", Wait: new(pipe.Millis)})
 		want := people.HolderJSON{Host: "far", PID: 4711, User: "mia", Reason: "the \"nightly\" job", Owner: "o1", Mode: "exclusive"}
 		r.refuse("k is held by mia", pipe.ErrorData{Kind: pipe.Busy, Key: "k", Holder: &want})
@@ -162,7 +162,7 @@ var Cases = []Case{
 		r.answer(pipe.Until{Left: 5000})
 		t.must(p, nil)
 	}},
-	{Name: "abandoned", Rule: "who comes after a holder that did not finish is told", script: func(t *trial) {
+	{Name: "abandoned", Rule: "the holder after one that did not finish is told", script: func(t *trial) {
 		p, r := t.ask(pipe.LockParams{Key: "k"})
 		g := r.plain("1", long)
 		g.Abandoned, g.Keys[0].Abandoned = true, true

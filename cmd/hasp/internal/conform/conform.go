@@ -73,7 +73,7 @@ type Case struct {
 	script func(t *trial)
 
 	silent bool // the agent answers no status but by the script
-	odd    bool // the agent's hello has fields that nobody knows
+	odd    bool // the agent's hello has fields that no client knows
 }
 
 // Try tries a client by one case.
@@ -175,7 +175,7 @@ func (t *trial) notified(_ context.Context, method string, params json.RawMessag
 	if json.Unmarshal(params, &r.Params) == nil {
 		select {
 		case t.notices <- r:
-		default: // nobody needs a thousand
+		default: // a case needs no more than these
 		}
 	}
 	return nil, nil
