@@ -102,7 +102,7 @@ class Lease:
         self.fence = self.grants[0].fence if len(self.grants) == 1 else 0
         with self._client._mu:
             self._move(result, sent)
-            self._client._held[self._id] = self
+            self._client._held[self._id], self._why = self, self._client._closing  # bye gives back what is granted before it
             if self._ask < self._client._next:
                 self._client._mu.notify_all()
         return self
@@ -140,6 +140,7 @@ class Client:
     def __init__(self, agent: Optional[str] = None, store: Optional[str] = None) -> None:
         self._mu, self._writing, self._ids, self._next, self._gone = threading.Condition(), threading.Lock(), itertools.count(1), math.inf, ""
         self._held: Dict[str, Lease] = {}
+        self._closing = ""
         self._pending: Dict[int, Tuple[Future[Any], float, Callable[[Any, float], Any]]] = {}
         self._in, self._out, self._started = _connect(agent, store)
         self._reader = _spawn(self._read)
@@ -164,9 +165,9 @@ class Client:
     def close(self) -> None:
         """Gives back all that is held, and ends the connection."""
         with self._mu:
-            left = max((lease.left for lease in self._held.values()), default=0.0)
+            left, self._closing = max((lease.left for lease in self._held.values()), default=0.0), "its client was closed"
             for lease in self._held.values():
-                lease._why = lease._why or "its client was closed"
+                lease._why = lease._why or self._closing
         try:
             self._call("bye", {}, left + 1)
             self._reader.join(1)

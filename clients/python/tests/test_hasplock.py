@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-import asyncio, math, os, pathlib, re, shutil, signal, subprocess, sys, tempfile, threading, time, unittest
+import asyncio, json, math, os, pathlib, re, shutil, signal, socket, subprocess, sys, tempfile, threading, time, unittest
 from typing import Callable, Optional
 
 FOLDER = pathlib.Path(__file__).parent.parent
@@ -122,6 +122,47 @@ class TestLock(Case):
             lease.release()
         with self.assertRaises(hasplock.Closed):
             one.lock("k").acquire()
+
+    def test_close_crosses_a_grant(self) -> None:
+        with socket.socket(socket.AF_UNIX) as server:
+            server.bind(f"{self.folder}/fake")
+            server.listen()
+            asked, looked = threading.Event(), threading.Event()
+            got: list[float] = []
+
+            def agent() -> None:
+                conn, _ = server.accept()
+                with conn, conn.makefile("rw") as f:
+                    for line in f:
+                        m = json.loads(line)
+                        if m["method"] == "lock":
+                            waits = m["id"]
+                            asked.set()
+                            continue
+                        if m["method"] == "bye":  # that gives back what was granted before it, and takes its time
+                            grant = {"lease": "1", "keys": [{"key": "k"}], "left_ms": 600_000}
+                            f.write(json.dumps({"id": waits, "result": grant}) + "\n")
+                            f.flush()
+                            looked.wait(SOON)
+                        f.write(json.dumps({"id": m["id"], "result": {}}) + "\n")
+                        f.flush()
+                        if m["method"] == "bye":
+                            return
+
+            def wait() -> None:
+                got.append(locks.lock("k").acquire().left)
+                looked.set()
+
+            threads = [threading.Thread(target=agent, daemon=True)]
+            threads[0].start()
+            locks = hasplock.Client(f"unix:{self.folder}/fake")
+            threads.append(threading.Thread(target=wait, daemon=True))
+            threads[1].start()
+            asked.wait(SOON)
+            locks.close()
+            for thread in threads:
+                thread.join(SOON)
+            self.assertEqual(got, [0.0])
 
     def test_wanted(self) -> None:
         one, two = self.client(), self.client()
