@@ -1,8 +1,7 @@
 // Copyright 2026 The hasp Authors
 // SPDX-License-Identifier: Apache-2.0
 // The client of hasp agent. Its protocol is docs/protocol.md; what users need to know stands in index.d.ts.
-import { spawn } from 'node:child_process'
-import { createRequire } from 'node:module'
+import { spawn } from 'node:child_process'; import { createRequire } from 'node:module'
 import { connect } from 'node:net'; import { uptime } from 'node:os'
 export class HaspError extends Error {
   constructor(kind, message, { key, holder } = {}) { super(message), Object.assign(this, { name: new.target.name, kind, key, holder }) }
@@ -29,12 +28,10 @@ export class Lease {
     this.keys = grant.keys.map((k) => ({ ...k, fence: k.fence && BigInt(k.fence) }))
     this.fence = grant.fence && BigInt(grant.fence), this.abandoned = grant.abandoned
   }
-  get signal() { return this.left, this.#lost.signal }
-  get wanted() { return this.#wanted.signal }
+  get signal() { return this.left, this.#lost.signal } get wanted() { return this.#wanted.signal }
   get left() { return this._left(clocks()) }
   check() { if (this.left, this.#error) throw this.#error }
-  release() { return this.#release ??= this.#giveBack() }
-  [dispose]() { return this.release() }
+  release() { return this.#release ??= this.#giveBack() } [dispose]() { return this.release() }
   async #giveBack() {
     const left = this.left, lost = this.#error
     this.#error ??= failure('lost', 'this lock was released')
@@ -44,19 +41,19 @@ export class Lease {
     await answer
   }
   _left(now) {
-    const left = this.#error ? 0 : Math.max(this.#lasts - this.#lead - between(this.#sent, now), 0)
+    const left = this.#error ? 0 : Math.max(Math.min(this.#lasts - this.#lead - between(this.#sent, now), this.#conn.quiet(now[0])), 0)
     if (!left) this._end('the time of the lock is over, and the agent has not prolonged it')
     return left
   }
-  _prolong(sent, lasts, now) { if (lasts - this.#lead - between(sent, now) > this._left(now)) this.#sent = sent, this.#lasts = lasts }
+  _prolong(sent, lasts, now) { if (lasts - between(sent, now) > this.#lasts - between(this.#sent, now)) this.#sent = sent, this.#lasts = lasts }
   _told(method, { message }) { method === 'lost' ? this._end(message) : method === 'wanted' && this.#wanted.abort() }
   _end(message) { if (!this.#error) this.#error = failure('lost', message), this.#conn.drop(this.#id), this.#lost.abort(this.#error) }
 }
 
 // Connection is one to an agent. It has the leases: they end with it.
 class Connection {
-  over; #out; #handles; #refs; #ready; #alive; #calls = new Map(); #count = 0; #busy = 0
-  #held = new Map(); #early = []; #timer; #due; #asking
+  over; #out; #handles = []; #refs; #ready; #alive; #calls = new Map(); #count = 0; #busy = 0
+  #held = new Map(); #early = []; #timer; #due; #asking; #most = Infinity; #said = performance.now() // the last sign of life
   constructor(agent, store, alive) {
     const end = (kind, message) => this.end(failure(kind, message))
     let input, said = '', rest = ''
@@ -68,6 +65,7 @@ class Connection {
       const env = { ...process.env, ...store && { HASP_STORE: store, HASP_STORE_FILE: '' } }
       const child = spawn(program(), ['agent', '--stdio'], { env, windowsHide: true })
       child.on('error', (e) => end('misconfigured', `hasp cannot be started: ${e.message}`))
+      if (!child.stdio) throw failure('unavailable', 'hasp cannot be started: this process has too many open files')
       child.on('close', (code, signal) => end({ 64: 'misconfigured', 77: 'denied', 78: 'misconfigured' }[code] ?? 'unavailable',
         said.trim() || `hasp agent has ended: ${signal ?? code}`))
       for (const s of child.stdio) s.on('error', () => {}) // the end of the child says it
@@ -79,7 +77,7 @@ class Connection {
       rest = lines.pop()
       try { for (const l of lines) if (l) this.#take(JSON.parse(l)) } catch (e) { end('unavailable', `the agent broke the protocol: ${e.message}`) }
     })
-    if (alive) this.#alive = setInterval(() => this.#send({ method: '$/alive' }), alive / 3).unref()
+    if (alive) this.#most = alive, this.#alive = setInterval(() => this.#send({ method: '$/alive' }), alive / 3).unref()
     this.call('hello', { protocols: [1], client: 'hasplock for Node', alive_ms: alive }, { idle: true })
       .then(() => { this.#ready = true, this.#calls.forEach((c) => c.send()) }, (e) => this.end(e))
   }
@@ -107,12 +105,15 @@ class Connection {
       }
       this.#calls.set(id, { send, answer })
       if (limit < longest) timer = setTimeout(quit, limit, failure('unavailable', `the agent does not answer: ${method}`), 0).unref()
-      signal?.addEventListener('abort', aborted)
-      this.#busy += !idle, this.#ref()
+      signal?.addEventListener('abort', aborted), this.#busy += !idle, this.#ref()
       if (this.#ready || method === 'hello') send()
     })
   }
-  #send(message) { this.#out.write(JSON.stringify({ jsonrpc: '2.0', ...message }) + '\n') }
+  quiet(now) { return this.#said + this.#most - now } // after so many ms of silence the agent ends the connection, by this very clock
+  #send(message, now = performance.now()) {
+    if (this.quiet(now) <= 0) return this.end(failure('unavailable', 'this process was silent for longer than `alive` allows'))
+    this.#said = now, this.#out.write(JSON.stringify({ jsonrpc: '2.0', ...message }) + '\n')
+  }
   drop(id) { this.#held.delete(id), this.#ref() }
   end(why) {
     this.lose(this.over = why)
@@ -140,26 +141,25 @@ class Connection {
   lease(grant, sent, lead) {
     const l = new Lease(this, grant, sent, lead)
     this.#held.set(grant.lease, l)
+    if (this.over) l._end(this.over.message) // it came after bye, which gives it back
     for (const m of this.#early.splice(0)) this.#take(m)
     this.#watch(l.left / 3)
     return l
   }
   // watch asks for the deadlines in ms, or before.
   #watch(ms) {
-    if (this.#timer && this.#due <= performance.now() + ms) return
+    if (this.over || this.#timer && this.#due <= performance.now() + ms) return
     clearTimeout(this.#timer), this.#due = performance.now() + ms
     this.#timer = setTimeout(() => this.#ask(), Math.min(ms, longest)).unref()
   }
   // ask prolongs the leases that are held by now, as the agent says; those whose time is over end.
   #ask() {
     const first = (now = clocks()) => Math.min(...[...this.#held.values()].map((l) => l._left(now)))
-    this.#timer = undefined
-    this.#watch(first())
+    this.#watch(first(this.#timer = undefined))
     if (this.#asking || !this.#held.size) return
     const held = [...this.#held.values()], again = () => (this.#asking = false, this.#watch(first() / 3))
-    const take = ({ left_ms }, sent, now = clocks()) => held.forEach((l) => l._prolong(sent, left_ms, now))
-    this.#asking = true
-    this.call('status', {}, { idle: true, take }).then(again, again)
+    const take = ({ left_ms }, sent, now = clocks()) => held.forEach((l) => l._left(now) && l._prolong(sent, left_ms, now))
+    this.#asking = true, this.call('status', {}, { idle: true, take }).then(again, again)
   }
 }
 
@@ -177,7 +177,7 @@ export class Client {
     if (bad) throw failure('invalid', `the option ${bad.join(' cannot be ')}`) // JSON has no NaN, and would have the agent wait for ever
     signal?.throwIfAborted()
     if (this.#closed) throw failure('closed', 'the client was closed')
-    if (!this.#conn || this.#conn.over) this.#conn = new Connection(...this.#options)
+    if (!this.#conn || this.#conn.over || this.#conn.quiet(performance.now()) <= 0) this.#conn = new Connection(...this.#options)
     const conn = this.#conn, limit = wait === undefined ? undefined : wait + patience
     return conn.call('lock', params, { signal, limit, take: (grant, sent) => conn.lease(grant, sent, lead) })
   }

@@ -48,7 +48,7 @@ async function listening(path = join(folder, `agent${++sockets}`)) {
 }
 
 /** A program that imports the client, as its own process. */
-const program = (text) => start(process.execPath, '--input-type=module', '-e', `import { Client } from ${JSON.stringify(new URL('../index.js', import.meta.url).href)}\n${text}`)
+const program = (text, first = ':') => start('sh', '-c', `${first}; exec "$@"`, 'sh', process.execPath, '--input-type=module', '-e', `import { Client } from ${JSON.stringify(new URL('../index.js', import.meta.url).href)}\n${text}`)
 
 async function lost(lease) {
   if (!lease.signal.aborted) await once(lease.signal, 'abort')
@@ -191,9 +191,33 @@ describe('hasplock', { concurrency: true, timeout: 300_000 }, () => {
 
   test('an event loop that was blocked asks the clock', async () => {
     const lease = await one.lock('blocked', { ttl: 1000 })
-    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, lease.left + 1)
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, lease.left + 20) // a clock of these has 10 ms
     assert.throws(() => lease.check(), LockLost)
     await lost(lease)
+  })
+
+  test('an event loop that was blocked for longer than `alive` knows that its locks are gone', async () => {
+    const holder = program(`
+      const client = new Client({ alive: 2000 }), lease = await client.lock('silent', { ttl: ${long} })
+      Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 2001)
+      try { lease.check(), console.log('held') } catch (e) { console.log(e.name) }
+      await (await client.lock('silent')).release() // over a connection that is new`)
+    let said = ''
+    holder.stdout.setEncoding('utf8').on('data', (s) => { said += s })
+    assert.deepEqual(await once(holder, 'close'), [0, null])
+    assert.equal(said, 'LockLost\n')
+  })
+
+  test('without a file descriptor to spare it says so', async () => {
+    const out = program(`
+      import { openSync } from 'node:fs'
+      try { for (;;) openSync('/dev/null') } catch {}
+      await new Client().lock('k').catch((e) => console.log(e.name))
+      setImmediate(() => console.log('and lives'))`, 'ulimit -n 64')
+    let said = ''
+    out.stdout.setEncoding('utf8').on('data', (s) => { said += s })
+    assert.deepEqual(await once(out, 'close'), [0, null])
+    assert.equal(said, 'Unavailable\nand lives\n')
   })
 
   test('a client keeps the process alive while it holds a lock, and no longer', async () => {
@@ -231,10 +255,10 @@ describe('hasplock', { concurrency: true, timeout: 300_000 }, () => {
     await once(server, 'listening')
     const say = (...all) => socket.write(all.map((m) => JSON.stringify({ jsonrpc: '2.0', ...m }) + '\n').join(''))
     const grant = (id, lease) => ({ id, result: { lease, keys: [{ key: 'k', fence: '18446744073709551615', owner: 'o', abandoned: false }], fence: '18446744073709551615', left_ms: long } })
-    const client = new Client({ agent: `unix:${path}`, alive: 3 })
+    const client = new Client({ agent: `unix:${path}`, alive: 3000 })
     const locking = client.lock('k', { wanted: true })
     const hello = await want('hello')
-    assert.deepEqual([hello.params.protocols, hello.params.alive_ms], [[1], 3])
+    assert.deepEqual([hello.params.protocols, hello.params.alive_ms], [[1], 3000])
     say({ id: hello.id, result: {} })
     say({ method: 'wanted', params: { lease: '1' } }, { method: 'lost', params: { lease: '1', message: 'so soon' } }, grant((await want('lock')).id, '1'))
     const lease = await locking
@@ -254,5 +278,12 @@ describe('hasplock', { concurrency: true, timeout: 300_000 }, () => {
     const broken = client.lock('k')
     say({ id: (await want('lock')).id, result: { lease: '3' } }) // no grant: the agent is not what it should be
     await assert.rejects(broken, Unavailable)
+    const crossing = client.lock('k')
+    say({ id: (await want('hello')).id, result: {} })
+    const last = await want('lock'), closing = client.close(), bye = await want('bye')
+    say(grant(last.id, '4')) // it has crossed the bye, which gives it back
+    await lost(await crossing)
+    say({ id: bye.id, result: {} })
+    await closing
   })
 })
