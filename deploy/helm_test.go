@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -58,6 +59,8 @@ func rendersChart(t *testing.T, values string) (map[string]object, error) {
 		"Release": map[string]any{"Name": "locks", "Namespace": "shop", "Service": "Helm"},
 		"Chart":   map[string]any{"Name": meta["name"], "Version": meta["version"], "AppVersion": meta["appVersion"]},
 	}
+	data["Subcharts"] = map[string]any{"hasp": map[string]any{"Chart": data["Chart"]}} // as the chart that has this one sees it
+	data["Values"] = merged(merged(all, over), map[string]any{"hasp": data["Values"]})
 	tmpl := template.New("")
 	tmpl.Funcs(sprig.TxtFuncMap()).Funcs(template.FuncMap{
 		"include": func(name string, data any) (string, error) {
@@ -83,8 +86,13 @@ func rendersChart(t *testing.T, values string) (map[string]object, error) {
 	if _, err := tmpl.ParseFiles(files...); err != nil {
 		t.Fatal(err)
 	}
+	helper, err := os.ReadFile(chart + "/templates/_agent.tpl")
+	must(t, err)
+	_, example, _ := strings.Cut(string(helper), "\n\n")
+	example, _, _ = strings.Cut(example, "*/")
+	template.Must(tmpl.New("example.yaml").Parse("kind: example\nspec:\n" + example))
 	objects := map[string]object{}
-	for _, file := range files {
+	for _, file := range append(files, "example.yaml") {
 		name := filepath.Base(file)
 		var b bytes.Buffer
 		if err := tmpl.ExecuteTemplate(&b, name, data); err != nil {
@@ -238,6 +246,11 @@ func TestChartHasTheAgent(t *testing.T) {
 		}
 		if got := pod.at(c, 0, "securityContext", "readOnlyRootFilesystem"); got != true {
 			t.Errorf("%s are not confined", c)
+		}
+	}
+	for _, part := range []string{"initContainers", "volumes"} {
+		if got, want := objects["example"].at("spec", part), pod.at(part); !reflect.DeepEqual(got, want) {
+			t.Errorf("in a chart of one's own the %s are %v, want %v", part, got, want)
 		}
 	}
 	if env := fmt.Sprint(pod.at("containers", 0, "env")); env != "[map[name:HASP_AGENT value:unix:/run/hasp/agent.sock]]" {

@@ -2,8 +2,10 @@
 The agent beside a program of yours: its container, a native sidecar (Kubernetes 1.29), which the kubelet starts before the program and ends after it,
 and the volume of the socket. In the pod of your own chart, which has this one among its dependencies:
 
-  initContainers: [{{ include "hasp.agent" (dict "Values" .Values.hasp "Chart" .Subcharts.hasp.Chart) }}]
-  volumes: [{{ include "hasp.agent.volume" . }}]
+  initContainers:
+  - {{- include "hasp.agent" (dict "Values" .Values.hasp "Chart" .Subcharts.hasp.Chart) | nindent 4 }}
+  volumes:
+  - {{- include "hasp.agent.volume" . | nindent 4 }}
   containers:
   - env: [{name: HASP_AGENT, value: "unix:/run/hasp/agent.sock"}]
     volumeMounts: [{name: hasp-agent, mountPath: /run/hasp}]
