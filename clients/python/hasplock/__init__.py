@@ -218,7 +218,7 @@ class Client:
                 line = line[os.write(self._out, line):]
     def _read(self) -> None:
         rest, data, fd = b"", b"-", self._in
-        with contextlib.suppress(OSError, ValueError, LookupError, TypeError, AttributeError):  # an agent that breaks the protocol is gone
+        with contextlib.suppress(OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError):  # who breaks the protocol is gone
             while data:
                 data = os.read(fd, _LINE)
                 *lines, rest = (rest + data).split(b"\n")

@@ -123,6 +123,23 @@ class TestLock(Case):
         with self.assertRaises(hasplock.Closed):
             one.lock("k").acquire()
 
+    def test_nested_without_end(self) -> None:
+        def agent() -> None:
+            conn, _ = server.accept()
+            with conn:
+                conn.recv(1 << 16)
+                conn.sendall(b"[" * 100_000 + b"\n")  # json has a RecursionError for it
+                while conn.recv(1 << 16):
+                    pass
+
+        with socket.socket(socket.AF_UNIX) as server:
+            server.bind(f"{self.folder}/fake")
+            server.listen()
+            threading.Thread(target=agent, daemon=True).start()
+            with self.assertRaises(hasplock.Unavailable) as raised:
+                hasplock.Client(f"unix:{self.folder}/fake")
+            self.assertIn("ended at once", str(raised.exception))  # not after a patience
+
     def test_close_crosses_a_grant(self) -> None:
         with socket.socket(socket.AF_UNIX) as server:
             server.bind(f"{self.folder}/fake")
