@@ -404,10 +404,9 @@ func (s *server) releaseAll() error {
 	for _, l := range all {
 		l.forget()
 		s.given.Go(func() {
-			if !bye {
-				time.Sleep(l.linger) // also when the agent ends: what it protects has no fence
+			if bye || l.lingers() {
+				errs <- l.giveBack(!bye)
 			}
-			errs <- l.giveBack(!bye)
 		})
 	}
 	if !bye {
@@ -418,6 +417,20 @@ func (s *server) releaseAll() error {
 		joined = errors.Join(joined, <-errs)
 	}
 	return joined
+}
+
+// lingers waits for linger_ms, also when the agent ends: what the lease protects has no fence. False: all keys were lost
+// before, and what the store still has of them stays until its TTL is over.
+func (l *lease) lingers() bool {
+	over := time.After(l.linger)
+	for _, one := range l.All() {
+		select {
+		case <-over:
+			return true
+		case <-one.Done():
+		}
+	}
+	return l.linger == 0
 }
 
 func (l *lease) giveBack(abandoned bool) error {

@@ -582,3 +582,25 @@ func TestKinds(t *testing.T) {
 		})
 	}
 }
+
+// A lease that ends while it lingers holds up nobody, and not the agent's end; one key of several keeps the others.
+func TestLingerEndsWithTheLease(t *testing.T) {
+	for keys, want := range map[string]time.Duration{"k": 10 * time.Second, "k other": time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			a := newAgent(t)
+			one := a.client()
+			l, err := one.Lock(t.Context(), pipe.LockParams{Keys: strings.Fields(keys), Linger: 3_600_000})
+			l = must(t, l, err)
+			one.Kill()
+			began := time.Now()
+			time.Sleep(time.Second)
+			if err := a.locks.Operator().Break(t.Context(), "k", l.Keys[0].Owner); err != nil {
+				t.Fatal(err)
+			}
+			<-a.served
+			if took := time.Since(began); took > want+time.Second || took < want-11*time.Second {
+				t.Errorf("%q lingered for %v", keys, took)
+			}
+		})
+	}
+}
