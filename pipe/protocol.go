@@ -8,6 +8,7 @@ package pipe
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -90,8 +91,9 @@ type LockParams struct {
 // Millis is a duration in milliseconds, of which there may be fractions.
 type Millis float64
 
+// duration is rounded up: less than a nanosecond is not 0, which means the default, or no bound.
 func (m Millis) duration() time.Duration {
-	return time.Duration(float64(m) * float64(time.Millisecond))
+	return time.Duration(math.Ceil(float64(m) * float64(time.Millisecond)))
 }
 
 // Grant is the answer to lock.

@@ -604,3 +604,17 @@ func TestLingerEndsWithTheLease(t *testing.T) {
 		})
 	}
 }
+
+// The smallest max_hold_ms is no way around the agent's bound.
+func TestSmallestMaxHold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAgent(t)
+		c, err := pipe.NewClient(t.Context(), a.connect(&pipe.Options{MaxHold: time.Hour}), "test")
+		c = must(t, c, err)
+		defer c.Kill()
+		l, err := c.Lock(t.Context(), pipe.LockParams{Key: "k", MaxHold: 1e-7})
+		if time.Sleep(time.Second); err == nil && l.Err() == nil {
+			t.Error("it is held without a bound")
+		}
+	})
+}
