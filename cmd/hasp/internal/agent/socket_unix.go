@@ -29,7 +29,7 @@ func (a *agent) socket() (net.Listener, error) {
 		if os.Getenv("LISTEN_PID") != strconv.Itoa(os.Getpid()) || os.Getenv("LISTEN_FDS") != "1" {
 			return nil, errors.New("--listen systemd: needs the one socket of a .socket unit, and systemd passed none")
 		}
-		return net.FileListener(os.NewFile(systemdFD, "systemd"))
+		return unixListener(os.NewFile(systemdFD, "systemd"))
 	}
 	path, ok := strings.CutPrefix(a.o.listen, "unix:")
 	if !ok || path == "" {
@@ -58,6 +58,15 @@ func (a *agent) socket() (net.Listener, error) {
 		return nil, errors.Join(fmt.Errorf("--group: %w", err), l.Close())
 	}
 	return l, nil
+}
+
+// unixListener takes a socket that another opened. Of a TCP client nothing says who it is.
+func unixListener(f *os.File) (net.Listener, error) {
+	l, err := net.FileListener(f)
+	if _, ok := l.(*net.UnixListener); err == nil && !ok {
+		return nil, errors.Join(fmt.Errorf("--listen systemd: needs a unix socket, and systemd passed %s", l.Addr()), l.Close())
+	}
+	return l, err
 }
 
 // removeStale removes the socket of an agent that was killed.
