@@ -59,11 +59,15 @@ func resolve(path string, links int) (string, error) {
 		return found, err
 	}
 	if to, err := os.Readlink(path); err == nil { // to nothing yet
-		if !filepath.IsAbs(to) {
-			to = filepath.Join(filepath.Dir(path), to)
-		}
 		if links++; links > 40 {
 			return "", fmt.Errorf("%s: too many links", path)
+		}
+		if !filepath.IsAbs(to) {
+			dir, err := filepath.EvalSymlinks(filepath.Dir(path)) // ".." is that of where the link is, not of how we came there
+			if err != nil {
+				return "", err
+			}
+			to = filepath.Join(dir, to)
 		}
 		return resolve(to, links)
 	}
