@@ -131,7 +131,7 @@ class Lease:
             if self._on_lost:
                 _spawn(self._on_lost, self)
     def _move(self, result: Dict[str, Any], sent: float) -> None:
-        self._deadline = max(self._deadline, sent + result["left_ms"] / 1000)
+        self._deadline = max(self._deadline, sent + (result["left_ms"] - self._params.get("lead_ms", 0)) / 1000)
         self._ask = sent + (self._deadline - sent) / 4
 
 class Client:
@@ -148,7 +148,10 @@ class Client:
             os.register_at_fork(after_in_child=lambda this=weakref.ref(self): this() and this()._forked())
         try:
             self.hello: Dict[str, Any] = self._call("hello", {"protocols": [1], "client": "hasplock for Python"}, _PATIENCE)
-        except Closed as error:
+        except BaseException as error:
+            self._hang_up()
+            if not isinstance(error, Closed):
+                raise
             code = self._started.wait() if self._started else 69  # as of hasp's other commands
             raise _error({69: "unavailable", 77: "denied"}.get(code, "misconfigured"), f"the agent ended at once ({code})") from error
         _spawn(self._watch)
@@ -175,6 +178,7 @@ class Client:
             if left:  # what was held may still be
                 raise
         finally:
+            self._hang_up()
             self._end("this client was closed")
     def __enter__(self) -> Client: return self
     def __exit__(self, *error: Any) -> None: self.close()
@@ -229,6 +233,16 @@ class Client:
             self._close()
         if self._started:
             self._started.wait()
+    def _hang_up(self) -> None:  # the reader finds the end of file, and closes what is left
+        if self._writing.acquire(timeout=1):
+            with contextlib.suppress(OSError):
+                if self._in == self._out:
+                    with socket.socket(fileno=os.dup(self._in)) as s:
+                        s.shutdown(socket.SHUT_RDWR)
+                else:
+                    out, self._out = self._out, -1
+                    os.close(out)
+            self._writing.release()
     def _close(self) -> None:
         fds, self._in, self._out = {self._in, self._out} - {-1}, -1, -1
         for fd in fds:

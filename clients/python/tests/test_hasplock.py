@@ -140,6 +140,32 @@ class TestLock(Case):
                 hasplock.Client(f"unix:{self.folder}/fake")
             self.assertIn("ended at once", str(raised.exception))  # not after a patience
 
+    def test_refused_client_leaves_nothing(self) -> None:
+        before = threading.active_count()
+        gone = threading.Event()
+        def agent() -> None:
+            conn, _ = server.accept()
+            with conn:
+                asked = json.loads(conn.recv(1 << 16))
+                conn.sendall(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "error": {"code": -32000, "message": "no", "data": {"kind": "unsupported"}}}).encode() + b"\n")
+                while conn.recv(1 << 16):
+                    pass
+            gone.set()
+
+        with socket.socket(socket.AF_UNIX) as server:
+            server.bind(f"{self.folder}/fake")
+            server.listen()
+            threading.Thread(target=agent, daemon=True).start()
+            with self.assertRaises(hasplock.Unsupported):
+                hasplock.Client(f"unix:{self.folder}/fake")
+            self.assertTrue(gone.wait(SOON))
+            until(lambda: threading.active_count() == before)
+
+    def test_lead(self) -> None:
+        locks = self.client()
+        with locks.lock("k", ttl=60, lead=20) as lease:
+            self.assertLess(lease.left, 41)  # also where the agent falls silent
+
     def test_close_crosses_a_grant(self) -> None:
         with socket.socket(socket.AF_UNIX) as server:
             server.bind(f"{self.folder}/fake")
