@@ -123,8 +123,9 @@ type Until struct {
 }
 
 // until returns a deadline, for a request that came at a time. The client's clock may have gone on in a sleep since then, and not by a step.
-func until(deadline time.Time, came clock.Instant) Until {
-	now, rest := clock.System(), time.Until(deadline)
+// now is read before the deadline: the lease seems to end earlier, and never later, if the machine sleeps in between.
+func until(now clock.Instant, deadline time.Time, came clock.Instant) Until {
+	rest := time.Until(deadline)
 	l := Until{Left: max(rest+max(now.Mono-came.Mono, now.Boot-came.Boot), 0).Milliseconds()}
 	if now.Boot != 0 {
 		l.Deadline = strconv.FormatInt(int64(now.Boot+rest), 10)
@@ -220,7 +221,7 @@ const maxMillis = 10 * 365 * 24 * 3600 * 1000
 
 // granted is what leases came to.
 func granted(id string, leases *hasp.Leases, tr driver.Traits, slots bool, came clock.Instant) Grant {
-	g := Grant{Lease: id, Until: until(leases.Deadline(), came)}
+	g := Grant{Lease: id, Until: until(clock.System(), leases.Deadline(), came)}
 	for _, l := range leases.All() {
 		k := KeyGrant{Key: l.Key(), Owner: l.Owner(), Abandoned: l.Abandoned()}
 		if tr.Fencing {

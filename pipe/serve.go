@@ -332,7 +332,7 @@ func (s *server) extend(ctx context.Context, p *leaseParams, came clock.Instant)
 			return nil, err
 		}
 	}
-	return until(l.Deadline(), came), nil
+	return until(clock.System(), l.Deadline(), came), nil
 }
 
 // status says until when a lease may be relied on, or all. It asks the clock, not the store.
@@ -345,7 +345,7 @@ func (s *server) status(_ context.Context, p *leaseParams, came clock.Instant) (
 		if err != nil {
 			return nil, err
 		}
-		return Status{Leases: 1, Until: until(l.Deadline(), came)}, nil
+		return Status{Leases: 1, Until: until(clock.System(), l.Deadline(), came)}, nil
 	}
 	s.mu.Lock()
 	st := Status{Leases: len(s.leases), Waiting: s.waiting}
@@ -354,14 +354,14 @@ func (s *server) status(_ context.Context, p *leaseParams, came clock.Instant) (
 		all = append(all, l)
 	}
 	s.mu.Unlock()
-	var first time.Time
+	now, first := clock.System(), time.Time{}
 	for _, l := range all {
 		if d := l.Deadline(); !l.told.Load() && (first.IsZero() || d.Before(first)) { // the client knows what it was told
 			first = d
 		}
 	}
 	if !first.IsZero() {
-		st.Until = until(first, came)
+		st.Until = until(now, first, came)
 	}
 	return st, nil
 }
@@ -509,11 +509,18 @@ func (s *server) list(ctx context.Context, p *listParams, _ clock.Instant) (any,
 
 // text is an error for people.
 func (s *server) text(err error) string {
+	text := err.Error()
 	if s.o.Explain != nil {
-		return s.o.Explain(err)
+		text = s.o.Explain(err)
 	}
-	return err.Error()
+	if len(text) > maxText {
+		text = strings.ToValidUTF8(text[:maxText], "") + "…"
+	}
+	return text
 }
+
+// maxText bounds a text, in bytes: in JSON each may become six, and a notice without room in a line would not be sent.
+const maxText = 4000
 
 // errorOf is what the client is told of an error. ctx is the request's.
 func (s *server) errorOf(ctx context.Context, err error) error {

@@ -100,6 +100,19 @@ func (r *raw) send(method, params string) (id int) {
 	return r.last
 }
 
+// However long the text of a loss is, the client is told of it.
+func TestLongText(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newAgent(t).raw(&pipe.Options{Explain: func(error) string { return strings.Repeat("\x01é", 50_000) }})
+		if l := r.ask("lock", `{"key":"k","max_hold_ms":1000}`); l.Error != nil {
+			t.Fatal(l.Error.Message)
+		}
+		if l := r.next(); l.Method != "lost" {
+			t.Errorf("it says %q", l.Method)
+		}
+	})
+}
+
 // ask is the answer to a request; what comes before it is dropped.
 func (r *raw) ask(method, params string) line {
 	r.t.Helper()

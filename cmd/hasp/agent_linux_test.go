@@ -161,7 +161,7 @@ func TestSocketOfAnAgent(t *testing.T) {
 	must(t, err)
 	second, _ := s.agent("--group", group.Name)
 	mode(path, 0o660)
-	second.signal(syscall.SIGTERM)
+	second.signal(syscall.SIGHUP) // of its terminal
 	second.ends(0)
 	if _, err := os.Lstat(path); !os.IsNotExist(err) {
 		t.Errorf("the socket of an agent that ended is there: %v", err)

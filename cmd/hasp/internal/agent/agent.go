@@ -116,7 +116,7 @@ func (o *options) run(cmd *cobra.Command) error {
 		})
 	}
 	signal.Ignore(syscall.SIGPIPE) // a client's end is no reason to leave its locks to their TTL
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	return a.listen(ctx)
 }

@@ -59,10 +59,8 @@ type waiting struct {
 	withdrawn bool
 }
 
-var (
-	errUnasked         = errors.New("no call asked for it for two minutes")
-	errWithdrawn error = base.Usage("it was unlocked meanwhile")
-)
+var errUnasked = errors.New("no call asked for it for two minutes")
+var errWithdrawn error = base.Usage("it was unlocked meanwhile")
 
 // serveMCP serves a host until that closes the connection. What it holds then is abandoned.
 func (a *agent) serveMCP(ctx context.Context, rwc io.ReadWriteCloser, dir string, label *driver.Label) error {
@@ -83,7 +81,10 @@ func (a *agent) serveMCP(ctx context.Context, rwc io.ReadWriteCloser, dir string
 	return err
 }
 
-func (s *session) handle(ctx context.Context, method string, params json.RawMessage, _ bool) (any, error) {
+func (s *session) handle(ctx context.Context, method string, params json.RawMessage, notification bool) (any, error) {
+	if method == "ping" || notification && method != "notifications/cancelled" { // a tool would hold up the reader
+		return nil, nil
+	}
 	var p struct {
 		Version   string          `json:"protocolVersion"`
 		Request   json.RawMessage `json:"requestId"`
@@ -100,8 +101,6 @@ func (s *session) handle(ctx context.Context, method string, params json.RawMess
 			"serverInfo": map[string]string{"name": "hasp", "version": s.o.version}}, nil
 	case "notifications/cancelled": // by a time-out, too: the place stays for a while
 		s.conn.Cancel(p.Request)
-		return nil, nil
-	case "ping":
 		return nil, nil
 	case "tools/list":
 		return json.RawMessage(tools), nil

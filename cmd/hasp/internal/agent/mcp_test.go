@@ -232,6 +232,10 @@ func TestMCPCancelled(t *testing.T) {
 		if text := <-answer; !strings.HasPrefix(text, "still waiting") || time.Since(at) != 0 {
 			t.Errorf("%v later: %s", time.Since(at), text)
 		}
+		b.conn.Notify("tools/call", map[string]any{"name": "lock", "arguments": map[string]any{"keys": []string{"k"}}})
+		if _, err := b.ask("ping", "{}"); err != nil || time.Since(at) != 0 {
+			t.Errorf("%v later: %v", time.Since(at), err)
+		}
 		a.says("unlock", "{}", "^released")
 		synctest.Wait()
 		b.says("status", "{}", "^held")
