@@ -610,7 +610,7 @@ func TestLingerEndsWithTheLease(t *testing.T) {
 			if err := a.locks.Operator().Break(t.Context(), "k", l.Keys[0].Owner); err != nil {
 				t.Fatal(err)
 			}
-			<-a.served
+			t.Logf("it ended: %v", <-a.served)
 			if took := time.Since(began); took > want+time.Second || took < want-11*time.Second {
 				t.Errorf("%q lingered for %v", keys, took)
 			}
