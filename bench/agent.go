@@ -68,7 +68,7 @@ type piped struct{ *pipe.Client }
 // openAgent connects to the agent of a target, or starts one of its own.
 func openAgent(ctx context.Context, to target) (locker, error) {
 	if len(to.Agent) == 1 {
-		c, err := pipe.Dial(ctx, to.Agent[0], "bench")
+		c, err := pipe.Dial(ctx, to.Agent[0], "bench", 0)
 		return piped{c}, err
 	}
 	cmd := exec.Command(to.Agent[0], to.Agent[1:]...)
@@ -87,7 +87,7 @@ func openAgent(ctx context.Context, to target) (locker, error) {
 	c, err := pipe.NewClient(ctx, struct {
 		io.Reader
 		io.WriteCloser
-	}{out, in}, "bench")
+	}{out, in}, "bench", 0)
 	return piped{c}, err
 }
 
@@ -159,7 +159,7 @@ func runAgentKills(ctx context.Context, e *env, v variant, p *peer) (figures, er
 // dialAgent connects once the agent listens.
 func dialAgent(ctx context.Context, addr string) (*pipe.Client, error) {
 	for {
-		c, err := pipe.Dial(ctx, addr, "bench")
+		c, err := pipe.Dial(ctx, addr, "bench", 0)
 		if err == nil {
 			return c, nil
 		}

@@ -11,10 +11,12 @@ import (
 	"io"
 	"maps"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/internal/clock"
 	"github.com/hasplock/hasp/internal/jsonrpc"
 )
@@ -26,20 +28,28 @@ type Client struct {
 	conn *jsonrpc.Conn
 	wake chan struct{} // room for one: there is a lease to watch
 
-	mu   sync.Mutex
-	held map[string]*Lease
+	mu    sync.Mutex
+	held  map[string]*Lease
+	alive term  // when the agent closes a silent connection; 0: never
+	ends  *term // when the agent ends; nil: it said nothing of that
 }
 
-// Error is the error of a request.
+// Error is the error of a request. For errors.Is it is that of package hasp which its kind stands for.
 type Error struct {
 	Message string
 	ErrorData
+	taken bool // the lease was lost to another owner before its time was over
 }
 
 func (e *Error) Error() string { return e.Message }
 
-// Dial connects to the agent at a socket, "unix:PATH".
-func Dial(ctx context.Context, addr, name string) (*Client, error) {
+// Is answers errors.Is.
+func (e *Error) Is(target error) bool {
+	return e.taken && target == hasp.ErrNotHeld || slices.Contains(kinds, kindOfError{target, e.Kind})
+}
+
+// Dial connects to the agent at a socket, "unix:PATH". alive is as of NewClient.
+func Dial(ctx context.Context, addr, name string, alive time.Duration) (*Client, error) {
 	path, ok := strings.CutPrefix(addr, "unix:")
 	if !ok {
 		return nil, fmt.Errorf("the agent's address is %q: it is unix:PATH", addr)
@@ -48,17 +58,18 @@ func Dial(ctx context.Context, addr, name string) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return NewClient(ctx, conn, name)
+	return NewClient(ctx, conn, name, alive)
 }
 
-// NewClient greets the agent at the other end. name is for people.
-func NewClient(ctx context.Context, rwc io.ReadWriteCloser, name string) (*Client, error) {
-	c := &Client{held: map[string]*Lease{}, wake: make(chan struct{}, 1)}
+// NewClient greets the agent at the other end. name is for people. The agent takes the leases of a process that stands still for longer
+// than alive; 0: of none.
+func NewClient(ctx context.Context, rwc io.ReadWriteCloser, name string, alive time.Duration) (*Client, error) {
+	c := &Client{held: map[string]*Lease{}, wake: make(chan struct{}, 1), alive: term{clock.System(), alive}}
 	c.conn = jsonrpc.New(rwc, c.notified, nil)
 	go func() {
 		_ = c.conn.Serve(context.Background(), c.ended) // an agent that breaks the protocol is an agent that is gone
 	}()
-	if err := c.Call(ctx, "hello", helloParams{Protocols: []int{Version}, Client: name}, &c.Hello); err != nil {
+	if err := c.Call(ctx, "hello", helloParams{Protocols: []int{Version}, Client: name, Alive: InMillis(alive)}, &c.Hello); err != nil {
 		c.conn.Close()
 		return nil, err
 	}
@@ -108,16 +119,26 @@ type Lease struct {
 	done   chan struct{}
 	wanted chan struct{}
 	once   sync.Once // closes it
+	lead   time.Duration
 
 	// Guarded by the client's mu.
-	sent  clock.Instant // when it was last asked about
-	lasts time.Duration // from then
-	err   error
+	granted term // since it was last asked about
+	err     error
 }
+
+// term is a time that counts from an instant.
+type term struct {
+	from  clock.Instant
+	lasts time.Duration
+}
+
+// left is what remains of it, by the clock that shows the least.
+func (t term) left(now clock.Instant) time.Duration { return t.lasts - now.Sub(t.from) }
 
 // Lock asks for a lock. When ctx ends and the lock was granted meanwhile, it returns that.
 func (c *Client) Lock(ctx context.Context, p LockParams) (*Lease, error) {
-	l := &Lease{c: c, done: make(chan struct{}), wanted: make(chan struct{})}
+	lead := p.Lead.duration()
+	l := &Lease{c: c, done: make(chan struct{}), wanted: make(chan struct{}), lead: lead - lead/10} // the agent, which knows why it is lost, comes first
 	sent := clock.System()
 	err := c.call(ctx, "lock", p, nil, func(result json.RawMessage) {
 		if json.Unmarshal(result, &l.Grant) != nil {
@@ -125,7 +146,7 @@ func (c *Client) Lock(ctx context.Context, p LockParams) (*Lease, error) {
 		}
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		l.sent, l.lasts = sent, l.left()
+		l.granted = term{sent, l.Until.left()}
 		c.held[l.Lease] = l
 	})
 	if err != nil {
@@ -134,11 +155,15 @@ func (c *Client) Lock(ctx context.Context, p LockParams) (*Lease, error) {
 	if l.Lease == "" {
 		return nil, errors.New("the agent's answer is no grant")
 	}
+	c.wakeUp()
+	return l, nil
+}
+
+func (c *Client) wakeUp() {
 	select {
 	case c.wake <- struct{}{}:
 	default:
 	}
-	return l, nil
 }
 
 func (u Until) left() time.Duration { return time.Duration(u.Left) * time.Millisecond }
@@ -161,8 +186,11 @@ func (c *Client) watch() {
 		}
 		rest, some := c.expire()
 		if !some {
-			timer.Stop()
-			continue
+			if c.alive.lasts == 0 {
+				timer.Stop()
+				continue
+			}
+			rest = c.alive.lasts
 		}
 		now := time.Now()
 		if third := now.Add(rest / 3); next.IsZero() || third.Before(next) { // one that came later may end first, and puts nothing off
@@ -187,7 +215,7 @@ func (c *Client) expire() (rest time.Duration, some bool) {
 	now := clock.System()
 	for _, l := range c.held {
 		if l.expire(now); l.err == nil {
-			if left := l.rest(now); !some || left < rest {
+			if left := l.rest(now) - l.lead; !some || left < rest {
 				rest, some = left, true
 			}
 		}
@@ -199,8 +227,9 @@ func (c *Client) expire() (rest time.Duration, some bool) {
 func (c *Client) ask() {
 	c.mu.Lock()
 	held := maps.Clone(c.held)
-	c.mu.Unlock()
 	sent := clock.System()
+	c.alive.from = sent
+	c.mu.Unlock()
 	_ = c.call(context.Background(), "status", nil, nil, func(result json.RawMessage) {
 		var s Status
 		if json.Unmarshal(result, &s) != nil {
@@ -208,10 +237,10 @@ func (c *Client) ask() {
 		}
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		now := clock.System()
+		now, said := clock.System(), term{sent, s.left()}
 		for _, l := range held {
-			if s.left()-now.Sub(sent) > l.rest(now) {
-				l.sent, l.lasts = sent, s.left()
+			if said.left(now) > l.granted.left(now) {
+				l.granted = said
 			}
 		}
 	})
@@ -238,7 +267,7 @@ func (l *Lease) Deadline() time.Time {
 	return time.Now().Add(l.rest(clock.System()))
 }
 
-// Release gives it back. The error is of kind Lost when it had been lost.
+// Release gives it back, in at most 10 seconds. The error is of kind Lost when it had been lost.
 func (l *Lease) Release() error {
 	err := l.Err()
 	l.c.mu.Lock()
@@ -246,7 +275,9 @@ func (l *Lease) Release() error {
 	delete(l.c.held, l.Lease)
 	l.c.mu.Unlock()
 	release := func() error {
-		return l.c.Call(context.Background(), "release", leaseParams{Lease: l.Lease}, nil)
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second) // as Close
+		defer cancel()
+		return l.c.Call(ctx, "release", leaseParams{Lease: l.Lease}, nil)
 	}
 	if err != nil {
 		go func() { _ = release() }() // the agent may stand still, and the caller knows of the loss
@@ -259,14 +290,28 @@ var errGone = &Error{Message: "the agent is gone, and the lock with it", ErrorDa
 
 var errReleased = &Error{Message: "this lease was released", ErrorData: ErrorData{Kind: Lost}}
 
-// rest is how long it has left, by the clock that shows the least.
-func (l *Lease) rest(now clock.Instant) time.Duration { return l.lasts - now.Sub(l.sent) }
-
-// expire ends a lease whose time is over.
-func (l *Lease) expire(now clock.Instant) {
-	if l.rest(now) <= 0 {
-		l.end(&Error{Message: "the lease's time is over, and the agent has not prolonged it", ErrorData: ErrorData{Kind: Lost}})
+// rest is how long it has left.
+func (l *Lease) rest(now clock.Instant) time.Duration {
+	left := l.granted.left(now)
+	if l.c.alive.lasts > 0 {
+		left = min(left, l.c.alive.left(now))
 	}
+	if l.c.ends != nil {
+		left = min(left, l.c.ends.left(now))
+	}
+	return left
+}
+
+// expire ends a lease whose time is over, but for its lead.
+func (l *Lease) expire(now clock.Instant) {
+	if l.rest(now) > l.lead {
+		return
+	}
+	why := "the lease's time is over, and the agent has not prolonged it"
+	if l.c.ends != nil {
+		why = "the agent ends"
+	}
+	l.end(&Error{Message: why, ErrorData: ErrorData{Kind: Lost}})
 }
 
 func (l *Lease) end(why error) {
@@ -285,9 +330,17 @@ func (c *Client) notified(_ context.Context, method string, params json.RawMessa
 	var do func(l *Lease)
 	switch method {
 	case "lost":
-		do = func(l *Lease) { l.end(&Error{Message: n.Message, ErrorData: ErrorData{Kind: Lost}}) }
+		do = func(l *Lease) {
+			l.end(&Error{n.Message, ErrorData{Kind: Lost}, n.Left == 0 && l.rest(clock.System()) > 0})
+		}
 	case "wanted":
 		do = func(l *Lease) { l.once.Do(func() { close(l.wanted) }) }
+	case "ending": // then it gives the keys to others
+		c.mu.Lock()
+		c.ends = &term{clock.System(), time.Duration(n.Left) * time.Millisecond}
+		c.mu.Unlock()
+		c.wakeUp()
+		return nil, nil
 	default:
 		return nil, nil
 	}

@@ -7,12 +7,16 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/hasplock/hasp"
 )
 
 // played is a client of an agent that answers as the test says; "": never.
@@ -32,7 +36,7 @@ func played(t *testing.T, answer func(method string) string) (*Client, net.Conn)
 			}()
 		}
 	}()
-	c, err := NewClient(t.Context(), ours, "test")
+	c, err := NewClient(t.Context(), ours, "test", 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,7 +85,7 @@ func TestSlept(t *testing.T) {
 			t.Errorf("%v are left", left)
 		}
 		c.mu.Lock()
-		l.sent.Boot -= 31 * time.Second // as if the machine had slept
+		l.granted.from.Boot -= 31 * time.Second // as if the machine had slept
 		c.mu.Unlock()
 		if l.Err() == nil {
 			t.Error("the lease has outlived a sleep")
@@ -150,7 +154,7 @@ func TestOddAgent(t *testing.T) {
 			return map[string]string{"hello": "{}", "release": "{}", "lock": `{"lease":"1","keys":[{"key":"k"}],"left_ms":30000}`}[method]
 		})
 		l := locked(t, c, "k")
-		for _, method := range []string{"wanted", "wanted", "nonsense", "ending", "lost", "lost"} {
+		for _, method := range []string{"wanted", "wanted", "nonsense", "lost", "lost", "ending"} {
 			fmt.Fprintf(agent, `{"jsonrpc":"2.0","method":%q,"params":{"lease":"1","message":"gone"}}`+"\n", method)
 			fmt.Fprintf(agent, `{"jsonrpc":"2.0","method":%q,"params":{"lease":7}}`+"\n", method)
 		}
@@ -163,5 +167,89 @@ func TestOddAgent(t *testing.T) {
 		if _, err := c.Lock(context.Background(), LockParams{Key: "k"}); err != io.ErrUnexpectedEOF {
 			t.Errorf("an agent that is gone: %v", err)
 		}
+	})
+}
+
+// A client ends its lease in time for what its lead is for: when the agent stands still, a tenth of the lead after the agent would have
+// told of a loss; and when the agent says that it ends, before that gives the keys to others.
+func TestLead(t *testing.T) {
+	for name, c := range map[string]struct {
+		notice string
+		want   time.Duration
+		why    string
+	}{
+		"silent": {"", 30*time.Second - 9*time.Second, "time is over"},
+		"ending": {`"ending","params":{"left_ms":15000}`, 5*time.Second + 15*time.Second - 9*time.Second, "the agent ends"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				why := c.why
+				client, agent := played(t, func(method string) string {
+					if method == "status" && c.notice != "" {
+						return `{"leases":1,"left_ms":30000}`
+					}
+					return map[string]string{"hello": "{}", "lock": `{"lease":"1","keys":[{"key":"k"}],"left_ms":30000}`}[method]
+				})
+				start := time.Now()
+				l, err := client.Lock(t.Context(), LockParams{Key: "k", Lead: InMillis(10 * time.Second)})
+				if err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(5 * time.Second)
+				if c.notice != "" {
+					fmt.Fprintf(agent, `{"jsonrpc":"2.0","method":%s}`+"\n", c.notice)
+				}
+				<-l.Done()
+				if after := time.Since(start); after != c.want || !strings.Contains(l.Err().Error(), why) || !errors.Is(l.Err(), hasp.ErrLost) || errors.Is(l.Err(), hasp.ErrNotHeld) {
+					t.Errorf("lost after %v, want %v: %v", after, c.want, l.Err())
+				}
+				if left := time.Until(l.Deadline()); left != 9*time.Second {
+					t.Errorf("%v are left of the lead", left)
+				}
+			})
+		})
+	}
+}
+
+// A client gives a sign of life also while it only waits, and does not rely on a lease for longer than the agent bears its silence.
+func TestAlive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ours, theirs := net.Pipe()
+		signs := make(chan string)
+		go func() {
+			defer close(signs)
+			for in := bufio.NewScanner(theirs); in.Scan(); {
+				signs <- in.Text()
+			}
+		}()
+		go func() {
+			if first := <-signs; !strings.Contains(first, `"alive_ms":30000`) {
+				t.Errorf("it greets with %s", first)
+			}
+			fmt.Fprintln(theirs, `{"jsonrpc":"2.0","id":1,"result":{}}`)
+		}()
+		c, err := NewClient(t.Context(), ours, "test", 30*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Kill()
+		for id := 2; id < 5; id++ {
+			start := time.Now()
+			if text, after := <-signs, time.Since(start); after > 10*time.Second || !strings.Contains(text, "status") {
+				t.Errorf("after %v: %s", after, text)
+			}
+			fmt.Fprintf(theirs, `{"jsonrpc":"2.0","id":%d,"result":{}}`+"\n", id)
+		}
+		go func() {
+			<-signs
+			fmt.Fprintln(theirs, `{"jsonrpc":"2.0","id":5,"result":{"lease":"1","keys":[{"key":"k"}],"left_ms":3600000}}`)
+			for range signs { // and nothing more is answered
+			}
+		}()
+		l := locked(t, c, "k")
+		if left := time.Until(l.Deadline()); left != 30*time.Second {
+			t.Errorf("%v are left", left)
+		}
+		<-l.Done()
 	})
 }

@@ -207,7 +207,7 @@ func TestLostByABreak(t *testing.T) {
 		}
 		<-broken.Done()
 		var e *pipe.Error
-		if !errors.As(broken.Err(), &e) || e.Kind != pipe.Lost {
+		if !errors.As(broken.Err(), &e) || e.Kind != pipe.Lost || !errors.Is(e, hasp.ErrLost) || !errors.Is(e, hasp.ErrNotHeld) {
 			t.Errorf("lost by %v", broken.Err())
 		}
 		for _, method := range []string{"status", "extend"} {

@@ -64,7 +64,7 @@ func (a *agent) connect(o *pipe.Options) net.Conn {
 
 func (a *agent) client() *pipe.Client {
 	a.t.Helper()
-	c, err := pipe.NewClient(a.t.Context(), a.connect(nil), "test")
+	c, err := pipe.NewClient(a.t.Context(), a.connect(nil), "test", 0)
 	if err != nil {
 		a.t.Fatal(err)
 	}

@@ -91,6 +91,9 @@ type LockParams struct {
 // Millis is a duration in milliseconds, of which there may be fractions.
 type Millis float64
 
+// InMillis returns a duration as such.
+func InMillis(d time.Duration) Millis { return Millis(d) / Millis(time.Millisecond) }
+
 // duration is rounded up: less than a nanosecond is not 0, which means the default, or no bound.
 func (m Millis) duration() time.Duration {
 	return time.Duration(math.Ceil(float64(m) * float64(time.Millisecond)))

@@ -284,7 +284,11 @@ func keysOf(leases *hasp.Leases) (keys []string) {
 func (s *server) lost(id string, l *lease) {
 	<-l.granted
 	if err := l.Err(); errors.Is(err, hasp.ErrLost) || errors.Is(err, hasp.ErrClosed) {
-		s.conn.Notify("lost", Notice{Lease: id, Keys: keysOf(l.Leases), Left: max(time.Until(l.Deadline()), 0).Milliseconds(), Message: s.text(err)})
+		left := max(time.Until(l.Deadline()), 0)
+		if errors.Is(err, hasp.ErrNotHeld) { // it is another's
+			left = 0
+		}
+		s.conn.Notify("lost", Notice{Lease: id, Keys: keysOf(l.Leases), Left: left.Milliseconds(), Message: s.text(err)})
 		l.told.Store(true)
 	}
 }
@@ -542,14 +546,22 @@ func (s *server) errorOf(ctx context.Context, err error) error {
 	return e
 }
 
+// kindOfError is what an error of package hasp is to a client.
+type kindOfError struct {
+	err  error
+	kind Kind
+}
+
+var kinds = []kindOfError{{hasp.ErrLost, Lost}, {hasp.ErrClosed, Closed}, {hasp.ErrUnsupported, Unsupported}, {hasp.ErrHeld, Busy}}
+
 func kindOf(err error) Kind {
-	for _, k := range []struct {
-		err  error
-		kind Kind
-	}{{hasp.ErrLost, Lost}, {hasp.ErrClosed, Closed}, {hasp.ErrUnsupported, Unsupported}, {hasp.ErrHeld, Busy}, {hasp.ErrNotHeld, Lost}} {
+	for _, k := range kinds {
 		if errors.Is(err, k.err) {
 			return k.kind
 		}
+	}
+	if errors.Is(err, hasp.ErrNotHeld) {
+		return Lost
 	}
 	class := driver.ClassUnknown
 	if e := (*hasp.Error)(nil); errors.As(err, &e) {

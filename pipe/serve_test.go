@@ -622,7 +622,7 @@ func TestLingerEndsWithTheLease(t *testing.T) {
 func TestSmallestMaxHold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newAgent(t)
-		c, err := pipe.NewClient(t.Context(), a.connect(&pipe.Options{MaxHold: time.Hour}), "test")
+		c, err := pipe.NewClient(t.Context(), a.connect(&pipe.Options{MaxHold: time.Hour}), "test", 0)
 		c = must(t, c, err)
 		defer c.Kill()
 		l, err := c.Lock(t.Context(), pipe.LockParams{Key: "k", MaxHold: 1e-7})

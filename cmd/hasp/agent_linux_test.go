@@ -116,7 +116,7 @@ func TestStoppedAgent(t *testing.T) {
 	t.Parallel()
 	s := onSQLite(t)
 	agent, path := s.agent("--ttl", ttl)
-	c, err := pipe.Dial(t.Context(), "unix:"+path, "test")
+	c, err := pipe.Dial(t.Context(), "unix:"+path, "test", 0)
 	must(t, err)
 	defer c.Kill()
 	l, err := c.Lock(t.Context(), pipe.LockParams{Key: "k"})
@@ -151,7 +151,7 @@ func TestSocketOfAnAgent(t *testing.T) {
 	first, path := s.agent()
 	mode(path, 0o600)
 	matches(t, s.exits(78, "agent", "--listen", "unix:"+path), "listens on .* already")
-	c, err := pipe.Dial(t.Context(), "unix:"+path, "test") // the other one took nothing away
+	c, err := pipe.Dial(t.Context(), "unix:"+path, "test", 0) // the other one took nothing away
 	must(t, err)
 	must(t, c.Close())
 	first.signal(syscall.SIGKILL)

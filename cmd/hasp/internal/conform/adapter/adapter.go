@@ -18,7 +18,7 @@ import (
 
 // Serve answers requests at rwc by a client at the other end of agent, until either closes.
 func Serve(rwc, agent io.ReadWriteCloser) error {
-	c, err := pipe.NewClient(context.Background(), agent, "hasp verify")
+	c, err := pipe.NewClient(context.Background(), agent, "hasp verify", 0)
 	if err != nil {
 		return err
 	}
