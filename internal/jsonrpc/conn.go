@@ -311,7 +311,14 @@ type response struct {
 
 // Notify sends a notification. It never blocks.
 func (c *Conn) Notify(method string, params any) {
-	_ = c.send(map[string]any{"jsonrpc": "2.0", "method": method, "params": params})
+	_ = c.send(request{"2.0", 0, method, params})
+}
+
+type request struct {
+	Version string `json:"jsonrpc"`
+	ID      int64  `json:"id,omitempty"` // 0: a notification
+	Method  string `json:"method"`
+	Params  any    `json:"params"`
 }
 
 // patience is how long the other end may take to answer a request that was cancelled.
@@ -331,7 +338,7 @@ func (c *Conn) Call(ctx context.Context, method string, params any, first func(r
 	if !open {
 		return nil, io.ErrUnexpectedEOF
 	}
-	if err := c.send(map[string]any{"jsonrpc": "2.0", "id": id, "method": method, "params": params}); err != nil {
+	if err := c.send(request{"2.0", id, method, params}); err != nil {
 		c.mu.Lock()
 		delete(c.calls, id)
 		c.mu.Unlock()
