@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"os/user"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -45,6 +46,7 @@ func (a *agent) socket() (net.Listener, error) {
 			return nil, err
 		}
 	}
+	defer lockDir(filepath.Dir(path))()
 	if err := removeStale(path); err != nil {
 		return nil, err
 	}
@@ -67,6 +69,15 @@ func unixListener(f *os.File) (net.Listener, error) {
 		return nil, errors.Join(fmt.Errorf("--listen systemd: needs a unix socket, and systemd passed %s", l.Addr()), l.Close())
 	}
 	return l, err
+}
+
+// lockDir keeps other agents from the sockets of a directory, where that can be: of two that find a stale one, the second would remove the first's.
+func lockDir(dir string) (unlock func()) {
+	d, err := os.Open(dir)
+	if err == nil {
+		_ = unix.Flock(int(d.Fd()), unix.LOCK_EX)
+	}
+	return func() { _ = d.Close() }
 }
 
 // removeStale removes the socket of an agent that was killed.

@@ -7,6 +7,7 @@ package agent
 
 import (
 	"net"
+	"path/filepath"
 	"testing"
 )
 
@@ -24,5 +25,35 @@ func TestTCPSocketOfSystemd(t *testing.T) {
 	defer f.Close()
 	if got, err := unixListener(f); err == nil {
 		t.Errorf("it is served: %v", got.Addr())
+	}
+}
+
+// Of several agents that find the socket of a killed one, one has its path in the end.
+func TestStaleSocketIsTakenOnce(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s")
+	for range 200 {
+		stale, err := net.ListenUnix("unix", &net.UnixAddr{Name: path})
+		if err != nil {
+			t.Fatal(err)
+		}
+		stale.SetUnlinkOnClose(false)
+		stale.Close()
+		got := make(chan net.Listener, 4)
+		for range cap(got) {
+			go func() {
+				l, _ := (&agent{o: &options{listen: "unix:" + path}}).socket()
+				got <- l
+			}()
+		}
+		var all []net.Listener
+		for range cap(got) {
+			if l := <-got; l != nil {
+				all = append(all, l)
+			}
+		}
+		if len(all) != 1 {
+			t.Fatalf("%d agents have it", len(all))
+		}
+		all[0].Close()
 	}
 }
