@@ -176,14 +176,15 @@ func killClient(ctx context.Context, p *peer, to target, waiter *pipe.Client, ke
 		return 0, err
 	}
 	defer holder.Kill() // in case of an error
-	got := make(chan error, n)
+	type granted struct {
+		*pipe.Lease
+		err error
+	}
+	got := make(chan granted, n)
 	for i := range n {
 		go func() {
 			l, err := waiter.Lock(ctx, pipe.LockParams{Key: fmt.Sprintf("%s/%d", key, i)})
-			if err == nil && !l.Abandoned && waiter.Hello.Abandoned {
-				err = errors.New("the next holder was not told")
-			}
-			got <- err
+			got <- granted{l, err}
 		}()
 	}
 	for i := range n {
@@ -201,10 +202,21 @@ func killClient(ctx context.Context, p *peer, to target, waiter *pipe.Client, ke
 	}
 	killed := time.Now()
 	holder.Kill()
-	for range n {
-		if err := <-got; err != nil {
+	all := make([]granted, n)
+	for i := range all {
+		all[i] = <-got
+	}
+	took := time.Since(killed)
+	for _, l := range all { // held, they would be renewed beside the next kill
+		if l.err != nil {
+			return 0, l.err
+		}
+		if !l.Abandoned && waiter.Hello.Abandoned {
+			return 0, errors.New("the next holder was not told")
+		}
+		if err := l.Release(); err != nil {
 			return 0, err
 		}
 	}
-	return time.Since(killed), nil
+	return took, nil
 }
