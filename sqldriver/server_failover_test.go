@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/contend"
@@ -128,6 +129,7 @@ func TestTakenOver(t *testing.T) {
 				db.SetConnMaxIdleTime(0)
 				db.SetMaxOpenConns(8) // so that one is kept for renewals
 				s, held := p.wrap(db), request(what)
+				held.TTL = time.Hour // it is renewed once the others have begun, and the servers have turned
 				t.Cleanup(func() { must(t, s.Close()) })
 				granted(t, s, held)
 				free := request("free " + what)

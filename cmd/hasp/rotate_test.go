@@ -57,15 +57,16 @@ func rotates(t *testing.T, k keeper) {
 	}
 	s.fifo("gate")
 	s.fifo("reign")
-	holder := start("run", "k", "--", "sh", "-c", "echo >held.tmp; echo x >>held.tmp; mv held.tmp held; read x <gate")
+	// The TTLs outlast what a busy machine makes of the outage.
+	holder := start("run", "--ttl", "10m", "k", "--", "sh", "-c", "echo >held.tmp; echo x >>held.tmp; mv held.tmp held; read x <gate")
 	s.read("held")
 	waiter := start("run", "k", "--", "sh", "-c", `echo "abandoned=$HASP_ABANDONED" >waited`)
-	leader := start("elect", "e", "--", "sh", "-c", "echo x >leads; read x <reign")
+	leader := start("elect", "--ttl", "10m", "e", "--", "sh", "-c", "echo x >leads; read x <reign")
 	s.read("leads")
 	standby := start("elect", "e", "--", "sh", "-c", "echo x >stands; exec sleep 1000")
 	shell := []string{"--pid", strconv.Itoa(os.Getpid()), "for the shell"}
 	if runtime.GOOS == "linux" {
-		start(append([]string{"acquire"}, shell...)...).ends(0)
+		start(append([]string{"acquire", "--ttl", "10m"}, shell...)...).ends(0)
 	}
 	pages := start("serve", "--listen", "127.0.0.1:0")
 	pages.says(` are at https?://`)
@@ -175,10 +176,11 @@ func rotatesRedlock(t *testing.T) keeper {
 		s := testserver.Redis(t)
 		servers, addrs = append(servers, s), append(addrs, s.Addr())
 	}
-	newSandbox(t, "redlock://"+strings.Join(addrs, ",")).exits(0, "doctor", "--admit")
+	all := strings.Join(addrs, ",") + "?max-ttl=10m"
+	newSandbox(t, "redlock://"+all).exits(0, "doctor", "--admit")
 	acl(t, "hunter2", servers...)
 	return keeper{
-		url:    func(password string) string { return "redlock://locks:" + password + "@" + strings.Join(addrs, ",") },
+		url:    func(password string) string { return "redlock://locks:" + password + "@" + all },
 		rotate: func(password string) { acl(t, password, servers...) },
 	}
 }
