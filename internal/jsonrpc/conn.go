@@ -70,6 +70,7 @@ type Conn struct {
 	gone    chan struct{} // closed with the connection
 	close   sync.Once
 
+	idle    chan func()
 	greeted bool // the first request came; of the reader
 
 	mu    sync.Mutex
@@ -102,7 +103,7 @@ type message struct {
 // New returns a connection, on which nothing is read before Serve. heard, if not nil,
 // is called for each line.
 func New(rwc io.ReadWriteCloser, handle Handler, heard func()) *Conn {
-	c := &Conn{rwc: rwc, handle: handle, heard: heard, wake: make(chan struct{}, 1), gone: make(chan struct{}),
+	c := &Conn{rwc: rwc, handle: handle, heard: heard, wake: make(chan struct{}, 1), idle: make(chan func()), gone: make(chan struct{}),
 		under: map[string]context.CancelFunc{}, calls: map[int64]*call{}}
 	go c.write()
 	return c
@@ -137,6 +138,7 @@ func (c *Conn) Serve(ctx context.Context, ended func()) error {
 	if ended != nil {
 		ended()
 	}
+	close(c.idle)
 	c.work.Wait()
 	if err != nil { // the other end may still be writing, and hears of it when it reads
 		c.End()
@@ -280,7 +282,15 @@ func (c *Conn) asked(ctx context.Context, m *message) {
 		answer()
 		return
 	}
-	c.work.Go(answer)
+	select {
+	case c.idle <- answer: // a goroutine whose stack has grown
+	default:
+		c.work.Go(func() {
+			for do := answer; do != nil; do = <-c.idle {
+				do()
+			}
+		})
+	}
 }
 
 func (c *Conn) respond(id json.RawMessage, result any, err error) {
