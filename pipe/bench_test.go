@@ -36,7 +36,7 @@ func BenchmarkPair(b *testing.B) {
 			go pipe.Serve(b.Context(), locks, c, &pipe.Options{})
 		}
 	}()
-	c, err := pipe.Dial(b.Context(), "unix:"+path, "bench")
+	c, err := pipe.Dial(b.Context(), "unix:"+path, "bench", 0)
 	if err != nil {
 		b.Fatal(err)
 	}
