@@ -6,7 +6,11 @@
 package clients
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"math"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -50,8 +54,6 @@ func newTrial(t *testing.T, p *program) *trial {
 	t.Cleanup(func() { x.rdb.Close() })
 	x.theirs = start(t, p, longTTL, s.Addr())
 	x.ours = start(t, haspPeer, longTTL, s.Addr())
-	x.theirs.ready()
-	x.ours.ready()
 	for _, r := range x.rows {
 		x.got[r.client+r.lock] = &outcome{}
 	}
@@ -68,7 +70,7 @@ func (x *trial) wake(rounds int) {
 			a, b := r.sides(x.ours, x.theirs, theirsFirst)
 			key := r.key(fmt.Sprintf("wake.%d.%d", i, d))
 			for round := range rounds {
-				took := x.handoff(m, a, b, key, round == 0)
+				took := handoff(x, m, a, b, key, round == 0)
 				x.outcome(r).wakes[d] = append(x.outcome(r).wakes[d], took)
 			}
 			x.Logf("%s, %s: %s after %s: median %v of %v", r.client, r.lock, b.peer.name, a.peer.name, median(x.outcome(r).wakes[d]), x.outcome(r).wakes[d])
@@ -77,25 +79,19 @@ func (x *trial) wake(rounds int) {
 }
 
 // handoff is one unlock of the first for which the second waits.
-func (x *trial) handoff(m *monitor, a, b side, key string, alsoTry bool) time.Duration {
-	x.Helper()
-	return handoff(x, m, a, b, key, alsoTry)
-}
-
 func handoff(t testing.TB, m *monitor, a, b side, key string, alsoTry bool) time.Duration {
 	t.Helper()
-	a.does("a", "locked", "lock %s %s 30000", a.hold, a.name(key))
+	l := a.locks("a", a.hold, a.name(key), soon/2)
 	if alsoTry {
-		b.does("try", "timeout", "lock %s %s 0", b.wait, b.name(key))
+		b.refused("try", b.wait, b.name(key))
 	}
 	m.mark()
-	b.order("b", "lock %s %s 60000", b.wait, b.name(key))
+	next := b.asks("b", b.wait, b.name(key), soon)
 	m.waits(b.wait, key)
-	b.quiet("b")
-	left := a.does("a", "unlocked", "unlock %s %s", a.hold, a.name(key))[0]
-	got := b.says("b", "locked")[0]
-	b.does("b", "unlocked", "unlock %s %s", b.wait, b.name(key))
-	return since(left, got)
+	next.quiet()
+	left := l.unlock()
+	next.granted().unlock()
+	return since(left, next.at)
 }
 
 // victims are the rows' locks held by a process that something will happen to, and asked for by one that waits for them.
@@ -105,6 +101,7 @@ type victims struct {
 	victim    *peer
 	sides     [][2]side // by row: who holds, who waits
 	keys      []string
+	held, got []*lease
 }
 
 // victims has a process of one side hold all rows' locks, and the other side wait.
@@ -120,16 +117,15 @@ func (x *trial) victims(name string, direction int) *victims {
 		v.victim = start(x, haspPeer, shortTTL, x.server.Addr())
 		ours = v.victim
 	}
-	v.victim.ready()
 	for i, r := range x.rows {
 		a, b := r.sides(ours, theirs, theirsFirst)
 		v.sides = append(v.sides, [2]side{a, b})
 		v.keys = append(v.keys, r.key(fmt.Sprintf("%s.%d.%d", name, i, direction)))
-		a.order(thread(i), "lock %s %s 0", a.hold, a.name(v.keys[i]))
+		v.held = append(v.held, a.asks(thread(i), a.hold, a.name(v.keys[i]), 0))
 	}
 	for i, s := range v.sides {
-		s[0].says(thread(i), "locked")
-		s[1].order(thread(i), "lock %s %s 60000", s[1].wait, s[1].name(v.keys[i]))
+		v.held[i].granted()
+		v.got = append(v.got, s[1].asks(thread(i), s[1].wait, s[1].name(v.keys[i]), soon))
 	}
 	return v
 }
@@ -139,8 +135,8 @@ func thread(row int) string { return fmt.Sprintf("t%d", row) }
 // grants are when the waiters have the locks.
 func (v *victims) grants(from int64) (took []time.Duration) {
 	v.Helper()
-	for i, s := range v.sides {
-		took = append(took, since(from, s[1].says(thread(i), "locked")[0]))
+	for _, l := range v.got {
+		took = append(took, since(from, l.granted().at))
 	}
 	return took
 }
@@ -148,8 +144,8 @@ func (v *victims) grants(from int64) (took []time.Duration) {
 // unlocks has the waiters give the locks back: they must have had them.
 func (v *victims) unlocks() {
 	v.Helper()
-	for i, s := range v.sides {
-		s[1].does(thread(i), "unlocked", "unlock %s %s", s[1].wait, s[1].name(v.keys[i]))
+	for _, l := range v.got {
+		l.unlock()
 	}
 }
 
@@ -176,18 +172,12 @@ func (x *trial) stopped() {
 		v.victim.cont()
 		for i, r := range x.rows {
 			a, b, o := v.sides[i][0], v.sides[i][1], x.outcome(r)
-			a.order(thread(i), "held %s %s", a.hold, a.name(v.keys[i]))
-			o.stopped[d], o.believed[d] = took[i], a.answer(thread(i))
-			a.order(thread(i), "unlock %s %s", a.hold, a.name(v.keys[i]))
-			if o.late[d] = a.answer(thread(i)); o.late[d] != "lost" {
-				a.numbers(thread(i), "unlocked", o.late[d])
-				o.late[d] = "unlocked"
-			}
+			o.stopped[d], o.believed[d] = took[i], v.held[i].tells("status", thread(i), "held")
+			o.late[d] = v.held[i].tells("release", thread(i), "unlocked")
 			if b.wait != "read" { // or others may read, too
-				a.does("third", "timeout", "lock %s %s 0", a.wait, a.name(v.keys[i]))
+				a.refused("third", a.wait, a.name(v.keys[i]))
 			}
-			b.order(thread(i), "held %s %s", b.wait, b.name(v.keys[i]))
-			if got := b.answer(thread(i)); got != "held" && got != "unknown" {
+			if got := v.got[i].tells("status", thread(i), "held"); got == "lost" {
 				x.Errorf("%s, %s: the second holder says %q after the late unlock", r.client, r.lock, got)
 			}
 			x.Logf("%s, %s: %s was stopped; after %v the other has it; it says %q, and of its late unlock %q", r.client, r.lock, a.peer.name, took[i],
@@ -204,19 +194,16 @@ func (x *trial) count(limit time.Duration) {
 		if r.ours.hold != r.ours.wait {
 			continue
 		}
-		const threads = 2
-		a, b := r.sides(x.ours, x.theirs, false)
 		key, number := r.key(fmt.Sprintf("count.%d", i)), fmt.Sprintf("number.%d", i)
-		for n := range threads {
-			for _, s := range []side{a, b} {
-				s.order(fmt.Sprint("count", n), "count %s %s 1000000 %d %s", s.hold, s.name(key), limit.Milliseconds(), number)
-			}
-		}
-		for n := range threads {
-			for d, s := range []side{a, b} {
-				x.outcome(r).counted[d] += s.says(fmt.Sprint("count", n), "counted")[0]
-			}
-		}
+		var counted [2]atomic.Int64
+		a, b := r.sides(x.ours, x.theirs, false)
+		both := []side{a, b}
+		together(x, []member{{a.peer, "0"}, {b.peer, "0"}, {a.peer, "1"}, {b.peer, "1"}}, math.MaxInt, limit, func(i int, m member) error {
+			s := both[i%2]
+			counted[i%2].Add(1)
+			return s.under(m.thread, s.hold, s.name(key), func(*lease) error { return add(x.Context(), x.rdb, number) })
+		})
+		x.outcome(r).counted = [2]int64{counted[0].Load(), counted[1].Load()}
 		got, err := x.rdb.Get(x.Context(), number).Int64()
 		if c := x.outcome(r).counted; err != nil || got != c[0]+c[1] {
 			x.Errorf("%s, %s: the number is %d, but hasp added %d and the other %d: %v", r.client, r.lock, got, c[0], c[1], err)
@@ -224,4 +211,13 @@ func (x *trial) count(limit time.Duration) {
 			x.Logf("%s, %s: hasp added %d and the other %d", r.client, r.lock, c[0], c[1])
 		}
 	}
+}
+
+// add adds 1 to a number, by GET and SET.
+func add(ctx context.Context, rdb *redis.Client, number string) error {
+	n, err := rdb.Get(ctx, number).Int64()
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return err
+	}
+	return rdb.Set(ctx, number, n+1, 0).Err()
 }

@@ -25,7 +25,7 @@ func alone(t *testing.T, ttl time.Duration) (*peer, *redis.Client, *testserver.S
 	s := testserver.Redis(t)
 	rdb := redis.NewClient(&redis.Options{Addr: s.Addr()})
 	t.Cleanup(func() { rdb.Close() })
-	return start(t, java, ttl, s.Addr()).ready(), rdb, s
+	return start(t, java, ttl, s.Addr()), rdb, s
 }
 
 // gone waits until a key does not exist, and returns how long that took.
@@ -47,33 +47,25 @@ func gone(t testing.TB, rdb *redis.Client, key string, limit time.Duration) (too
 func TestRedissonForgetsTheWriteLock(t *testing.T) {
 	const ttl = 2 * time.Second
 	j, rdb, _ := alone(t, ttl)
-	j.does("a", "locked", "lock write k -1")
+	write := j.locks("a", "write", "k", forever)
 	if _, so := gone(t, rdb, "k", 2*ttl); so {
 		t.Fatal("the write lock is not renewed at all")
 	}
-	j.does("a", "locked", "lock read k -1")
-	j.does("a", "unlocked", "unlock read k")
+	j.locks("a", "read", "k", forever).unlock()
 	took, so := gone(t, rdb, "k", 4*ttl)
 	if !so {
 		t.Errorf("the write lock is renewed after the unlock of a read lock in it: this release does not have the defect")
 	}
 	t.Logf("the write lock was gone %v after the unlock of the read lock in it", took)
-	if got := j.tells("a", "held write k"); got != "lost" {
+	if got := write.tells("status", "a", "held"); got != "lost" {
 		t.Errorf("Redisson says %q of the write lock that is gone", got)
 	}
-}
-
-// tells is an order and its answer, whatever that is.
-func (p *peer) tells(thread, format string, args ...any) string {
-	p.Helper()
-	p.order(thread, format, args...)
-	return p.answer(thread)
 }
 
 // Finding D16: the watchdog of a reader sets the end of the lock to its own time, also where another reader's hold lasts longer.
 func TestRedissonsWatchdogShortensTheLock(t *testing.T) {
 	j, rdb, _ := alone(t, shortTTL)
-	j.does("a", "locked", "lock read k -1")
+	j.locks("a", "read", "k", forever)
 	if err := rdb.PExpire(t.Context(), "k", longTTL).Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -95,10 +87,9 @@ func TestRedissonsWatchdogShortensTheLock(t *testing.T) {
 // Finding D2: the unlock of a read lock within a write lock shortens the write lock to what the read lock's lease was.
 func TestRedissonShortensTheWriteLock(t *testing.T) {
 	j, rdb, _ := alone(t, longTTL)
-	j.does("a", "locked", "lock write k -1 60000")
-	j.does("a", "locked", "lock read k -1 1000")
-	j.does("a", "locked", "lock read k -1 1000")
-	j.does("a", "unlocked", "unlock read k")
+	j.locks("a", "write", "k", forever, lasting(time.Minute))
+	j.locks("a", "read", "k", forever, lasting(time.Second))
+	j.locks("a", "read", "k", forever, lasting(time.Second)).unlock()
 	if left := rdb.PTTL(t.Context(), "k").Val(); left > time.Second {
 		t.Errorf("%v are left of the write lock: this release does not have the defect", left)
 	}
@@ -109,15 +100,15 @@ func TestRedissonShortensTheWriteLock(t *testing.T) {
 func TestRedissonDowngradesInSilence(t *testing.T) {
 	const ttl = 6 * time.Second
 	j, _, server := alone(t, ttl)
-	other := start(t, java, ttl, server.Addr()).ready()
+	other := start(t, java, ttl, server.Addr())
 	m := watch(t, server)
-	j.does("a", "locked", "lock write page -1")
-	j.does("a", "locked", "lock read page -1")
+	write := j.locks("a", "write", "page", forever)
+	j.locks("a", "read", "page", forever)
 	m.mark()
-	other.order("b", "lock read page 60000")
+	next := other.asks("b", "read", "page", soon)
 	m.waits("read", "page")
-	left := j.does("a", "unlocked", "unlock write page")[0]
-	got := other.says("b", "locked")[0]
+	left := write.unlock()
+	got := next.granted().at
 	t.Logf("the reader that waits has the lock %v after the downgrade; the TTL is %v", since(left, got), ttl)
 	if since(left, got) < ttl/10 {
 		t.Errorf("the reader was told: this release does not have the defect")
@@ -127,15 +118,15 @@ func TestRedissonDowngradesInSilence(t *testing.T) {
 // Finding D4: while the first in the queue of a fair lock is a client that has died, the others ask without a pause.
 func TestRedissonAsksWithoutAPause(t *testing.T) {
 	first, rdb, server := alone(t, longTTL)
-	dead := start(t, java, longTTL, server.Addr()).ready()
-	next := start(t, java, longTTL, server.Addr()).ready()
-	first.does("a", "locked", "lock fair k -1")
-	dead.order("b", "lock fair k -1")
+	dead := start(t, java, longTTL, server.Addr())
+	next := start(t, java, longTTL, server.Addr())
+	held := first.locks("a", "fair", "k", forever)
+	dead.asks("b", "fair", "k", forever)
 	queued(t, rdb, "k", 1)
 	dead.kill()
-	next.order("c", "lock fair k -1")
+	waiter := next.asks("c", "fair", "k", forever)
 	queued(t, rdb, "k", 2)
-	first.does("a", "unlocked", "unlock fair k")
+	held.unlock()
 	const many = 500
 	began, before := time.Now(), scripts(t, rdb)
 	for scripts(t, rdb) < before+many {
@@ -145,7 +136,7 @@ func TestRedissonAsksWithoutAPause(t *testing.T) {
 		time.Sleep(10 * time.Millisecond) // no event says so
 	}
 	t.Logf("the lock is free, its queue begins with a dead client, and the next in it sends %d scripts in %v", many, time.Since(began))
-	next.quiet("c")
+	waiter.quiet()
 }
 
 // queued waits until so many are in the queue of a fair lock.
@@ -180,27 +171,31 @@ func scripts(t testing.TB, rdb *redis.Client) (n int) {
 // Finding D5: the unlock of a fair lock that is gone succeeds, whoever does it.
 func TestRedissonUnlocksWhatIsGone(t *testing.T) {
 	j, rdb, _ := alone(t, longTTL)
-	j.does("a", "locked", "lock fair k -1")
-	if err := rdb.Del(t.Context(), "k").Err(); err != nil {
+	fair, plain := j.locks("a", "fair", "k", forever), j.locks("a", "lock", "plain", forever)
+	if err := rdb.Del(t.Context(), "k", "plain").Err(); err != nil {
 		t.Fatal(err)
 	}
-	j.does("a", "unlocked", "unlock fair k")
-	j.does("b", "unlocked", "unlock fair k")
-	j.does("b", "lost", "unlock lock k") // a plain lock knows better
+	fair.unlock()
+	if got := fair.tells("release", "b", "unlocked"); got != "unlocked" {
+		t.Errorf("Redisson says %q of the unlock by another thread: this release does not have the defect", got)
+	}
+	if got := plain.tells("release", "b", "unlocked"); got != "lost" { // a plain lock knows better
+		t.Errorf("Redisson says %q of the unlock of a plain lock that is gone", got)
+	}
 }
 
 // Finding D6: lockAndGetToken with a lease ignores the lease, and the lock is renewed.
 func TestRedissonIgnoresTheLeaseOfAFencedLock(t *testing.T) {
 	j, rdb, _ := alone(t, longTTL)
-	j.does("a", "locked", "lock fenced k -1 1000")
+	j.locks("a", "fenced", "k", forever, lasting(time.Second))
 	if left := rdb.PTTL(t.Context(), "k").Val(); left < longTTL/2 {
 		t.Errorf("%v are left of a lease of a second: this release does not have the defect", left)
 	}
-	j.does("a", "locked", "lock fenced waited 0 1000") // with a wait time it is heeded
+	j.locks("a", "fenced", "waited", 0, lasting(time.Second)) // with a wait time it is heeded
 	if left := rdb.PTTL(t.Context(), "waited").Val(); left > time.Second {
 		t.Errorf("%v are left of a lease of a second that was tried for", left)
 	}
-	j.does("a", "locked", "lock lock plain -1 1000")
+	j.locks("a", "lock", "plain", forever, lasting(time.Second))
 	if left := rdb.PTTL(t.Context(), "plain").Val(); left > time.Second {
 		t.Errorf("%v are left of a lease of a second of a plain lock", left)
 	}
@@ -210,7 +205,7 @@ func TestRedissonIgnoresTheLeaseOfAFencedLock(t *testing.T) {
 func TestRedissonAddsTTLs(t *testing.T) {
 	j, rdb, _ := alone(t, longTTL)
 	for range 3 {
-		j.does("a", "locked", "lock write k -1")
+		j.locks("a", "write", "k", forever)
 	}
 	left := rdb.PTTL(t.Context(), "k").Val()
 	t.Logf("%v are left of a write lock that is held three times, with a TTL of %v", left, longTTL)

@@ -63,10 +63,6 @@ func handoffs(t *testing.T, deployment string, masters []*testserver.Server, add
 		of[1][i] = start(t, java, missTTL, address)
 		of[0][i] = start(t, haspPeer, missTTL, address)
 	}
-	for i := range 2 {
-		of[0][i].ready()
-		of[1][i].ready()
-	}
 	names := [2]string{"hasp", "Redisson"}
 	m := watch(t, masters...)
 	for _, w := range ways {

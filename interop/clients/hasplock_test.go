@@ -20,13 +20,13 @@ func TestHasplock(t *testing.T) {
 	testserver.Variant(t, "hasp agent has a client in Python")
 	python, _ := exec.LookPath("python3")
 	testserver.RequireFile(t, "python", python)
-	hasp := filepath.Join(t.TempDir(), "hasp")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-C", "../../cmd/hasp", "-o", hasp, ".").CombinedOutput(); err != nil {
-		t.Fatalf("go build of hasp: %v\n%s", err, out)
+	file, err := command()
+	if err != nil {
+		t.Fatal(err)
 	}
 	cmd := exec.CommandContext(t.Context(), python, "-m", "unittest", "discover", "-s", "tests", "-v")
 	cmd.Dir = "../../clients/python"
-	cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(hasp)+string(os.PathListSeparator)+os.Getenv("PATH"), "PYTHONDONTWRITEBYTECODE=1")
+	cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(file)+string(os.PathListSeparator)+os.Getenv("PATH"), "PYTHONDONTWRITEBYTECODE=1")
 	out, err := cmd.CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "\nOK") {
 		t.Errorf("the tests of clients/python: %v\n%s", err, out)

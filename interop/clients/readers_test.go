@@ -27,9 +27,6 @@ func newDuo(t *testing.T) *duo {
 	d := &duo{T: t, server: s, rdb: redis.NewClient(&redis.Options{Addr: s.Addr()})}
 	t.Cleanup(func() { d.rdb.Close() })
 	d.pair = [2]*peer{start(t, haspPeer, longTTL, s.Addr()), start(t, java, longTTL, s.Addr())}
-	for _, p := range d.pair {
-		p.ready()
-	}
 	return d
 }
 
@@ -41,27 +38,25 @@ func TestReadersShareRedissons(t *testing.T) {
 		refused := func() {
 			t.Helper()
 			for _, p := range d.pair {
-				p.does("w", "timeout", "lock write k 0")
+				p.refused("w", "write", "k")
 			}
 		}
-		first.does("r", "locked", "lock read k 0")
-		second.does("r", "locked", "lock read k 0")
-		second.does("s", "locked", "lock read k 0")
+		a, b, c := first.locks("r", "read", "k", 0), second.locks("r", "read", "k", 0), second.locks("s", "read", "k", 0)
 		refused()
-		first.does("r", "unlocked", "unlock read k")
+		a.unlock()
 		refused()
-		second.does("r", "unlocked", "unlock read k")
+		b.unlock()
 		refused()
-		first.does("r", "locked", "lock read k 0")
-		second.does("s", "unlocked", "unlock read k")
+		a = first.locks("r", "read", "k", 0)
+		c.unlock()
 		refused()
-		first.does("r", "unlocked", "unlock read k")
+		a.unlock()
 		for _, p := range d.pair {
-			p.does("w", "locked", "lock write k 0")
+			w := p.locks("w", "write", "k", 0)
 			for _, q := range d.pair {
-				q.does("r", "timeout", "lock read k 0")
+				q.refused("r", "read", "k")
 			}
-			p.does("w", "unlocked", "unlock write k")
+			w.unlock()
 		}
 	}
 }
@@ -75,23 +70,23 @@ func TestDeadReadersOfRedissons(t *testing.T) {
 	for i, p := range []*program{haspPeer, java} {
 		for _, writer := range d.pair {
 			key := fmt.Sprintf("dead.%s.%s", p.name, writer.name)
-			dead, alive := start(t, p, shortTTL, d.server.Addr()).ready(), d.pair[1-i]
+			dead, alive := start(t, p, shortTTL, d.server.Addr()), d.pair[1-i]
 			if p == java { // no TTL of hasp's may be longer than Java's
-				alive = start(t, haspPeer, shortTTL, d.server.Addr()).ready()
+				alive = start(t, haspPeer, shortTTL, d.server.Addr())
 			}
-			dead.does("r", "locked", "lock read %s 0", key)
-			alive.does("r", "locked", "lock read %s 0", key)
-			writer.order("w", "lock write %s 60000", key)
+			dead.locks("r", "read", key, 0)
+			r := alive.locks("r", "read", key, 0)
+			w := writer.asks("w", "write", key, soon)
 			dead.kill()
 			d.holds(key, 1)
-			writer.quiet("w")
-			left := alive.does("r", "unlocked", "unlock read %s", key)[0]
-			got := writer.says("w", "locked")[0]
+			w.quiet()
+			left := r.unlock()
+			got := w.granted().at
 			t.Logf("a reader of %s died; a writer of %s has the lock %v after the unlock of the other reader", p.name, writer.name, since(left, got))
 			if since(left, got) > longTTL/2 {
 				t.Errorf("the writer of %s was not told", writer.name)
 			}
-			writer.does("w", "unlocked", "unlock write %s", key)
+			w.unlock()
 		}
 	}
 }
@@ -102,10 +97,10 @@ func TestReaderOutlivesTheWatchdogOfRedisson(t *testing.T) {
 		t.Skip("part of the long form: -long")
 	}
 	d := newDuo(t)
-	dead, alive := start(t, java, shortTTL, d.server.Addr()).ready(), start(t, haspPeer, shortTTL, d.server.Addr()).ready()
-	dead.does("r", "locked", "lock read k -1")
+	dead, alive := start(t, java, shortTTL, d.server.Addr()), start(t, haspPeer, shortTTL, d.server.Addr())
+	dead.locks("r", "read", "k", forever)
 	hold := d.holds("k", 1)[0]
-	alive.does("r", "locked", "lock read k 0")
+	r := alive.locks("r", "read", "k", 0)
 	first := d.rdb.PExpireTime(t.Context(), hold).Val()
 	for end := time.Now().Add(soon); d.rdb.PExpireTime(t.Context(), hold).Val() <= first+shortTTL/2; time.Sleep(10 * time.Millisecond) { // no event says so
 		if time.Now().After(end) {
@@ -115,12 +110,11 @@ func TestReaderOutlivesTheWatchdogOfRedisson(t *testing.T) {
 	dead.kill()
 	d.holds("k", 1)
 	for _, writer := range d.pair {
-		writer.does("w", "timeout", "lock write k 0")
+		writer.refused("w", "write", "k")
 	}
-	alive.does("r", "unlocked", "unlock read k")
+	r.unlock()
 	for _, writer := range d.pair {
-		writer.does("w", "locked", "lock write k 0")
-		writer.does("w", "unlocked", "unlock write k")
+		writer.locks("w", "write", "k", 0).unlock()
 	}
 }
 

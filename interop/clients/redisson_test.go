@@ -6,8 +6,11 @@
 package clients
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -31,52 +34,17 @@ func newCrowd(t *testing.T) *crowd {
 		c.java[i] = start(t, java, longTTL, s.Addr())
 	}
 	for i := range c.hasp {
-		c.hasp[i] = start(t, haspPeer, longTTL, s.Addr()).ready()
-	}
-	for _, p := range c.java {
-		p.ready()
+		c.hasp[i] = start(t, haspPeer, longTTL, s.Addr())
 	}
 	return c
-}
-
-// member is one of the eight.
-type member struct {
-	*peer
-	thread string
-	java   bool
 }
 
 // members are Java's and hasp's in turn.
 func (c *crowd) members() (all []member) {
 	for i, p := range c.hasp {
-		all = append(all, member{c.java[i%2], fmt.Sprint("j", i), true}, member{p, "h", false})
+		all = append(all, member{c.java[i%2], fmt.Sprint("j", i)}, member{p, "h"})
 	}
 	return all
-}
-
-// counts has all add to one number under a lock, and returns how long it took.
-func (c *crowd) counts(ours, theirs, number string, each int) time.Duration {
-	c.Helper()
-	began := time.Now()
-	all := c.members()
-	for _, m := range all {
-		kind := ours
-		if m.java {
-			kind = theirs
-		}
-		m.order(m.thread, "count %s %s.lock %d 3600000 %s", kind, number, each, number)
-	}
-	for _, m := range all {
-		got := m.within(m.thread, 10*time.Minute)
-		if n := m.numbers(m.thread, "counted", got)[0]; n != int64(each) {
-			c.Errorf("%s counted %d times, want %d", m.name, n, each)
-		}
-	}
-	took := time.Since(began)
-	if got, err := c.rdb.Get(c.Context(), number).Int(); got != len(all)*each {
-		c.Errorf("%s: the number is %d, want %d: %v", theirs, got, len(all)*each, err)
-	}
-	return took
 }
 
 // total is the sum of one number under one kind of lock.
@@ -104,19 +72,36 @@ func (c *crowd) sums() {
 	} {
 		each := pick(2500, 25)
 		number := "sum." + k.theirs
-		took := c.counts(k.ours, k.theirs, number, each)
+		var mu sync.Mutex
+		var fences []string
+		took := together(c, c.members(), each, time.Hour, func(_ int, m member) error {
+			kind := k.ours
+			if m.program == java {
+				kind = k.theirs
+			}
+			return m.under(m.thread, kind, number+".lock", func(l *lease) error {
+				mu.Lock() // the detector of races knows nothing of the lock
+				fences = append(fences, l.Fence)
+				mu.Unlock()
+				return add(c.Context(), c.rdb, number)
+			})
+		})
+		if got, err := c.rdb.Get(c.Context(), number).Int(); got != 8*each {
+			c.Errorf("%s: the number is %d, want %d: %v", k.theirs, got, 8*each, err)
+		}
 		c.Logf("%s: %d in %v", k.lock, 8*each, took)
 		results.totals = append(results.totals, total{k.lock, 8 * each, took})
+		if k.theirs == "fenced" {
+			c.rise(fences, 8*each)
+		}
 	}
-	c.rise("sum.fenced.fences", 8*pick(2500, 25))
 }
 
-// rise checks that a list has n numbers, each larger than the one before.
-func (c *crowd) rise(list string, n int) {
+// rise checks that there are n fences, each larger than the one before.
+func (c *crowd) rise(all []string, n int) {
 	c.Helper()
-	all, err := c.rdb.LRange(c.Context(), list, 0, -1).Result()
-	if err != nil || len(all) != n {
-		c.Fatalf("%d fences, want %d: %v", len(all), n, err)
+	if len(all) != n {
+		c.Fatalf("%d fences, want %d", len(all), n)
 	}
 	last := int64(0)
 	for i, text := range all {
@@ -136,34 +121,46 @@ func (c *crowd) fairOrder() {
 		if round%2 == 1 { // hasp first
 			all[0], all[1], all[2], all[3] = all[1], all[0], all[3], all[2]
 		}
-		first, rest := all[0], all[1:]
-		first.does(first.thread, "locked", "lock fair %s -1", key)
-		for i, m := range rest {
-			m.order(m.thread, "lock fair %s -1", key)
+		first := all[0].locks(all[0].thread, "fair", key, forever)
+		var rest []*lease
+		for i, m := range all[1:] {
+			rest = append(rest, m.asks(m.thread, "fair", key, forever))
 			queued(c, c.rdb, key, int64(i+1))
 		}
-		first.does(first.thread, "unlocked", "unlock fair %s", key)
-		for i, m := range rest {
-			m.says(m.thread, "locked")
+		first.unlock()
+		for i, l := range rest {
+			l.granted()
 			for _, later := range rest[i+1:] {
-				later.quiet(later.thread)
+				later.quiet()
 			}
-			m.does(m.thread, "unlocked", "unlock fair %s", key)
+			l.unlock()
 		}
 	}
 }
 
 // readers: who has a read lock never sees the half of what was written under the write lock.
 func (c *crowd) readers() {
-	n := pick(1000, 25)
-	for i, m := range c.members() {
-		m.order(m.thread, "%s %[1]s page %d", []string{"write", "read", "read", "write"}[i/2], n)
+	if err := c.rdb.MSet(c.Context(), "page.a", 0, "page.b", 0).Err(); err != nil {
+		c.Fatal(err)
 	}
-	for _, m := range c.members() {
-		got := m.within(m.thread, 10*time.Minute)
-		if got != fmt.Sprint("wrote ", n) && got != fmt.Sprintf("read %d torn 0", n) {
-			c.Errorf("%s says %q", m.name, got)
-		}
+	var torn atomic.Int64
+	together(c, c.members(), pick(1000, 25), time.Hour, func(i int, m member) error {
+		kind := []string{"write", "read", "read", "write"}[i/2]
+		return m.under(m.thread, kind, "page", func(*lease) error {
+			if kind == "write" {
+				now := time.Now().UnixNano()
+				return errors.Join(c.rdb.Set(c.Context(), "page.a", now, 0).Err(), c.rdb.Set(c.Context(), "page.b", now, 0).Err())
+			}
+			a, errA := c.rdb.Get(c.Context(), "page.a").Result() // one after the other: MGET would see no half
+			b, errB := c.rdb.Get(c.Context(), "page.b").Result()
+			if a != b {
+				torn.Add(1)
+			}
+			return errors.Join(errA, errB)
+		})
+	})
+	if n := torn.Load(); n > 0 {
+		c.Errorf("%d reads saw the half of what was written", n)
 	}
 }
 
@@ -175,9 +172,7 @@ func TestRedLockOfRedisson(t *testing.T) {
 		s := testserver.Redis(t)
 		servers, addrs = append(servers, s), append(addrs, s.Addr())
 	}
-	theirs, ours := start(t, java, longTTL, addrs...), start(t, haspPeer, longTTL, addrs...)
-	theirs.ready()
-	ours.ready()
+	theirs, ours := start(t, java, longTTL, addrs...), start(t, goPeer, longTTL, addrs...)
 	m := watch(t, servers[0])
 	a, b := side{ours, both("red"), ""}, side{theirs, both("red"), ""}
 	var took [2][]time.Duration
@@ -186,18 +181,11 @@ func TestRedLockOfRedisson(t *testing.T) {
 		took[1] = append(took[1], handoff(t, m, b, a, "red.1", round == 0))
 	}
 	t.Logf("Redisson after hasp %v, hasp after Redisson %v", median(took[0]), median(took[1]))
-	for _, s := range []side{a, b} {
-		for n := range 2 {
-			s.order(fmt.Sprint("count", n), "count red sum.lock %d 60000 sum", pick(250, 10))
-		}
-	}
-	for _, s := range []side{a, b} {
-		for n := range 2 {
-			s.says(fmt.Sprint("count", n), "counted")
-		}
-	}
 	rdb := redis.NewClient(&redis.Options{Addr: addrs[0]})
 	defer rdb.Close()
+	together(t, []member{{ours, "0"}, {ours, "1"}, {theirs, "0"}, {theirs, "1"}}, pick(250, 10), time.Hour, func(_ int, m member) error {
+		return m.under(m.thread, "red", "sum.lock", func(*lease) error { return add(t.Context(), rdb, "sum") })
+	})
 	if got, err := rdb.Get(t.Context(), "sum").Int(); got != 4*pick(250, 10) {
 		t.Errorf("the number is %d, want %d: %v", got, 4*pick(250, 10), err)
 	}
@@ -218,17 +206,17 @@ func TestDeadWaitersOfFairLockOfRedisson(t *testing.T) {
 		wait       time.Duration
 	}{
 		{"hasp's", c.hasp[0], c.java[1], time.Hour},
-		{"Redisson's", start(t, java, longTTL, c.rdb.Options().Addr).ready(), c.hasp[1], said},
+		{"Redisson's", start(t, java, longTTL, c.rdb.Options().Addr), c.hasp[1], said},
 	} {
 		key := "dead." + d.dead.name
-		holder.does("a", "locked", "lock fair %s -1", key)
-		d.dead.order("b", "lock fair %s %d", key, d.wait.Milliseconds())
+		held := holder.locks("a", "fair", key, forever)
+		d.dead.asks("b", "fair", key, d.wait)
 		queued(t, c.rdb, key, 1)
 		d.dead.kill()
-		d.next.order("c", "lock fair %s -1", key)
+		next := d.next.asks("c", "fair", key, forever)
 		queued(t, c.rdb, key, 2)
-		left := holder.does("a", "unlocked", "unlock fair %s", key)[0]
-		got := d.next.says("c", "locked")[0]
+		left := held.unlock()
+		got := next.granted().at
 		t.Logf("%s waiter is dead at the head of the queue: the next, of %s, has the lock %v after the unlock", d.who, d.next.name, since(left, got))
 	}
 }

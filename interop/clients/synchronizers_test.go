@@ -7,7 +7,6 @@ package clients
 
 import (
 	"context"
-	"strings"
 	"testing"
 	"time"
 
@@ -41,18 +40,14 @@ func TestRedissonSynchronizers(t *testing.T) {
 	server := testserver.Redis(t)
 	rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	t.Cleanup(func() { rdb.Close() })
-	j := start(t, java, longTTL, server.Addr()).ready()
+	j := start(t, java, longTTL, server.Addr())
 	s := redisson.NewSynchronizers(rdb, nil)
 	t.Cleanup(func() { s.Close() })
 	for _, of := range synchronizers(s, "k") {
 		t.Run(of.kind, func(t *testing.T) {
 			key := of.kind + ".k"
 			// Java gives, and wakes Go.
-			id := "-"
-			j.does("a", "set", "set %s %s 1", of.kind, key)
-			if of.kind != "latch" {
-				id = last(t, j.tells("a", "acquire %s %s 0", of.kind, key), "acquired")
-			}
+			held := j.locks("a", of.kind, key, 0, func(p *params) { p.Slots = 1 })
 			if set, err := of.set(t.Context(), 5); set || err != nil {
 				t.Fatalf("it was set again: %v, %v", set, err)
 			}
@@ -66,7 +61,7 @@ func TestRedissonSynchronizers(t *testing.T) {
 				got <- taken{id, err}
 			}()
 			listeners(t, rdb, key, 1)
-			j.does("a", "given", "give %s %s %s", of.kind, key, id)
+			held.unlock()
 			ours := <-got
 			if ours.err != nil {
 				t.Fatal(ours.err)
@@ -78,24 +73,14 @@ func TestRedissonSynchronizers(t *testing.T) {
 				}
 			}
 			listeners(t, rdb, key, 0)
-			j.order("b", "acquire %s %s 60000", of.kind, key)
+			next := j.asks("b", of.kind, key, soon)
 			listeners(t, rdb, key, 1)
 			if err := of.give(t.Context(), ours.id); err != nil {
 				t.Fatal(err)
 			}
-			last(t, j.answer("b"), "acquired")
+			next.granted()
 		})
 	}
-}
-
-// last is the last word of an answer that begins with a word.
-func last(t *testing.T, answer, begins string) string {
-	t.Helper()
-	words := strings.Fields(answer)
-	if len(words) == 0 || words[0] != begins {
-		t.Fatalf("the answer is %q, want %s", answer, begins)
-	}
-	return words[len(words)-1]
 }
 
 // listeners waits until so many connections are subscribed to a channel of key.

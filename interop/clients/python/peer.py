@@ -3,15 +3,14 @@
 
 """A program that locks with Python's clients, for tests.
 
-What it is told, and what it answers, is in ../../peers/internal/lines/lines.go. Its kinds are redis-py (redis.lock.Lock), pottery
+What it is told is in ../process_test.go. Its kinds are redis-py (redis.lock.Lock), pottery
 (pottery.Redlock over one master) and redlock-py (redlock.Redlock over one server).
 """
 
+import json
 import logging
-import queue
 import sys
 import threading
-import time
 
 import pottery
 import redis
@@ -27,7 +26,7 @@ class RedisPy:
     """redis.lock.Lock, which asks every 100 ms by default, and does not renew."""
 
     def __init__(self, key):
-        self.lock = server.lock(key, timeout=ttl / 1000)
+        self.lock = server.lock(key, timeout=ttl / 1000, thread_local=False)
 
     def acquire(self, wait):
         return self.lock.acquire(blocking=wait > 0, blocking_timeout=wait or None)
@@ -79,64 +78,41 @@ class RedlockPy:
         return True
 
     def held(self):
-        return "unknown"
+        return "unsupported"
 
 
 KINDS = {"redis-py": RedisPy, "pottery": Pottery, "redlock-py": RedlockPy}
+leases = {}
 say = threading.Lock()
 
 
-def answer(thread, text):
+class Failure(Exception):
+    """An error of a kind."""
+
+
+def carry_out(method, lease=None, kind=None, keys=(), wait_ms=FOREVER * 1000, **_):
+    if method == "lock":
+        lock = KINDS[kind](keys[0])
+        if not lock.acquire(wait_ms / 1000):
+            raise Failure("busy")
+        leases[str(id(lock))] = lock
+        return {"lease": str(id(lock))}
+    if method == "release" and not leases[lease].release():
+        raise Failure("lost")
+    if method == "status" and (held := leases[lease].held()) != "held":
+        raise Failure(held)
+    return {"protocol": 1}
+
+
+def answer(id, method, params, **_):
+    try:
+        m = {"result": carry_out(method, **params)}
+    except Exception as e:  # the test is told
+        m = {"error": {"code": -32000, "message": repr(e), "data": {"kind": str(e) if isinstance(e, Failure) else ""}}}
     with say:
-        print(thread, text, flush=True)
-
-
-def now():
-    return time.time_ns() // 1000
-
-
-def carry_out(held, verb, kind, key, *rest):
-    numbers = [int(n) for n in rest[:2]]
-    if verb == "lock":
-        lock = KINDS[kind](key)
-        if not lock.acquire(FOREVER if numbers[0] < 0 else numbers[0] / 1000):
-            return "timeout"
-        held[kind, key] = lock
-        return f"locked {now()} 0"
-    if verb == "unlock":
-        at = now()
-        return f"unlocked {at}" if held.pop((kind, key)).release() else "lost"
-    if verb == "held":
-        return held[kind, key].held()
-    if verb == "count":
-        n, end, number = 0, time.monotonic() + numbers[1] / 1000, rest[2]
-        while n < numbers[0] and time.monotonic() < end:
-            lock = KINDS[kind](key)
-            lock.acquire(FOREVER)
-            server.set(number, int(server.get(number) or 0) + 1)
-            if not lock.release():
-                return "failed: lost it"
-            n += 1
-        return f"counted {n}"
-    return "failed: no such verb"
-
-
-def run(name, orders):
-    held = {}
-    while True:
-        try:
-            text = carry_out(held, *orders.get())
-        except Exception as e:  # the test is told
-            text = "failed: " + repr(e).replace("\n", " ")
-        answer(name, text)
+        print(json.dumps({"jsonrpc": "2.0", "id": id, **m}), flush=True)
 
 
 server.ping()
-answer("-", "ready")
-threads = {}
 for line in sys.stdin:
-    name, *order = line.split()
-    if name not in threads:
-        threads[name] = queue.Queue()
-        threading.Thread(target=run, args=(name, threads[name]), daemon=True).start()
-    threads[name].put(order)
+    threading.Thread(target=answer, kwargs=json.loads(line), daemon=True).start()

@@ -3,35 +3,38 @@
 
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
-import java.time.Instant;
-import java.time.temporal.ChronoUnit;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.UUID;
+import java.util.concurrent.Callable;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 import java.util.concurrent.TimeUnit;
 import org.redisson.Redisson;
 import org.redisson.RedissonRedLock;
-import org.redisson.api.RBucket;
+import org.redisson.api.RCountDownLatch;
 import org.redisson.api.RFencedLock;
 import org.redisson.api.RLock;
-import org.redisson.api.RScript;
+import org.redisson.api.RPermitExpirableSemaphore;
+import org.redisson.api.RSemaphore;
 import org.redisson.api.RedissonClient;
-import org.redisson.client.codec.StringCodec;
 import org.redisson.config.Config;
+import org.yaml.snakeyaml.Yaml;
 
 /**
- * A program with Redisson's locks, for tests. What it is told, and what it answers, is in ../../peers/internal/lines/lines.go. Its
- * kinds: lock, fair, fenced, spin, read, write; multi is an RMultiLock of the plain locks KEY,KEY,...; red is a RedissonRedLock of one
- * plain lock of each deployment. Only this one has the kinds semaphore, permit and latch, and for them the verbs "set KIND KEY N",
- * "acquire KIND KEY WAIT" and "give KIND KEY ID".
+ * A program with Redisson's locks, for tests. What it is told is in ../process_test.go. Its kinds: lock, fair, fenced, spin, read, write;
+ * multi is an RMultiLock of plain locks; red is a RedissonRedLock of one plain lock of each deployment. Only this one has the kinds
+ * semaphore, permit and latch, which a lock with slots sets first; who sets a latch has it as a lease, and counts it down by the release.
  */
 public class Peer {
+    /** A lease is what to do with a lock, on the thread that took it. A false answer says that it is lost. */
+    record Lease(String id, long fence, Callable<Boolean> release, Callable<Boolean> held) {}
+
     static final List<RedissonClient> clients = new ArrayList<>();
     static final Map<String, ExecutorService> threads = new ConcurrentHashMap<>();
-    static final Map<String, RLock> multi = new ConcurrentHashMap<>(); // a multi lock has to be unlocked as the object that it was
+    static final Map<String, Lease> leases = new ConcurrentHashMap<>();
 
     public static void main(String[] args) throws Exception {
         for (int i = 1; i < args.length; i++) {
@@ -46,18 +49,22 @@ public class Peer {
             }
             clients.add(Redisson.create(config));
         }
-        say("- ready");
         BufferedReader in = new BufferedReader(new InputStreamReader(System.in));
         for (String line; (line = in.readLine()) != null; ) {
-            String[] order = line.split(" ");
-            threads.computeIfAbsent(order[0], t -> Executors.newSingleThreadExecutor()).submit(() -> {
+            Map<String, Object> request = new Yaml().load(line); // JSON is YAML, which Redisson can read
+            @SuppressWarnings("unchecked")
+            Map<String, Object> params = (Map<String, Object>) request.get("params");
+            String thread = String.valueOf(params.get("thread"));
+            threads.computeIfAbsent(thread, t -> Executors.newSingleThreadExecutor()).submit(() -> {
                 String answer;
                 try {
-                    answer = carryOut(order);
+                    answer = carryOut((String) request.get("method"), params);
+                } catch (UnsupportedOperationException e) {
+                    answer = failure("unsupported", e);
                 } catch (Throwable e) {
-                    answer = "failed: " + e.toString().replace('\n', ' ');
+                    answer = failure("", e);
                 }
-                say(order[0] + " " + answer);
+                say("{\"jsonrpc\":\"2.0\",\"id\":" + request.get("id") + "," + answer + "}");
             });
         }
         Runtime.getRuntime().halt(0); // what is held stays held, as when a program crashes
@@ -68,114 +75,66 @@ public class Peer {
         System.out.flush();
     }
 
-    static long now() {
-        return ChronoUnit.MICROS.between(Instant.EPOCH, Instant.now());
+    static String failure(String kind, Object why) {
+        return String.format("\"error\":{\"code\":-32000,\"message\":\"%s\",\"data\":{\"kind\":\"%s\"}}",
+                why.toString().replaceAll("[\\p{Cntrl}\"\\\\]", " "), kind);
     }
 
-    static String carryOut(String[] o) throws Exception {
-        String kind = o[2];
-        String key = o[3];
-        switch (o[1]) {
-            case "set":
-                return set(kind, key, Integer.parseInt(o[4])) ? "set" : "kept";
-            case "acquire":
-                String id = acquire(kind, key, Long.parseLong(o[4]));
-                return id == null ? "timeout" : "acquired " + now() + " " + id;
-            case "give":
-                long since = now();
-                return give(kind, key, o[4]) ? "given " + since : "lost";
-            default:
-        }
-        RLock lock = lock(kind, key);
-        switch (o[1]) {
+    static String carryOut(String method, Map<String, Object> p) throws Exception {
+        Lease lease = leases.get(String.valueOf(p.get("lease")));
+        switch (method) {
             case "lock":
-                long fence = take(lock, kind, Long.parseLong(o[4]), o.length > 5 ? Long.parseLong(o[5]) : -1);
-                return fence < 0 ? "timeout" : "locked " + now() + " " + fence;
-            case "unlock":
-                long at = now();
-                return release(lock) ? "unlocked " + at : "lost";
-            case "held":
-                try {
-                    return lock.isHeldByCurrentThread() ? "held" : "lost";
-                } catch (UnsupportedOperationException e) {
-                    return "unknown";
+                lease = acquire(p);
+                if (lease == null) {
+                    return failure("busy", "busy");
                 }
-            case "count":
-                return "counted " + count(lock, kind, Integer.parseInt(o[4]), Long.parseLong(o[5]), o[6]);
-            case "write":
-                for (int i = Integer.parseInt(o[4]); i > 0; i--) {
-                    take(lock, kind, -1, -1);
-                    String number = Long.toString(System.nanoTime());
-                    bucket(key + ".a").set(number);
-                    bucket(key + ".b").set(number);
-                    lock.unlock();
-                }
-                return "wrote " + o[4];
-            case "read":
-                int torn = 0;
-                for (int i = Integer.parseInt(o[4]); i > 0; i--) {
-                    take(lock, kind, -1, -1);
-                    String a = bucket(key + ".a").get();
-                    String b = bucket(key + ".b").get();
-                    lock.unlock();
-                    if (!String.valueOf(a).equals(String.valueOf(b))) {
-                        torn++;
-                    }
-                }
-                return "read " + o[4] + " torn " + torn;
+                leases.put(lease.id, lease);
+                return String.format("\"result\":{\"lease\":\"%s\",\"fence\":\"%d\"}", lease.id, lease.fence);
+            case "release":
+                return lease.release.call() ? "\"result\":{}" : failure("lost", "lost");
+            case "status":
+                return lease.held.call() ? "\"result\":{}" : failure("lost", "lost");
             default:
-                return "failed: no such verb";
+                return "\"result\":{\"protocol\":1}";
         }
     }
 
-    static boolean set(String kind, String key, int n) {
+    static long number(Map<String, Object> p, String name, long otherwise) {
+        return p.get(name) == null ? otherwise : ((Number) p.get(name)).longValue();
+    }
+
+    /** acquire returns null if somebody else held the lock all the time. */
+    @SuppressWarnings("unchecked")
+    static Lease acquire(Map<String, Object> p) throws Exception {
+        String kind = (String) p.get("kind");
+        List<String> keys = (List<String>) p.get("keys");
         RedissonClient c = clients.get(0);
+        long wait = number(p, "wait_ms", -1);
+        int slots = (int) number(p, "slots", 0);
+        String id = UUID.randomUUID().toString();
         switch (kind) {
             case "semaphore":
-                return c.getSemaphore(key).trySetPermits(n);
+                RSemaphore s = c.getSemaphore(keys.get(0));
+                boolean set = slots == 0 || s.trySetPermits(slots);
+                return set && s.tryAcquire(1, wait, TimeUnit.MILLISECONDS) ? new Lease(id, 0, () -> { s.release(); return true; }, null) : null;
             case "permit":
-                return c.getPermitExpirableSemaphore(key).trySetPermits(n);
+                RPermitExpirableSemaphore e = c.getPermitExpirableSemaphore(keys.get(0));
+                String permit = slots == 0 || e.trySetPermits(slots) ? e.tryAcquire(wait, 600000, TimeUnit.MILLISECONDS) : null;
+                return permit == null ? null : new Lease(id, 0, () -> e.tryRelease(permit), null);
             case "latch":
-                return c.getCountDownLatch(key).trySetCount(n);
+                RCountDownLatch l = c.getCountDownLatch(keys.get(0));
+                boolean open = slots == 0 ? l.await(wait, TimeUnit.MILLISECONDS) : l.trySetCount(slots);
+                return open ? new Lease(id, 0, () -> { l.countDown(); return true; }, null) : null;
             default:
-                throw new IllegalArgumentException("no kind " + kind);
+                RLock lock = lock(kind, keys);
+                long fence = take(lock, kind, wait, number(p, "ttl_ms", -1));
+                return fence < 0 ? null : new Lease(id, fence, () -> release(lock), lock::isHeldByCurrentThread);
         }
     }
 
-    /** acquire takes a permit, or waits for a latch; null: not within wait. Only permits that expire have an id. */
-    static String acquire(String kind, String key, long wait) throws Exception {
+    static RLock lock(String kind, List<String> keys) {
         RedissonClient c = clients.get(0);
-        switch (kind) {
-            case "semaphore":
-                return c.getSemaphore(key).tryAcquire(1, wait, TimeUnit.MILLISECONDS) ? "-" : null;
-            case "permit":
-                return c.getPermitExpirableSemaphore(key).tryAcquire(wait, 600000, TimeUnit.MILLISECONDS);
-            default:
-                return c.getCountDownLatch(key).await(wait, TimeUnit.MILLISECONDS) ? "-" : null;
-        }
-    }
-
-    /** give releases a permit, or counts a latch down. */
-    static boolean give(String kind, String key, String id) {
-        RedissonClient c = clients.get(0);
-        switch (kind) {
-            case "semaphore":
-                c.getSemaphore(key).release();
-                return true;
-            case "permit":
-                return c.getPermitExpirableSemaphore(key).tryRelease(id);
-            default:
-                c.getCountDownLatch(key).countDown();
-                return true;
-        }
-    }
-
-    static RBucket<String> bucket(String key) {
-        return clients.get(0).getBucket(key, StringCodec.INSTANCE);
-    }
-
-    static RLock lock(String kind, String key) {
-        RedissonClient c = clients.get(0);
+        String key = keys.get(0);
         switch (kind) {
             case "lock":
                 return c.getLock(key);
@@ -190,21 +149,9 @@ public class Peer {
             case "write":
                 return c.getReadWriteLock(key).writeLock();
             case "multi":
-                return multi.computeIfAbsent(Thread.currentThread().getId() + kind + key, k -> {
-                    List<RLock> all = new ArrayList<>();
-                    for (String one : key.split(",")) {
-                        all.add(c.getLock(one));
-                    }
-                    return c.getMultiLock(all.toArray(new RLock[0]));
-                });
+                return c.getMultiLock(keys.stream().map(c::getLock).toArray(RLock[]::new));
             case "red":
-                return multi.computeIfAbsent(Thread.currentThread().getId() + kind + key, k -> {
-                    List<RLock> all = new ArrayList<>();
-                    for (RedissonClient one : clients) {
-                        all.add(one.getLock(key));
-                    }
-                    return new RedissonRedLock(all.toArray(new RLock[0]));
-                });
+                return new RedissonRedLock(clients.stream().map(one -> one.getLock(key)).toArray(RLock[]::new));
             default:
                 throw new IllegalArgumentException("no kind " + kind);
         }
@@ -238,20 +185,5 @@ public class Peer {
         } catch (IllegalMonitorStateException e) {
             return false;
         }
-    }
-
-    static int count(RLock lock, String kind, int most, long limit, String number) throws Exception {
-        int n = 0;
-        for (long end = now() + limit * 1000; n < most && now() < end; n++) {
-            long fence = take(lock, kind, -1, -1);
-            if (fence > 0) {
-                clients.get(0).getScript(StringCodec.INSTANCE).eval(RScript.Mode.READ_WRITE,
-                        "return redis.call('RPUSH', KEYS[1], ARGV[1])", RScript.ReturnType.LONG, List.of(number + ".fences"), fence);
-            }
-            String now = bucket(number).get();
-            bucket(number).set(Long.toString(Long.parseLong(now == null ? "0" : now) + 1));
-            lock.unlock();
-        }
-        return n;
     }
 }
