@@ -335,9 +335,9 @@ func (c *Client) notified(_ context.Context, method string, params json.RawMessa
 		}
 	case "wanted":
 		do = func(l *Lease) { l.once.Do(func() { close(l.wanted) }) }
-	case "ending": // then it gives the keys to others
+	case "ending": // then it gives the keys to others; it said so a while ago
 		c.mu.Lock()
-		c.ends = &term{clock.System(), time.Duration(n.Left) * time.Millisecond}
+		c.ends = &term{clock.System(), time.Duration(n.Left) * time.Millisecond * 9 / 10}
 		c.mu.Unlock()
 		c.wakeUp()
 		return nil, nil

@@ -179,7 +179,7 @@ func TestLead(t *testing.T) {
 		why    string
 	}{
 		"silent": {"", 30*time.Second - 9*time.Second, "time is over"},
-		"ending": {`"ending","params":{"left_ms":15000}`, 5*time.Second + 15*time.Second - 9*time.Second, "the agent ends"},
+		"ending": {`"ending","params":{"left_ms":15000}`, 5*time.Second + 13500*time.Millisecond - 9*time.Second, "the agent ends"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
