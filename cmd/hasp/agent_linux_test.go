@@ -5,6 +5,7 @@ package main
 
 import (
 	"bufio"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -168,4 +169,52 @@ func TestSocketOfAnAgent(t *testing.T) {
 	}
 	must(t, os.WriteFile(path, []byte("mine"), 0o600))
 	matches(t, s.exits(78, "agent", "--listen", "unix:"+path), "no socket")
+}
+
+// A command under an agent ends with its lock: when the agent is killed, or stands still, before the store gives the key to another; and with its
+// hasp, whose key is free then, though the TTL is an hour and what the command started has all that hasp had.
+func TestRunOverAnAgent(t *testing.T) {
+	for name, fail := range map[string]func(s *sandbox, agent, run *proc){
+		"agent killed":  func(_ *sandbox, agent, _ *proc) { agent.signal(syscall.SIGKILL) },
+		"agent stopped": func(s *sandbox, agent, _ *proc) { s.stop(agent) },
+		"run killed":    func(_ *sandbox, _, run *proc) { run.signal(syscall.SIGKILL) },
+		"agent ended":   func(_ *sandbox, agent, _ *proc) { agent.signal(syscall.SIGTERM) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := onSQLite(t)
+			agent, path := s.agent()
+			lasts := ttl
+			if name == "run killed" {
+				lasts = "1h"
+			}
+			run := s.hasp("run", "--agent", "unix:"+path, "--ttl", lasts, "k", "--", "sh", "-c",
+				`setsid sh -c 'read x <never' >/dev/null 2>&1 & trap 'echo over >over; exit' TERM; echo $$ $! >pids; while :; do sleep 0.05; done`)
+			var pid, started int
+			_, err := fmt.Sscan(s.read("pids"), &pid, &started)
+			must(t, err)
+			t.Cleanup(func() { _ = syscall.Kill(started, syscall.SIGKILL) })
+			next := s.hasp("run", "k", "--", "sh", "-c", `echo "abandoned: $HASP_ABANDONED" >next`)
+			next.says("waiting")
+			fail(s, agent, run)
+			matches(t, s.read("next"), "abandoned: 1")
+			if name == "run killed" {
+				run.ends(-1, 137)
+				if alive(pid) || !alive(started) {
+					t.Errorf("the command is there: %v; what it started: %v", alive(pid), alive(started))
+				}
+			} else {
+				run.ends(124)
+				over, err := os.Stat(filepath.Join(s.dir, "over"))
+				must(t, err)
+				begun, err := os.Stat(filepath.Join(s.dir, "next"))
+				must(t, err)
+				if !over.ModTime().Before(begun.ModTime()) {
+					t.Errorf("the next holder was there %v before the end of the command", over.ModTime().Sub(begun.ModTime()))
+				}
+				matches(t, run.err.String(), `LOST "k": .*TERM now, KILL in `)
+			}
+			next.ends(0)
+		})
+	}
 }

@@ -286,7 +286,7 @@ func start(ts *testscript.TestScript, _ bool, args []string) {
 		}
 	}
 	cmd := &exec.Cmd{Path: path, Args: args[1:], Dir: ts.MkAbs(".")}
-	for _, name := range []string{"PATH", "HOME", "HASP_STORE", "HASP_STORE_FILE", "XDG_STATE_HOME", "WORK", "GORACE"} {
+	for _, name := range []string{"PATH", "HOME", "HASP_STORE", "HASP_STORE_FILE", "HASP_AGENT", "XDG_STATE_HOME", "WORK", "GORACE"} {
 		if v := ts.Getenv(name); v != "" {
 			cmd.Env = append(cmd.Env, name+"="+v)
 		}

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/driver"
 )
 
 // KeyJSON is a key for programs: of hasp ls, hasp show and the API. More fields may come.
@@ -75,6 +76,42 @@ func ToKeyJSON(i hasp.Info) KeyJSON {
 	return k
 }
 
+// Info is the opposite of ToKeyJSON, but for what that leaves out.
+func (k KeyJSON) Info() hasp.Info {
+	i := hasp.Info{Key: k.Key, Held: k.Held, Holder: k.Holder.Back(), Fence: k.Fence, Left: time.Duration(k.Left), Leases: k.Holds, Waiters: k.Waiters}
+	for _, l := range k.Holders {
+		i.Holders = append(i.Holders, driver.Holding{Holder: l.Back(), Fence: l.Fence, Left: time.Duration(l.Left)})
+	}
+	if i.Held && len(i.Holders) == 0 { // of an engine that has one holder at a time
+		i.Holders = []driver.Holding{{Holder: i.Holder, Fence: i.Fence, Left: i.Left}}
+	}
+	for _, h := range k.Queue {
+		i.Queue = append(i.Queue, h.Back())
+	}
+	return i
+}
+
+// Back is the opposite of Holding and Waiting.
+func (j *HolderJSON) Back() hasp.Holder {
+	if j == nil {
+		return hasp.Holder{}
+	}
+	h := hasp.Holder{Owner: j.Owner, Foreign: j.Foreign, Limit: j.Slots, Label: j.Value}
+	if j.Since != nil {
+		h.Since = *j.Since
+	}
+	if !j.Foreign {
+		h.Label = driver.Label{Host: j.Host, PID: j.PID, User: j.User, Reason: j.Reason}.Encode()
+	}
+	if j.Mode == hasp.Shared.String() {
+		h.Mode = hasp.Shared
+	}
+	if j.Slot != nil {
+		h.Slot = *j.Slot
+	}
+	return h
+}
+
 // ToLeftJSON returns what is left of a lease; less than nothing: it never ends.
 func ToLeftJSON(left time.Duration) LeftJSON { return LeftJSON{Seconds(max(left, 0)), left < 0} }
 
@@ -88,6 +125,13 @@ func (s Seconds) MarshalJSON() ([]byte, error) {
 		unit = time.Microsecond
 	}
 	return strconv.AppendFloat(nil, float64(d.Round(unit).Microseconds())/1e6, 'f', -1, 64), nil
+}
+
+// UnmarshalJSON reads what MarshalJSON wrote.
+func (s *Seconds) UnmarshalJSON(text []byte) error {
+	f, err := strconv.ParseFloat(string(text), 64)
+	*s = Seconds(f * 1e9)
+	return err
 }
 
 // Unnamed says that the store did not name the owner.

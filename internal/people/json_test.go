@@ -5,10 +5,12 @@ package people
 
 import (
 	"encoding/json"
+	"reflect"
 	"testing"
 	"time"
 
 	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/driver"
 )
 
 // A store may hold any time: one that JSON cannot carry is left out, and nothing else is lost.
@@ -41,5 +43,24 @@ func TestMomentsAhead(t *testing.T) {
 		if ago, held := Ago(now.Add(since), now), For(now.Add(since), now); ago != want[0] || held != want[1] {
 			t.Errorf("%v: %q and %q, want %q", since, ago, held, want)
 		}
+	}
+}
+
+// What a program of ours reads of a key is what another wrote.
+func TestInfoOfJSON(t *testing.T) {
+	since, label := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), driver.Label{Host: "h", PID: 7, User: "u", Reason: "r"}.Encode()
+	want := hasp.Info{Key: "k", Held: true, Fence: 1 << 60, Left: 1500 * time.Millisecond, Leases: 2, Waiters: 2, Holder: hasp.Holder{Owner: "o", Label: label, Since: since, Mode: hasp.Shared, Limit: 3, Slot: 1},
+		Queue: []hasp.Holder{{Owner: "p", Label: label}, {Foreign: true, Label: "value"}}}
+	want.Holders = []driver.Holding{{Holder: want.Holder, Fence: want.Fence, Left: want.Left}}
+	for range 2 {
+		text, err := json.Marshal(ToKeyJSON(want))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var k KeyJSON
+		if err := json.Unmarshal(text, &k); err != nil || !reflect.DeepEqual(k.Info(), want) {
+			t.Errorf("%s became %+v, want %+v (%v)", text, k.Info(), want, err)
+		}
+		want = hasp.Info{Key: "free"}
 	}
 }

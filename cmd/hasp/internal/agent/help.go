@@ -7,6 +7,7 @@ const agentLong = `Hold locks for other programs, in any language. Each program 
 or a socket, and holds its locks for as long as that is open: when the program ends,
 however it ends, they are free within milliseconds, and the next holder is told that
 they were abandoned. One agent has one connection to the store for all of them.
+hasp run --agent is such a program.
 
 The protocol is JSON-RPC 2.0, one object a line: docs/protocol.md.
 

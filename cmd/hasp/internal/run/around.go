@@ -39,7 +39,7 @@ func (j *job) look(key string) {
 		}
 		ctx, cancel := base.Asking()
 		defer cancel()
-		info, err := j.locks.Inspect(ctx, key)
+		info, err := j.from.Inspect(ctx, key)
 		if err != nil {
 			return // that is said where it matters, and each change of the wait looks again
 		}

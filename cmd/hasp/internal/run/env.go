@@ -9,13 +9,12 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/cmd/hasp/internal/store"
 )
 
 // environment is the command's: ours, with variables about the locks and the store.
 // Those of an outer hasp are removed, except for the owners of the leases around us.
-func (j *job) environment(leases []*hasp.Lease) []string {
+func (j *job) environment(leases []leaseJSON) []string {
 	var env []string
 	for _, v := range os.Environ() {
 		if name, _, _ := strings.Cut(v, "="); !ours(name) {
@@ -30,7 +29,7 @@ func (j *job) environment(leases []*hasp.Lease) []string {
 			}
 			env = append(env, f.name+"_"+strconv.Itoa(i+1)+"="+f.value)
 		}
-		if lease.Abandoned() {
+		if lease.Abandoned {
 			env = append(env, "HASP_ABANDONED_"+strconv.Itoa(i+1)+"=1")
 			abandoned = true
 		}
@@ -40,24 +39,24 @@ func (j *job) environment(leases []*hasp.Lease) []string {
 	}
 	held := slices.Clone(j.around)
 	for _, lease := range leases {
-		held = append(held, lease.Owner())
+		held = append(held, lease.Owner)
 	}
-	return append(env, envHeld+"="+strings.Join(held, " "), "HASP_STORE_KIND="+j.locks.Traits().Engine, j.inherited)
+	return append(append(env, envHeld+"="+strings.Join(held, " "), "HASP_STORE_KIND="+j.from.Traits().Engine), j.inherited...)
 }
 
 type variable struct{ name, value string }
 
 // facts are the variables about each lease.
-func (j *job) facts(lease *hasp.Lease) []variable {
+func (j *job) facts(lease leaseJSON) []variable {
 	facts := []variable{
-		{"HASP_KEY", lease.Key()},
-		{"HASP_OWNER", lease.Owner()},
+		{"HASP_KEY", lease.Key},
+		{"HASP_OWNER", lease.Owner},
 	}
-	if j.locks.Traits().Fencing {
-		facts = append(facts, variable{"HASP_FENCE", strconv.FormatUint(lease.Fence(), 10)})
+	if j.from.Traits().Fencing {
+		facts = append(facts, variable{"HASP_FENCE", strconv.FormatUint(lease.Fence, 10)})
 	}
-	if j.o.slots > 0 {
-		facts = append(facts, variable{"HASP_SLOT", strconv.Itoa(lease.Slot())})
+	if lease.Slot != nil {
+		facts = append(facts, variable{"HASP_SLOT", strconv.Itoa(*lease.Slot)})
 	}
 	return facts
 }
@@ -70,7 +69,7 @@ func ours(name string) bool {
 		}
 	}
 	switch name {
-	case "HASP_KEY", "HASP_FENCE", "HASP_OWNER", "HASP_SLOT", "HASP_ABANDONED", "HASP_STORE_KIND", envHeld, store.EnvURL, store.EnvFile:
+	case "HASP_KEY", "HASP_FENCE", "HASP_OWNER", "HASP_SLOT", "HASP_ABANDONED", "HASP_STORE_KIND", envHeld, envAgent, store.EnvURL, store.EnvFile:
 		return true
 	}
 	return false

@@ -29,9 +29,9 @@ import (
 const late = 500 * time.Millisecond
 
 // hold runs the command while all the leases last.
-func (j *job) hold(leases *hasp.Leases) (*child.Status, error) {
+func (j *job) hold(leases held) (*child.Status, error) {
 	spec := child.Spec{
-		Path: j.path, Argv: j.argv, Env: j.environment(leases.All()), Signals: j.signals,
+		Path: j.path, Argv: j.argv, Env: j.environment(leases.keys()), Signals: j.signals,
 		Left:   func() time.Duration { return j.left(leases) },
 		Ending: func(pid int) child.Order { return j.ending(leases, pid) },
 		Lazy:   j.candidate != nil,
@@ -52,7 +52,7 @@ func (j *job) hold(leases *hasp.Leases) (*child.Status, error) {
 		return nil, j.late(leases)
 	}
 	if err != nil {
-		_ = j.finish(func() error { return j.unused(leases) }) // the leases expire when this fails
+		_ = j.finish(leases.unused) // the leases expire when this fails
 		return nil, startError(j.argv[0], err)
 	}
 	j.worked = time.Since(j.acquired)
@@ -101,7 +101,7 @@ func (j *job) leftBehind(st child.Status) {
 }
 
 // left is for how long the command may still begin: not later than it would be ended.
-func (j *job) left(leases *hasp.Leases) time.Duration {
+func (j *job) left(leases held) time.Duration {
 	if leases.Err() != nil {
 		return 0
 	}
@@ -110,10 +110,10 @@ func (j *job) left(leases *hasp.Leases) time.Duration {
 
 // late is the end of leases that were over before the command began: hasp was
 // stopped, or the key taken away.
-func (j *job) late(leases *hasp.Leases) *base.Exit {
+func (j *job) late(leases held) *base.Exit {
 	over := leases.Err()
 	j.silent = true
-	_ = j.finish(func() error { return j.unused(leases) }) // the leases expire when this fails
+	_ = j.finish(leases.unused) // the leases expire when this fails
 	return lossOf(over, "LOST %s: %s. The command was not started", base.Quote(j.lost(over)), reason(over))
 }
 
@@ -147,13 +147,14 @@ func outcome(st child.Status) string {
 }
 
 // ending says why the command is ended, and how.
-func (j *job) ending(leases *hasp.Leases, pid int) child.Order {
+func (j *job) ending(leases held, pid int) child.Order {
 	why := leases.Err()
-	left := func() time.Duration { return time.Until(leases.Deadline()) }
 	now := time.Now()
+	until := now.Add(j.o.grace.D)
+	left := func() time.Duration { return min(time.Until(until), time.Until(leases.Deadline())) }
 	switch {
 	case errors.Is(why, hasp.ErrNotHeld): // it is another's already: what is left is to give the command time to end well
-		left = func() time.Duration { return time.Until(now.Add(j.o.grace.D)) }
+		left = func() time.Duration { return time.Until(until) }
 	case left() <= 0:
 		left = func() time.Duration { return time.Until(now.Add(min(late, j.o.grace.D))) }
 	}
@@ -200,7 +201,7 @@ func (j *job) unnoticed(lost error, code int, ended string) *base.Exit {
 
 // release releases the keys. Its failures are reported, and change no exit code: what
 // counts is the command. lost: they were not ours any more, which nothing has reported.
-func (j *job) release(leases *hasp.Leases) (lost error) {
+func (j *job) release(leases held) (lost error) {
 	switch err := j.finish(leases.Release); {
 	case err == nil:
 		j.rep.say(detail, entry{Event: "released", Held: people.Seconds(time.Since(j.acquired)),
@@ -222,10 +223,11 @@ func (j *job) release(leases *hasp.Leases) (lost error) {
 
 // keep releases the keys, not before the time of --hold-at-least is over. lost: as of release; but not once the store has
 // confirmed that the command ended under the lock.
-func (j *job) keep(leases *hasp.Leases, st child.Status, end *base.Exit) (lost error) {
+func (j *job) keep(keys held, st child.Status, end *base.Exit) (lost error) {
 	rest := j.o.atLeast.D - time.Since(j.acquired)
-	if rest <= 0 {
-		return j.release(leases)
+	leases, ok := keys.(*storeLeases)
+	if rest <= 0 || !ok { // an agent is not asked to keep any
+		return j.release(keys)
 	}
 	j.keeping.Store(true)
 	if lost = j.finish(func() error { return j.confirm(leases) }); errors.Is(lost, hasp.ErrLost) {
@@ -261,7 +263,7 @@ func (j *job) keep(leases *hasp.Leases, st child.Status, end *base.Exit) (lost e
 }
 
 // confirm asks the store whether the keys are held at the end of the command, and has it keep them as a reader's.
-func (j *job) confirm(leases *hasp.Leases) error {
+func (j *job) confirm(leases *storeLeases) error {
 	ctx, cancel := context.WithTimeout(context.Background(), base.AskLimit)
 	defer cancel()
 	for _, lease := range leases.All() {
@@ -287,14 +289,14 @@ func share(ctx context.Context, lease *hasp.Lease, ttl time.Duration) (marked bo
 
 // leaveToStore has the store keep the keys for the rest of --hold-at-least, so that hasp
 // can end at once. The store counts from now.
-func (j *job) leaveToStore(leases *hasp.Leases, sig os.Signal, rest time.Duration) {
+func (j *job) leaveToStore(leases *storeLeases, sig os.Signal, rest time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), base.AskLimit)
 	defer cancel()
 	// What is left of a lease has to be more than its lead, and its drift of a
 	// hundredth. No store shortens it.
 	ttl := max(rest+rest/50+j.o.grace.D+j.o.grace.D/50+100*time.Millisecond, j.o.ttl.D)
 	for_ := people.Short(ttl)
-	if most := j.locks.Traits().MaxTTL; most > 0 && ttl > most {
+	if most := j.from.Traits().MaxTTL; most > 0 && ttl > most {
 		ttl, for_ = most, people.Short(most)+" only, the longest that it allows"
 	}
 	j.leave = true
@@ -306,7 +308,7 @@ func (j *job) leaveToStore(leases *hasp.Leases, sig os.Signal, rest time.Duratio
 				Message: fmt.Sprintf("leaving (%v); the store keeps %s for another %s", sig, base.Quote(key), for_)}
 			marked, err := share(ctx, lease, ttl)
 			switch {
-			case err == nil && (marked || j.o.slots > 0) && j.locks.Traits().MarksAbandoned:
+			case err == nil && (marked || j.o.slots > 0) && j.from.Traits().MarksAbandoned:
 				e.Message += "; its next holder may be told that it was abandoned"
 			case err != nil:
 				e.Error = err.Error()
@@ -353,7 +355,7 @@ func (j *job) renewFailed(e *event.Event) {
 	j.mu.Unlock()
 	why, what := reason(e.Err), j.o.whose("the")+" is ended"
 	if err := (*hasp.Error)(nil); errors.As(e.Err, &err) && err.Class == driver.ClassLogin {
-		why = plain.Then(why, j.locks.URL.CheckLogin(err))
+		why = plain.Then(why, j.from.(*storeKeys).URL.CheckLogin(err)) // an agent renews unseen
 	}
 	if j.keeping.Load() {
 		what = "it is no longer kept"

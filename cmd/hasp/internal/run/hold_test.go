@@ -31,7 +31,7 @@ func TestRefusedRenewal(t *testing.T) {
 		var out strings.Builder
 		o := &options{}
 		o.ttl.D = time.Minute
-		j := &job{o: o, rep: newReport(o, []string{"k"}, &out), failing: map[string]bool{}, locks: &base.Locks{URL: u}}
+		j := &job{o: o, rep: newReport(o, []string{"k"}, &out), failing: map[string]bool{}, from: &storeKeys{Locks: &base.Locks{URL: u}}}
 		j.renewFailed(&event.Event{Key: "k", Left: time.Second, Err: &hasp.Error{Class: driver.ClassLogin, Err: errors.New("WRONGPASS.")}})
 		synctest.Wait()
 		if want := `hasp: cannot renew "k", asking again: WRONGPASS. Check user, password and certificate in ` + path +

@@ -22,21 +22,21 @@ import (
 	"github.com/hasplock/hasp/event"
 	"github.com/hasplock/hasp/internal/audit"
 	"github.com/hasplock/hasp/internal/people"
+	"github.com/hasplock/hasp/pipe"
 	"github.com/spf13/cobra"
 )
 
 // job is one run of hasp run; or of hasp elect, which holds the key again and again.
 type job struct {
-	o       *options
-	rep     *report
-	keys    []string // each once
-	path    string   // of the command
-	argv    []string // of the command
-	locks   *base.Locks
-	lockers hasp.Locks // of the keys
-	wait    *watcher
+	o    *options
+	rep  *report
+	keys []string // each once
+	path string   // of the command
+	argv []string // of the command
+	from source
+	wait *watcher
 
-	inherited string          // the variable that names the store to the command
+	inherited []string        // the variables that name the source to the command
 	around    []string        // owners of the leases under which we run
 	blocked   chan *base.Exit // only those can release the key
 	looking   atomic.Bool     // whether it is so
@@ -98,12 +98,12 @@ func (j *job) all(cmd *cobra.Command, work func() (*child.Status, error)) (statu
 	}
 	j.path = path
 	return j.opened(cmd, func() (*child.Status, error) {
-		variable, remove, err := j.locks.URL.Inherit()
+		inherited, remove, err := j.from.inherit()
 		if err != nil {
 			return nil, base.Failed("%v", err)
 		}
 		defer remove()
-		j.inherited = variable
+		j.inherited = inherited
 		if limits := child.Limits(); limits != "" {
 			j.rep.say(normal, entry{Event: "limits", Message: limits})
 		}
@@ -115,7 +115,7 @@ func (j *job) all(cmd *cobra.Command, work func() (*child.Status, error)) (statu
 	})
 }
 
-// opened does something with the store open, and the flags checked.
+// opened does something with the store, or the agent, open, and the flags checked.
 func (j *job) opened(cmd *cobra.Command, work func() (*child.Status, error)) (status *child.Status, err error) {
 	if err := child.Room(); err != nil { // before anything is acquired
 		return nil, base.Failed("%v", err)
@@ -123,17 +123,17 @@ func (j *job) opened(cmd *cobra.Command, work func() (*child.Status, error)) (st
 	j.via = "hasp " + cmd.Name()
 	j.o.store.Warn = func(message string) { j.rep.say(problem, entry{Event: "state", Message: message}) }
 	var log *audit.Log
-	var locks *base.Locks
+	var from source
 	if err = j.heard(func() (err error) {
 		if log, err = j.o.audit.Open(); err == nil {
-			locks, err = j.o.store.Open(cmd, j.observe)
+			from, err = j.open(cmd)
 		}
 		return err
 	}); err != nil {
 		return nil, err
 	}
-	j.audit, j.locks = log, locks
-	j.wait.store, j.wait.most = j.locks.URL.String(), j.o.wait.D
+	j.audit, j.from = log, from
+	j.wait.store, j.wait.most = j.from.String(), j.o.wait.D
 	j.wait.never = j.o.now || j.o.wait.Given && j.o.wait.D == 0
 	defer func() {
 		if !j.leave {
@@ -141,12 +141,12 @@ func (j *job) opened(cmd *cobra.Command, work func() (*child.Status, error)) (st
 		}
 		j.recorded()
 	}()
-	j.rep.say(detail, entry{Event: "store", Message: fmt.Sprintf("the store is %s (%s)", j.locks.URL, j.locks.URL.Source)})
-	lo, err := j.o.lockOptions(j.locks)
+	j.rep.say(detail, entry{Event: "store", Message: fmt.Sprintf("the store is %s (%s)", j.from, j.from.found())})
+	lo, err := j.o.lockOptions(j.from)
 	if err != nil {
 		return nil, err
 	}
-	j.lockers = j.o.lockers(j.locks, j.keys, lo)
+	j.from.name(j.o, j.keys, lo)
 	return work()
 }
 
@@ -181,7 +181,7 @@ func (j *job) once() (*child.Status, error) {
 
 // closeLocks waits until nothing of ours is left in the store.
 func (j *job) closeLocks() {
-	_ = j.finish(j.locks.Close) // every lease was released, or its loss was reported
+	_ = j.finish(j.from.Close) // every lease was released, or its loss was reported
 }
 
 var errReleaseUnanswered = errors.New("the store does not answer, and keeps the key until its TTL is over")
@@ -219,7 +219,7 @@ func (j *job) interrupted(s base.Signaled) *base.Exit {
 
 // acquire waits for the keys, for as long as the flags allow and no signal
 // comes.
-func (j *job) acquire() (*hasp.Leases, error) {
+func (j *job) acquire() (held, error) {
 	defer j.wait.end()
 	defer extendStart()()
 	leases, err := j.asking()
@@ -230,16 +230,16 @@ func (j *job) acquire() (*hasp.Leases, error) {
 		return nil, j.refused(err)
 	}
 	j.acquired = time.Now()
-	j.won(leases.All(), j.wait.end())
+	j.won(leases.keys(), j.wait.end())
 	return leases, nil
 }
 
 // asking asks for the keys, and releases what it has when a signal comes; another
 // signal ends the wait for that.
-func (j *job) asking() (*hasp.Leases, error) {
+func (j *job) asking() (held, error) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
-	var leases *hasp.Leases
+	var leases held
 	done := make(chan error, 1)
 	go func() {
 		var err error
@@ -259,7 +259,7 @@ func (j *job) asking() (*hasp.Leases, error) {
 				return leases, err
 			}
 			if err == nil {
-				_ = j.finish(func() error { return j.unused(leases) }) // the leases expire when this fails
+				_ = j.finish(leases.unused) // the leases expire when this fails
 			}
 			return nil, j.interrupted(*sig)
 		case own = <-j.blocked:
@@ -279,18 +279,16 @@ func (j *job) asking() (*hasp.Leases, error) {
 }
 
 // ask asks for the keys as the flags say.
-func (j *job) ask(ctx context.Context) (*hasp.Leases, error) {
-	if j.wait.never {
-		return j.lockers.TryLock(ctx)
-	}
-	if j.o.wait.Given {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, j.o.wait.D)
-		defer cancel()
-	}
-	for {
-		leases, err := j.lockers.Lock(ctx)
-		if !errors.Is(err, hasp.ErrLost) || ctx.Err() != nil {
+func (j *job) ask(ctx context.Context) (held, error) {
+	for began, wait := time.Now(), forEver; ; {
+		switch {
+		case j.wait.never:
+			wait = 0
+		case j.o.wait.Given:
+			wait = max(j.o.wait.D-time.Since(began), 1)
+		}
+		leases, err := j.from.ask(ctx, wait)
+		if !errors.Is(err, hasp.ErrLost) || ctx.Err() != nil || wait >= 0 && time.Since(began) >= j.o.wait.D {
 			return leases, err
 		}
 		// One of several keys was lost while we waited for another, with no command
@@ -298,21 +296,8 @@ func (j *job) ask(ctx context.Context) (*hasp.Leases, error) {
 	}
 }
 
-// unused releases keys under which no command ran. Keys that were abandoned stay so
-// for the next holder.
-func (j *job) unused(leases *hasp.Leases) error {
-	ctx, cancel := context.WithTimeout(context.Background(), base.AskLimit)
-	defer cancel()
-	for _, lease := range leases.All() {
-		if lease.Abandoned() { // Release would say that it was repaired
-			_ = j.locks.Operator().Break(ctx, lease.Key(), lease.Owner()) // or the lease expires, which leaves the same mark
-		}
-	}
-	return leases.Release()
-}
-
 // won reports that the keys are ours. said: a message said that we wait for them.
-func (j *job) won(leases []*hasp.Lease, said bool) {
+func (j *job) won(leases []leaseJSON, said bool) {
 	l, what := detail, "acquired"
 	if said {
 		l = normal // a user that read that we wait wants to read that it is over
@@ -321,21 +306,18 @@ func (j *job) won(leases []*hasp.Lease, said bool) {
 		l, what = normal, "leading"
 	}
 	waited := j.acquired.Sub(j.wait.began)
-	e := entry{Event: "acquired", Fence: leases[0].Fence(), Owner: leases[0].Owner(), Waited: people.Seconds(waited)}
+	e := entry{Event: "acquired", Fence: leases[0].Fence, Owner: leases[0].Owner, Waited: people.Seconds(waited), Leases: leases}
 	fences, slots, left := make([]string, len(leases)), make([]string, len(leases)), []string(nil)
 	for i, lease := range leases {
-		one := leaseJSON{Key: lease.Key(), Fence: lease.Fence(), Owner: lease.Owner(), Abandoned: lease.Abandoned()}
-		if n := lease.Slot(); j.o.slots > 0 {
-			one.Slot = &n
+		if fences[i] = fmt.Sprint(lease.Fence); lease.Slot != nil {
+			slots[i] = fmt.Sprint(*lease.Slot)
 		}
-		e.Leases = append(e.Leases, one)
-		fences[i], slots[i] = fmt.Sprint(lease.Fence()), fmt.Sprint(lease.Slot())
-		if lease.Abandoned() {
-			left = append(left, lease.Key())
+		if lease.Abandoned {
+			left = append(left, lease.Key)
 		}
 	}
 	words := ""
-	if j.locks.Traits().Fencing {
+	if j.from.Traits().Fencing {
 		words = "fence " + strings.Join(fences, " and ") + ", "
 	}
 	if j.o.slots > 0 {
@@ -357,7 +339,7 @@ func (j *job) won(leases []*hasp.Lease, said bool) {
 func (j *job) refused(err error) error {
 	var held *hasp.HeldError
 	if !errors.As(err, &held) {
-		end := base.Trouble(j.locks.URL, err)
+		end := j.from.trouble(err)
 		if errors.As(err, new(*hasp.WaitError)) {
 			end.Message = fmt.Sprintf("gave up after %s: %s", people.Short(time.Since(j.wait.began)), end.Message)
 		}
@@ -372,8 +354,11 @@ func (j *job) refused(err error) error {
 	if slices.Contains(j.around, held.Holder.Owner) {
 		return j.own(key, held.Holder)
 	}
-	return &base.Exit{Code: j.o.busyCode, Verdict: "busy", Message: fmt.Sprintf("busy%s: %s %s. Look: %s", for_,
-		base.Quote(key), base.Obstacle(held.Holder, held.Left, held.Ahead), j.o.store.Again("show", key))}
+	text := base.Quote(key) + " " + base.Obstacle(held.Holder, held.Left, held.Ahead)
+	if said := (*pipe.Error)(nil); errors.As(err, &said) { // it knows more of the lease
+		text = said.Message
+	}
+	return &base.Exit{Code: j.o.busyCode, Verdict: "busy", Message: fmt.Sprintf("busy%s: %s. Look: %s", for_, text, j.o.store.Again("show", key))}
 }
 
 // observe turns the library's events into messages.
@@ -392,7 +377,7 @@ func (j *job) observe(_ context.Context, e *event.Event) {
 	case event.RenewFailed:
 		j.renewFailed(e)
 	case event.Released:
-		if errors.Is(e.Err, hasp.ErrNotHeld) { // it was another's already
+		if errors.Is(e.Err, hasp.ErrNotHeld) || errors.Is(e.Err, hasp.ErrLost) { // only now was that found
 			j.recordLost(e)
 		}
 	case event.Lost:
@@ -410,7 +395,7 @@ func (j *job) recordLost(e *event.Event) {
 		return
 	}
 	r := audit.Record{
-		Event: audit.Lost, Via: j.via, By: audit.Self(), Store: j.locks.URL.String(), Key: e.Key, Owner: e.Owner, Fence: e.Fence,
+		Event: audit.Lost, Via: j.via, By: audit.Self(), Store: j.from.String(), Key: e.Key, Owner: e.Owner, Fence: e.Fence,
 		Held: people.Seconds(e.Held), Reason: j.o.reason, Error: reason(e.Err),
 	}
 	j.mu.Lock()

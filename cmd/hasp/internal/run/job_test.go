@@ -78,7 +78,7 @@ func TestSignalsWhileWaiting(t *testing.T) {
 		close(store.silent)
 		signals := make(chan os.Signal, 2)
 		j := quietJob(signals)
-		j.lockers = []hasp.Locker{c.Mutex("a", nil), c.Mutex("b", nil)}
+		j.from = &storeKeys{lockers: hasp.Locks{c.Mutex("a", nil), c.Mutex("b", nil)}}
 		signals <- syscall.SIGINT
 		signals <- syscall.SIGTERM
 		start := time.Now()
@@ -148,10 +148,10 @@ func TestLeaseIsOverBeforeTheCommandBegins(t *testing.T) {
 		<-leases.Done()
 		ran := filepath.Join(t.TempDir(), "ran")
 		j := quietJob(nil)
-		j.o.onLost.Word, j.locks = onLost, &base.Locks{Client: c}
+		j.o.onLost.Word, j.from = onLost, &storeKeys{Locks: &base.Locks{Client: c}}
 		j.path, j.argv = "/bin/sh", []string{"sh", "-c", `echo >"$0"`, ran}
 		var end *base.Exit
-		if st, err := j.hold(leases); st != nil || !errors.As(err, &end) || end.Code != base.ExitLost || !strings.Contains(end.Message, "was not started") {
+		if st, err := j.hold(&storeLeases{Leases: leases}); st != nil || !errors.As(err, &end) || end.Code != base.ExitLost || !strings.Contains(end.Message, "was not started") {
 			t.Errorf("on-lost=%s: %+v, %v", onLost, st, err)
 		}
 		if _, err := os.Stat(ran); err == nil {

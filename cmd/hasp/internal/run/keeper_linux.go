@@ -35,7 +35,7 @@ type keeper struct {
 	shell   *child.Shell
 	ended   <-chan struct{} // closed when the shell has
 	job     *job
-	leases  *hasp.Leases
+	leases  held
 	asked   chan asked
 }
 
@@ -113,7 +113,7 @@ func (k *keeper) once() (err error) {
 		}
 		_ = socket.Close()
 	}
-	_ = j.finish(func() error { return j.unused(k.leases) }) // the leases expire when this fails
+	_ = j.finish(k.leases.unused) // the leases expire when this fails
 	return err
 }
 
@@ -174,15 +174,19 @@ func (k *keeper) hold(socket net.Listener) (lost error) {
 func (k *keeper) answer(q question, socket net.Listener, ending bool) (a reply, released bool) {
 	j := k.job
 	var rest []string
-	for _, l := range k.leases.All() {
-		if len(q.Keys) > 0 && !slices.Contains(q.Keys, l.Key()) {
-			rest = append(rest, l.Key())
+	for _, l := range k.leases.keys() {
+		if len(q.Keys) > 0 && !slices.Contains(q.Keys, l.Key) {
+			rest = append(rest, l.Key)
 			continue
 		}
-		a.Keys = append(a.Keys, l.Key())
+		a.Keys = append(a.Keys, l.Key)
 		if q.Print != "" {
+			slot := 0
+			if l.Slot != nil {
+				slot = *l.Slot
+			}
 			a.Facts = append(a.Facts, map[string]string{
-				"fence": fmt.Sprint(l.Fence()), "owner": l.Owner(), "slot": fmt.Sprint(l.Slot()), "abandoned": fmt.Sprint(l.Abandoned()),
+				"fence": fmt.Sprint(l.Fence), "owner": l.Owner, "slot": fmt.Sprint(slot), "abandoned": fmt.Sprint(l.Abandoned),
 			}[q.Print])
 		}
 	}
@@ -193,8 +197,8 @@ func (k *keeper) answer(q question, socket net.Listener, ending bool) (a reply, 
 	switch {
 	case len(a.Keys) == 0:
 		return a, false
-	case q.Print == "fence" && !j.locks.Traits().Fencing: // the caller wants to pass it on
-		a.Code, a.Facts, a.Message = base.ExitConfig, nil, fmt.Sprintf("the locks of the store %s have no fences: %s is held without one", j.locks.URL, base.QuoteAll(a.Keys))
+	case q.Print == "fence" && !j.from.Traits().Fencing: // the caller wants to pass it on
+		a.Code, a.Facts, a.Message = base.ExitConfig, nil, fmt.Sprintf("the locks of the store %s have no fences: %s is held without one", j.from, base.QuoteAll(a.Keys))
 		return a, false
 	case q.Release && len(rest) > 0:
 		a.Code, a.Message = base.ExitUsage, fmt.Sprintf("%s was acquired together with %s, and is released together with it: name all of them", base.QuoteAll(a.Keys), base.QuoteAll(rest))

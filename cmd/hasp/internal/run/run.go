@@ -8,8 +8,6 @@
 package run
 
 import (
-	"errors"
-	"fmt"
 	"math"
 	"os"
 	"os/exec"
@@ -25,27 +23,27 @@ import (
 
 // options are the flags of hasp run, and of hasp elect, which has some of them.
 type options struct {
-	store      base.StoreFlag
-	shared     bool
-	slots      int  // 0: not given
-	election   bool // it is hasp elect
-	forShell   bool // it is hasp acquire
-	now        bool
-	wait       base.Duration
-	busyCode   int
-	ttl        base.Duration
-	maxHold    base.Duration
-	atLeast    base.Duration
-	grace      base.Duration
-	onLost     base.Choice
-	reason     string
-	reasoned   bool // --reason was given
-	quiet      bool
-	verbose    bool
-	output     base.Choice
-	audit      base.AuditFlag
-	metrics    string // the file
-	ttlFromURL bool
+	store    base.StoreFlag
+	agent    string // its address
+	shared   bool
+	slots    int  // 0: not given
+	election bool // it is hasp elect
+	forShell bool // it is hasp acquire
+	now      bool
+	wait     base.Duration
+	busyCode int
+	ttl      base.Duration
+	maxHold  base.Duration
+	atLeast  base.Duration
+	grace    base.Duration
+	onLost   base.Choice
+	reason   string
+	reasoned bool // --reason was given
+	quiet    bool
+	verbose  bool
+	output   base.Choice
+	audit    base.AuditFlag
+	metrics  string // the file
 }
 
 const (
@@ -75,6 +73,9 @@ func newRun(args []string) *cobra.Command {
 				return alone()
 			}
 			o.reasoned = cmd.Flags().Changed("reason")
+			if o.agent, err = agentOf(cmd, o.agent); err != nil {
+				return err
+			}
 			return run(cmd, o, keys, command)
 		},
 		DisableFlagsInUseLine: true,
@@ -85,6 +86,7 @@ func newRun(args []string) *cobra.Command {
 	o.askFlags(cmd)
 	f.Var(&o.atLeast, "hold-at-least", "keep the key for at least so long, even when the command was quicker")
 	o.holdFlags(cmd, "when the lock is lost: TERM and then KILL the command, only KILL it, or let it go on")
+	f.StringVar(&o.agent, "agent", "", "take the key from the hasp agent at a `SOCKET`, unix:PATH; without it, or --store, what HASP_AGENT says")
 	f.StringVar(&o.metrics, "metrics-file", "", "write how it went to `FILE`; for the textfile collector of node_exporter")
 	base.Brief(cmd, "nonblock", "wait", "conflict-exit-code", "shared", "slots", "max-hold", "ttl", "quiet", "metrics-file", "store")
 	return cmd
@@ -141,35 +143,14 @@ func (o *options) holdFlags(cmd *cobra.Command, onLost string) {
 	o.store.Add(cmd)
 }
 
-// lockers are the locks of the keys, as the flags say.
-func (o *options) lockers(l *base.Locks, keys []string, lo *hasp.LockOptions) []hasp.Locker {
-	lockers := make([]hasp.Locker, len(keys))
-	for i, key := range keys {
-		switch {
-		case o.shared:
-			lockers[i] = l.RWMutex(key, lo).RLocker()
-		case o.election:
-			lockers[i] = l.Election(key, lo)
-		case o.slots > 0:
-			lockers[i] = l.Semaphore(key, o.slots, lo)
-		default:
-			lockers[i] = l.Mutex(key, lo)
-		}
-	}
-	return lockers
-}
-
 // longestKept is what a store certainly keeps a key for, after hasp has left.
 const longestKept = 5 * 365 * 24 * time.Hour
 
 // lockOptions checks the flags against each other and against the store, and
 // returns them as the library wants them.
-func (o *options) lockOptions(l *base.Locks) (*hasp.LockOptions, error) {
+func (o *options) lockOptions(from source) (*hasp.LockOptions, error) {
 	if o.shared && o.slots > 0 {
 		return nil, base.Usage("--shared is for any number of readers, and --slots for that many holders: use one of them")
-	}
-	if err := o.redisson(l); err != nil {
-		return nil, err
 	}
 	if o.now && o.wait.Given && o.wait.D > 0 {
 		return nil, base.Usage("-n does not wait, and -w does: use one of them")
@@ -183,15 +164,15 @@ func (o *options) lockOptions(l *base.Locks) (*hasp.LockOptions, error) {
 		}
 	}
 	if !o.ttl.Given {
-		o.ttl.D, o.ttlFromURL = l.URL.TTL, l.URL.TTL > 0
+		o.ttl.D = from.ttl()
 	}
 	if o.ttl.D == 0 {
 		o.ttl.D = hasp.DefaultTTL
-		if most := l.Traits().MaxTTL; most > 0 {
+		if most := from.Traits().MaxTTL; most > 0 {
 			o.ttl.D = min(o.ttl.D, most)
 		}
 	}
-	if err := o.checkTTL(l); err != nil {
+	if err := from.check(o); err != nil {
 		return nil, err
 	}
 	if err := o.checkGrace(); err != nil {
@@ -210,18 +191,6 @@ func (o *options) lockOptions(l *base.Locks) (*hasp.LockOptions, error) {
 	return &hasp.LockOptions{TTL: o.ttl.D, MaxHold: o.maxHold.D, Lead: o.lead(), Reason: reason}, nil
 }
 
-// redisson refuses what Redisson's locks do not have, as the library would, but says which do.
-func (o *options) redisson(l *base.Locks) error {
-	switch t := l.Traits(); {
-	case !l.Store.Redisson:
-	case o.shared && !t.Shared:
-		return base.BadConfig(fmt.Errorf("the store %s cannot do this: of Redisson's locks, only those of kind=readwrite can be shared", l.URL))
-	case o.slots > 0 && !t.Slots:
-		return base.BadConfig(fmt.Errorf("the store %s cannot do this: Redisson's locks have no --slots", l.URL))
-	}
-	return nil
-}
-
 // whose names what works under the lock, after an article.
 func (o *options) whose(the string) string {
 	if o.forShell {
@@ -236,17 +205,6 @@ func (o *options) lead() time.Duration {
 		return 0
 	}
 	return o.grace.D
-}
-
-func (o *options) checkTTL(l *base.Locks) error {
-	err := l.CheckTTL(o.ttl.D)
-	if err != nil && o.ttlFromURL {
-		return base.BadConfig(errors.New(err.Message + " (ttl= in the store's URL)"))
-	}
-	if err != nil { // a nil *exit is no nil error
-		return err
-	}
-	return nil
 }
 
 // checkGrace sets the default, and refuses a grace that leaves no time to use and
