@@ -23,15 +23,23 @@ func (j *job) environment(leases []leaseJSON) []string {
 	}
 	abandoned := false
 	for i, lease := range leases {
-		for _, f := range j.facts(lease) {
+		number := "_" + strconv.Itoa(i+1) + "="
+		set := func(name, value string) {
 			if i == 0 {
-				env = append(env, f.name+"="+f.value)
+				env = append(env, name+"="+value)
 			}
-			env = append(env, f.name+"_"+strconv.Itoa(i+1)+"="+f.value)
+			env = append(env, name+number+value)
+		}
+		set("HASP_KEY", lease.Key)
+		set("HASP_OWNER", lease.Owner)
+		if j.from.Traits().Fencing {
+			set("HASP_FENCE", strconv.FormatUint(lease.Fence, 10))
+		}
+		if lease.Slot != nil {
+			set("HASP_SLOT", strconv.Itoa(*lease.Slot))
 		}
 		if lease.Abandoned {
-			env = append(env, "HASP_ABANDONED_"+strconv.Itoa(i+1)+"=1")
-			abandoned = true
+			env, abandoned = append(env, "HASP_ABANDONED"+number+"1"), true
 		}
 	}
 	if abandoned {
@@ -42,23 +50,6 @@ func (j *job) environment(leases []leaseJSON) []string {
 		held = append(held, lease.Owner)
 	}
 	return append(append(env, envHeld+"="+strings.Join(held, " "), "HASP_STORE_KIND="+j.from.Traits().Engine), j.inherited...)
-}
-
-type variable struct{ name, value string }
-
-// facts are the variables about each lease.
-func (j *job) facts(lease leaseJSON) []variable {
-	facts := []variable{
-		{"HASP_KEY", lease.Key},
-		{"HASP_OWNER", lease.Owner},
-	}
-	if j.from.Traits().Fencing {
-		facts = append(facts, variable{"HASP_FENCE", strconv.FormatUint(lease.Fence, 10)})
-	}
-	if lease.Slot != nil {
-		facts = append(facts, variable{"HASP_SLOT", strconv.Itoa(*lease.Slot)})
-	}
-	return facts
 }
 
 // ours says whether hasp sets a variable for its command.
