@@ -183,13 +183,16 @@ func TestRunOverAnAgent(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := onSQLite(t)
-			agent, path := s.agent()
-			lasts := ttl
-			if name == "run killed" {
+			agent, path := s.agent("--grace", "20s")
+			lasts, trap := ttl, "exit"
+			switch name {
+			case "run killed":
 				lasts = "1h"
+			case "agent ended":
+				trap = "" // it is killed
 			}
 			run := s.hasp("run", "--agent", "unix:"+path, "--ttl", lasts, "k", "--", "sh", "-c",
-				`setsid sh -c 'read x <never' >/dev/null 2>&1 & trap 'echo over >over; exit' TERM; echo $$ $! >pids; while :; do sleep 0.05; done`)
+				`setsid sh -c 'read x <never' >/dev/null 2>&1 & trap '`+trap+`' TERM; echo $$ $! >pids; while :; do echo >>beats; sleep 0.05; done`)
 			var pid, started int
 			_, err := fmt.Sscan(s.read("pids"), &pid, &started)
 			must(t, err)
@@ -205,12 +208,12 @@ func TestRunOverAnAgent(t *testing.T) {
 				}
 			} else {
 				run.ends(124)
-				over, err := os.Stat(filepath.Join(s.dir, "over"))
+				last, err := os.Stat(filepath.Join(s.dir, "beats"))
 				must(t, err)
 				begun, err := os.Stat(filepath.Join(s.dir, "next"))
 				must(t, err)
-				if !over.ModTime().Before(begun.ModTime()) {
-					t.Errorf("the next holder was there %v before the end of the command", over.ModTime().Sub(begun.ModTime()))
+				if !last.ModTime().Before(begun.ModTime()) {
+					t.Errorf("the command worked %v after the next one had begun", last.ModTime().Sub(begun.ModTime()))
 				}
 				matches(t, run.err.String(), `LOST "k": .*TERM now, KILL in `)
 			}
