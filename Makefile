@@ -34,7 +34,7 @@ fuzz: ## try each fuzz target with new inputs for FUZZTIME=30s; a failing input 
 show: ## measure many waiters for one key, on every engine, in some minutes; or what else the command has: make show NAME=overlap
 	@go run ./verify/cmd $(or $(NAME),waiters)
 
-verify: ## redisdriver over Redis 8 and Valkey 8, the suite over three etcds, then 200 seeded schedules of faults against Redlock on real servers, 150 against one, 100 against each other engine, and 60 against each way to use Redis with replicas, about an hour and a half; rewrites their tables in docs/results
+verify: ## redisdriver over Redis 8 and Valkey 8, the suite over three etcds, then 200 seeded schedules of faults against Redlock on real servers, 150 against one, 100 against each other engine, 100 through hasp agent on each of two, and 60 against each way to use Redis with replicas, about an hour and a half; rewrites their tables in docs/results
 	@scripts/servers
 	@all=$$(scripts/redises) && for other in $$all; do (cd redisdriver && PATH=$$other:$$PATH go test -race -count=1 -timeout=15m -parallel=6 . ./redisson) || exit 1; done
 	@cd redisdriver && HASP_TEST_REDISSON_CLUSTER=1 go test -race -count=1 -timeout=15m -run TestClusterSuite ./redisson
@@ -46,6 +46,7 @@ verify: ## redisdriver over Redis 8 and Valkey 8, the suite over three etcds, th
 	@go run ./verify/cmd campaign -lone -n 75 -into docs/results/campaigns.md
 	@go run ./verify/cmd sweep -into docs/results/campaigns.md
 	@go run ./verify/cmd campaign -engine all -n 100 -parallel 6 -into docs/results/campaigns.md
+	@go build -o .bin/hasp ./cmd/hasp && go run ./verify/cmd campaign -agent .bin/hasp -n 100 -into docs/results/campaigns.md
 	@go run ./verify/cmd campaign -engine replicated -n 60 -parallel 6 -into docs/results/campaigns.md
 
 verify-quick: ## the schedules and the broken variants that make test runs, too

@@ -34,6 +34,8 @@ type Options struct {
 	Seeds    []uint64
 	Parallel int   // schedules side by side; 0 means 4
 	Of       Store // empty: Redlock
+	// Agent is the command hasp, through whose agents the clients lock; empty: they do it by themselves.
+	Agent string
 	// Wired makes real network links, between network namespaces, for the schedules with faults that allow it. See CanCutWires.
 	Wired bool
 	// Done is called with each outcome, by one goroutine at a time. nil: nothing is called.
@@ -50,6 +52,9 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	var wg sync.WaitGroup
 	for _, seed := range o.Seeds {
 		s := Generate(o.Of, seed)
+		if o.Agent != "" {
+			s = GenerateAgents(o.Of, seed, o.Agent)
+		}
 		s.Wired = o.Wired && s.canBeWired()
 		if err := testserver.CanStepClocks(); err != nil && s.FakesClocks() {
 			rep.Skipped = append(rep.Skipped, fmt.Sprintf("SKIPPED WITHOUT A FAKE CLOCK: seed %d: %v", seed, err))
@@ -159,7 +164,7 @@ func (rep *Report) Markdown(w io.Writer) {
 		fmt.Fprintf(w, "Of %d keys the history was too long to be searched within %v.\n\n", unknown, linearLimit)
 	}
 	rep.faults(w)
-	if rep.Of != Redlock {
+	if rep.Of != Redlock && !slices.ContainsFunc(rep.Outcomes, func(o *Outcome) bool { return o.Schedule.Agent != "" }) {
 		longest, told, taken := time.Duration(0), time.Duration(0), 0
 		for _, o := range rep.Outcomes {
 			longest, told, taken = max(longest, o.Open), max(told, o.Told), taken+o.Taken
@@ -187,7 +192,7 @@ func (rep *Report) Markdown(w io.Writer) {
 // faults writes how many schedules had each fault, and in how many of these two held a key at once where that may be.
 func (rep *Report) faults(w io.Writer) {
 	var all []string
-	for _, k := range catalogueOf(rep.Of) {
+	for _, k := range slices.Concat(agentFaults, catalogueOf(rep.Of)) {
 		of := rep.of(func(o *Outcome) bool { return slices.Contains(o.Kinds, k.kind) })
 		if len(of) == 0 {
 			continue

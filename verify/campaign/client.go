@@ -47,6 +47,7 @@ type job struct {
 	Skew   time.Duration
 	State  string // the directory for waits, or empty
 	Strict bool   // go-redis never sends a command twice, and obeys contexts; otherwise its defaults
+	Agent  *agentJob
 }
 
 // of is the whole job of a client.
@@ -68,6 +69,11 @@ func open(with player.Job, observe func(context.Context, *event.Event)) (player.
 	switch {
 	case !ok:
 		return nil, fmt.Errorf("no variant is called %q", with.Broken)
+	case j.Agent != nil:
+		if j.Agent.Heir = cmp.Or(v.heir, j.Agent.Heir); v.hasty {
+			j.Agent.Linger = 0
+		}
+		return &agentLocks{job: *j.Agent, ttl: with.TTL, broken: v.lease, stood: stall.Watch(untilExit{})}, nil
 	case v.library != nil:
 		return v.library(dial(j.Addrs, j.Strict), with.TTL), nil
 	}
@@ -175,6 +181,9 @@ type variant struct {
 	node, whole broken.Fault
 	opens       engines.Kind // instead of the engine that the schedule names
 	library     func(conns []*redis.Client, ttl time.Duration) player.Locks
+	lease       func(agentLease) player.Lease // what a client of an agent makes of its lease
+	heir        time.Duration                 // for how long a child outlives such a client
+	hasty       bool                          // nothing lingers
 }
 
 // variants are known by name. The tests have more than hasp as it is.

@@ -166,9 +166,17 @@ func catalogueOf(s Store) []incident {
 	return engineCatalogue(s)
 }
 
+// catalogue lists the kinds of fault that a schedule may have.
+func (s *Schedule) catalogue() []incident {
+	if s.Agent != "" {
+		return agentCatalogue(s.Store)
+	}
+	return catalogueOf(s.Store)
+}
+
 // Kinds returns the kinds of fault that occur, in the order of the catalogue.
 func (s *Schedule) Kinds() (kinds []Kind) {
-	for _, c := range catalogueOf(s.Store) {
+	for _, c := range s.catalogue() {
 		if slices.ContainsFunc(s.Actions, func(a Action) bool { return a.Kind == c.kind }) {
 			kinds = append(kinds, c.kind)
 		}
@@ -179,15 +187,16 @@ func (s *Schedule) Kinds() (kinds []Kind) {
 // generator makes a schedule.
 type generator struct {
 	*rand.Rand
-	s     *Schedule
-	on    int            // how many nodes there are
-	busy  [nodes]spans   // when a node already has another fault
-	taken [clients]spans // when a client's process has one
-	bad   [clients]spans // when its links have one
-	reach [clients][]int // the nodes that it is not permanently cut off from
-	pivot int            // the node that must vote for every grant; -1: none
-	fixed [nodes]bool    // its persistence is already chosen
-	fakes int            // nodes with clocks that are stepped
+	s      *Schedule
+	on     int            // how many nodes there are
+	busy   [nodes]spans   // when a node already has another fault
+	taken  [clients]spans // when a client's process has one
+	bad    [clients]spans // when its links have one
+	agents [clients]spans // when the agent that is called after it has one
+	reach  [clients][]int // the nodes that it is not permanently cut off from
+	pivot  int            // the node that must vote for every grant; -1: none
+	fixed  [nodes]bool    // its persistence is already chosen
+	fakes  int            // nodes with clocks that are stepped
 }
 
 func newGenerator(seed, other uint64, of Store) *generator {
@@ -257,7 +266,7 @@ func (g *generator) holds() { g.s.Long, g.s.Hasty = one(g, 3, 12), g.IntN(3) == 
 
 // fill draws incidents from the catalogue. The seed determines the first, so that over successive seeds each comes first in turn.
 func (g *generator) fill() {
-	from := catalogueOf(g.s.Store)
+	from := g.s.catalogue()
 	g.add(from[g.s.Seed%uint64(len(from))])
 	for range one(g, 0, 1, 1, 2, 2, 3) {
 		g.add(one(g, from...))

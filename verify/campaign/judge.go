@@ -60,10 +60,11 @@ const (
 	TimelyEnd = "a lease ends in time, and its holder learns of it"
 	Idle      = "no key is free beside a waiter"
 	Told      = "a holder is told that its lease was taken away"
+	Dead      = "the next holder has a dead client's key at once, as abandoned"
 	Kept      = "no lease is lost before its deadline"
 )
 
-var oracles = []string{Exclusion, Fences, Register, Linear, TimelyEnd, Told, Kept, Idle, Progress, NoHang}
+var oracles = []string{Exclusion, Fences, Register, Linear, TimelyEnd, Told, Dead, Kept, Idle, Progress, NoHang}
 
 // Outcome is the result of a schedule.
 type Outcome struct {
@@ -99,6 +100,9 @@ func (r *run) judge(late, hung []string) *Outcome {
 		h := &o.holds[i]
 		h.Owner = h.Since(book.Wall(0)) // as the events say when
 	}
+	if r.agents != nil {
+		r.relied(o.holds)
+	}
 	mayOverlap, mayRepeat := r.s.MayOverlap(), r.s.MayRepeat()
 	verdict := func(oracle string, may, found []string) {
 		o.Verdicts = append(o.Verdicts, Verdict{oracle, may, history.Few(found, mostFindings)})
@@ -112,7 +116,10 @@ func (r *run) judge(late, hung []string) *Outcome {
 		verdict(Linear, mayRepeat, wrong)
 		verdict(TimelyEnd, nil, overdue(o.records, r.s.MaxTTL))
 	}
-	if r.ensemble != nil {
+	if r.agents != nil {
+		verdict(Told, nil, r.deaf())
+		verdict(Dead, nil, slices.Concat(history.Unreported(o.holds), r.kept()))
+	} else if r.ensemble != nil {
 		var late []string
 		late, o.Taken, o.Told = r.untold(o.records)
 		verdict(Told, nil, late)
@@ -121,7 +128,7 @@ func (r *run) judge(late, hung []string) *Outcome {
 		verdict(Kept, r.s.MayLose(), lostEarly(book.Holds, r.ensemble.taken))
 		o.Gap = r.gap()
 	}
-	if r.s.Store != Redlock {
+	if r.s.Store != Redlock && r.agents == nil {
 		var open []string
 		open, o.Open = r.idle(o.records)
 		verdict(Idle, r.s.MayWait(), open)
@@ -164,9 +171,11 @@ func (o *Outcome) count(r *run) {
 const mostFindings = 5
 
 // overdue finds leases that their holder could rely on for too long: the deadline is later than the witness allows; Done was closed
-// later than the deadline, by more than the drift and the stalls of the holder's process; or Err was nil after the deadline.
+// later than the deadline, and than the grant was known, by more than the drift and the stalls of the holder's process; or Err was nil
+// after the deadline.
 func overdue(records []record, ttl time.Duration) (found []string) {
 	all := map[int]history.Stalls{} // of each client
+	known := map[int]Mono{}         // its latest grant
 	for _, r := range records {
 		own := append(all[r.Client], history.Stall{At: r.At.Time(), Lost: r.Stood})
 		all[r.Client] = own
@@ -175,13 +184,16 @@ func overdue(records []record, ttl time.Duration) (found []string) {
 		}
 		switch past := r.At.Sub(r.Deadline); {
 		case r.What == player.Granted || r.What == player.Renewed:
+			if r.What == player.Granted {
+				known[r.Client] = r.At
+			}
 			if late := r.Deadline.Sub(r.Most); r.Most != 0 && late > 0 {
 				says("its deadline is %v later than it may be", late)
 			}
 		case r.What != player.Ended:
 		case !r.Lost && (r.Closed != 0 || past > 0):
 			says("its Err is nil %v after the deadline, its Done closed: %v", past, r.Closed != 0)
-		case r.Closed != 0 && past > drift(ttl)+own.Between(r.Deadline.Time(), r.At.Time()):
+		case r.Closed != 0 && min(past, r.At.Sub(known[r.Client])) > drift(ttl)+own.Between(r.Deadline.Time(), r.At.Time()):
 			says("its Done was closed %v after the deadline", past)
 		}
 	}

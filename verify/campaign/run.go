@@ -45,6 +45,7 @@ type run struct {
 	servers  servers
 	nodes    []*node   // those of Redis
 	ensemble *ensemble // those of another engine
+	agents   *agents   // nil: clients have none
 	stage    *player.Stage
 	records  []record // what the clients said; added to where they are heard
 	left     []string // that clients ended by themselves, or with a complaint; likewise
@@ -106,6 +107,9 @@ func (r *run) all() *Outcome {
 		r.servers = redises(r.nodes)
 		r.t.Must(r.admit())
 	}
+	if r.s.Agent != "" {
+		r.agents = newAgents(r)
+	}
 	r.open(func(slot int) (*exec.Cmd, player.Job) {
 		return player.Again(clientEnv, r.wires.client(slot)...), r.job(slot)
 	})
@@ -141,6 +145,9 @@ func (r *run) open(client func(slot int) (*exec.Cmd, player.Job)) {
 // hear notes what a client says, and that it has ended.
 func (r *run) hear(_ *player.Book, m *player.Member, e *player.Event) {
 	if e != nil {
+		if e.What == agentStarted {
+			r.agents.has(m.Slot, e.Value)
+		}
 		if r.ensemble != nil {
 			r.ensemble.last.hear(m, e)
 		}
@@ -186,6 +193,7 @@ func (r *run) await(enough func(record) bool) bool {
 // play carries out one action.
 func (r *run) play(a Action) {
 	switch {
+	case r.agents != nil && r.agents.play(a):
 	case a.Kind == ClientStop || a.Kind == ClientKill:
 		r.injectClient(a)
 	case a.Kind == CutAll:
@@ -239,6 +247,9 @@ func (r *run) injectClient(a Action) {
 
 // injectAll carries out actions, each at its time from now on.
 func (r *run) injectAll(actions []Action) {
+	if len(actions) > 0 && actions[0].Client == aHolder {
+		r.agents.aim(actions)
+	}
 	start := now()
 	for _, a := range actions {
 		r.sleep(start.Add(a.At).Sub(now()))
@@ -287,7 +298,11 @@ func (r *run) admit() error {
 
 // job is that of the client of a slot.
 func (r *run) job(slot int) player.Job {
-	return job{Store: r.s.Store, Addrs: r.servers.addrs(slot), Skew: r.s.Skew[slot], State: r.state, Strict: r.s.Strict}.of(r.s.MaxTTL, r.broken)
+	j := job{Store: r.s.Store, Addrs: r.servers.addrs(slot), Skew: r.s.Skew[slot], State: r.state, Strict: r.s.Strict}
+	if r.agents != nil {
+		j.Agent = &agentJob{r.agents.way(slot), r.s.Linger, r.s.Heirs[slot], r.s.Alive}
+	}
+	return j.of(r.s.MaxTTL, r.broken)
 }
 
 // draw draws the next order of a client: one key, which it uses without checking that its lease is valid, like a process
@@ -300,6 +315,9 @@ func (r *run) draw(draws *rand.Rand) player.Order {
 		Limit: player.Between(draws, time.Second, 9*time.Second), Hold: player.Between(draws, 2*time.Millisecond, shortHold),
 		Rest: player.Between(draws, 0, 30*time.Millisecond),
 	}
+	if r.agents != nil {
+		o.Limit += s.MaxTTL // some outwait a lease that ends by itself
+	}
 	if o.Try {
 		o.Rest = player.Between(draws, 5*time.Millisecond, 60*time.Millisecond)
 	}
@@ -309,7 +327,10 @@ func (r *run) draw(draws *rand.Rand) player.Order {
 	if draws.IntN(s.Long) == 0 { // long enough for a renewal or two
 		o.Hold = player.Between(draws, s.MaxTTL/3, cmp.Or(s.Longest, s.MaxTTL*3/2))
 	}
-	if shares && !o.Wants[0].Shared && draws.IntN(3) == 0 { // and half of it as a reader
+	if s.Alone {
+		o.Wants[0].Shared, o.Hold = false, s.Longest
+	}
+	if shares && r.agents == nil && !o.Wants[0].Shared && draws.IntN(3) == 0 { // and half of it as a reader
 		o.Downgrade, o.Hold = true, o.Hold*3/4
 	}
 	if r.ensemble != nil {

@@ -101,6 +101,11 @@ type Schedule struct {
 	Hasty   bool                   // waiters give up within a second
 	Polls   bool                   // no client waits: each asks once, and again later
 	Wired   bool                   // the links are real, between namespaces; otherwise proxies
+	Agent   string                 // the command through whose agents the clients lock; empty: they do it by themselves
+	Alone   bool                   // and hold each key alone, for Longest
+	Linger  time.Duration          // of those locks
+	Alive   time.Duration          // for how long their clients may be silent; 0: without a bound
+	Heirs   [clients]time.Duration // for how long a child with its connection outlives a client; 0: there is none
 	Actions []Action
 	// AfterRecovery is what happens once all nodes that lost data vote again. Its times are counted from then.
 	AfterRecovery []Action
@@ -111,6 +116,9 @@ func (s *Schedule) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "seed %d: %s; TTL %v; nodes keep %v; clients' clocks off by %v; waits shared: %v; strict connections: %v; one hold in %d is long; hasty: %v; polls: %v; links in namespaces: %v\n",
 		s.Seed, s.Store, s.MaxTTL, s.Keep[:min(s.on(), nodes)], s.Skew, s.Shared, s.Strict, s.Long, s.Hasty, s.Polls, s.Wired)
+	if s.Agent != "" {
+		fmt.Fprintf(&b, "  through agents; linger %v; silent for %v at most; children outlive clients by %v\n", s.Linger, s.Alive, s.Heirs)
+	}
 	for _, a := range s.Actions {
 		fmt.Fprintf(&b, "  %v\n", a)
 	}

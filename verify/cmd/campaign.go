@@ -34,6 +34,7 @@ func campaigns(flags *flag.FlagSet) func(*testserver.Program) {
 	lone := flags.Bool("lone", false, "one server, without and with a node record, instead of Redlock over five")
 	known := slices.Concat(engines.Kinds, engines.Replicated)
 	engine := flags.String("engine", "", fmt.Sprintf("the engine instead of Redis: one of %q; all but Redis; or replicated, for Redis with replicas", known))
+	flags.StringVar(&o.Agent, "agent", "", "clients lock through the agents of this `command`, hasp, on SQLite and one Redis")
 	flags.BoolVar(&o.Wired, "wired", false, "links of the kernel's, in network namespaces, where the faults of a schedule allow it; needs root")
 	return func(t *testserver.Program) {
 		for i := range *n {
@@ -47,6 +48,8 @@ func campaigns(flags *flag.FlagSet) func(*testserver.Program) {
 		}
 		of, mark := []campaign.Store{campaign.Redlock}, "campaign"
 		switch k := engines.Kind(*engine); {
+		case o.Agent != "":
+			of, mark = []campaign.Store{engines.SQLite, campaign.Redis}, "campaigns of hasp agent"
 		case k == "all":
 			of, mark = engines.Kinds, "campaigns of the other engines"
 		case k == "replicated":

@@ -8,6 +8,7 @@
 //	go run ./verify/cmd campaign                 200 schedules of Redlock, four side by side: about 15 minutes
 //	go run ./verify/cmd campaign -lone           one server, with and without a node record
 //	go run ./verify/cmd campaign -engine etcd    another engine; "all" is each of them
+//	go run ./verify/cmd campaign -agent ./hasp   clients that lock through agents of this command
 //	go run ./verify/cmd campaign -seed 17        one schedule, with its history
 //	go run ./verify/cmd campaign -wired          partitions by network namespaces and nftables; as root
 //	go run ./verify/cmd waiters -engine redis
