@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/internal/jsonrpc"
 )
 
 // played is a client of an agent that answers as the test says; "": never.
@@ -251,5 +252,38 @@ func TestAlive(t *testing.T) {
 			t.Errorf("%v are left", left)
 		}
 		<-l.Done()
+	})
+}
+
+// What came while the agent stood still, it has not read when it goes on: its client was not silent.
+func TestAgentThatStoodStill(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ours, theirs := net.Pipe()
+		defer theirs.Close()
+		s := &server{silence: 8 * time.Second, conn: jsonrpc.New(ours, nil, nil)}
+		s.alive = time.AfterFunc(time.Hour, s.unheard)
+		closed := func() bool {
+			synctest.Wait()
+			select {
+			case <-s.conn.Gone():
+				return true
+			default:
+				return false
+			}
+		}
+		s.heard()
+		for range 2 * eighths { // what was due before a line came is not counted
+			s.unheard()
+		}
+		time.Sleep(7500 * time.Millisecond)
+		s.alive.Stop()
+		time.Sleep(3 * time.Second) // as if it were stopped
+		s.unheard()
+		if time.Sleep(7999 * time.Millisecond); closed() {
+			t.Error("the connection is closed before its client was silent while the agent ran")
+		}
+		if time.Sleep(time.Millisecond); !closed() {
+			t.Error("it is open after a silence")
+		}
 	})
 }

@@ -68,6 +68,8 @@ type server struct {
 	last    uint64
 	alive   *time.Timer // ends a silent connection
 	silence time.Duration
+	silent  int       // how many eighths of it have passed
+	due     time.Time // when the next has
 }
 
 // lease is a grant to the client.
@@ -84,8 +86,37 @@ func (s *server) heard() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.alive != nil {
-		s.alive.Reset(s.silence)
+		s.silent = 0
+		s.listen()
 	}
+}
+
+// eighths are the parts in which a silence is measured.
+const eighths = 8
+
+// listen measures one more part of a silence.
+func (s *server) listen() {
+	s.due = time.Now().Add(s.silence / eighths)
+	s.alive.Reset(s.silence / eighths)
+}
+
+// unheard closes a connection on which nothing came for too long. What came while the agent stood still it has not read yet, so it begins anew.
+func (s *server) unheard() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch late := time.Since(s.due); {
+	case late < 0 || s.closed: // a line came meanwhile, or the end
+		return
+	case late > s.silence/eighths:
+		s.silent = 0
+	default:
+		s.silent++
+	}
+	if s.silent == eighths {
+		s.conn.Close()
+		return
+	}
+	s.listen()
 }
 
 // handle answers a request.
@@ -169,7 +200,8 @@ func (s *server) hello(_ context.Context, p *helloParams, _ clock.Instant) (any,
 	s.mu.Lock()
 	if s.met = true; p.Alive > 0 && s.alive == nil {
 		s.silence = p.Alive.duration()
-		s.alive = time.AfterFunc(s.silence, s.conn.Close)
+		s.alive = time.AfterFunc(s.silence, s.unheard)
+		s.listen()
 	}
 	s.mu.Unlock()
 	tr, h := s.locks.Traits(), s.o.Hello
