@@ -228,7 +228,6 @@ func (c *Client) ask() {
 	c.mu.Lock()
 	held := maps.Clone(c.held)
 	sent := clock.System()
-	c.alive.from = sent
 	c.mu.Unlock()
 	_ = c.call(context.Background(), "status", nil, nil, func(result json.RawMessage) {
 		var s Status
@@ -238,6 +237,7 @@ func (c *Client) ask() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		now, said := clock.System(), term{sent, s.left()}
+		c.alive.from = sent // a process that stood still before it wrote gave no sign of life
 		for _, l := range held {
 			if said.left(now) > l.granted.left(now) {
 				l.granted = said
