@@ -16,7 +16,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -313,17 +312,28 @@ type agentLocks struct {
 	report       func(player.Event)
 	stood        func() time.Duration
 
-	c    *pipe.Client
-	heir io.Closer    // while it is open, the child with the connection lives
-	most atomic.Int64 // the agent's deadline of the latest lease
+	c     *pipe.Client
+	heir  io.Closer  // while it is open, the child with the connection lives
+	grant pipe.Grant // the latest
 }
 
 func (l *agentLocks) Attend(report func(player.Event)) { l.report = report }
 
 func (l *agentLocks) Note(e *player.Event) {
-	if e.Stood = l.stood(); e.What == player.Granted {
-		e.Most = Mono(l.most.Load())
+	if e.Stood = l.stood(); e.What != player.Granted {
+		return
 	}
+	if e.Most = mostOf(l.grant.Until); e.Deadline > e.Most { // or the agent has prolonged it since
+		var s pipe.Status // the zero value: it does not say
+		_ = l.c.Call(context.Background(), "status", map[string]string{"lease": l.grant.Lease}, &s)
+		e.Most = mostOf(s.Until)
+	}
+}
+
+// mostOf is an agent's deadline.
+func mostOf(u pipe.Until) Mono {
+	ns, _ := strconv.ParseInt(u.Deadline, 10, 64) // 0: it is not known
+	return Mono(ns)
 }
 
 func (l *agentLocks) Close() error {
@@ -380,6 +390,7 @@ func (l *agentLocks) beget(c syscall.Conn) error {
 		return err
 	}
 	child := exec.Command("sh", "-c", fmt.Sprintf("cat; exec sleep %f", l.job.Heir.Seconds()))
+	child.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // or it is hung up with a group in which an agent is stopped
 	if l.heir, err = child.StdinPipe(); err != nil {
 		return err
 	}
@@ -416,8 +427,7 @@ func (l *agentLocks) Acquire(ctx context.Context, o *player.Order) (*player.Hold
 		}
 		return nil, err
 	}
-	ns, err := strconv.ParseInt(lease.Grant.Deadline, 10, 64)
-	l.most.Store(ns)
+	l.grant = lease.Grant
 	as := player.Lease(lease)
 	if l.broken != nil {
 		as = l.broken(lease)
@@ -432,7 +442,7 @@ func (l *agentLocks) Acquire(ctx context.Context, o *player.Order) (*player.Hold
 			}
 		}
 	}()
-	return &player.Holding{Leases: []player.Lease{as}, Done: as.Done(), Release: lease.Release}, err
+	return &player.Holding{Leases: []player.Lease{as}, Done: as.Done(), Release: lease.Release}, nil
 }
 
 // agentLease is a lease of an agent.
