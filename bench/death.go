@@ -147,7 +147,7 @@ func (e *env) expiry(ctx context.Context, p *peer, key string) (time.Time, error
 	}
 	name, servers, copies := key, 1, 1
 	switch {
-	case p.name == baseline:
+	case p.name == baseline, p.name == overRueidis:
 		name = redisdriver.DefaultPrefix + key
 	case strings.HasPrefix(p.name, "redsync 5"):
 		servers = nodes
