@@ -18,6 +18,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -82,6 +83,9 @@ func parse(args []string) (options, error) {
 		return options{}, flag.ErrHelp
 	}
 	o := options{quick: *quick, rounds: *rounds, out: *out}
+	if _, err := os.Stat(filepath.Join(*out, "results", "benchmarks.json")); err == nil && *which+*whose != "" {
+		return o, fmt.Errorf("%s has the results of a run, which those of some scenarios or peers would replace: name another folder", *out)
+	}
 	var err error
 	if o.scenarios, err = choose("scenario", *which, scenarios, func(s *scenario) string { return s.name }); err != nil {
 		return o, err

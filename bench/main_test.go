@@ -24,6 +24,7 @@ func TestParse(t *testing.T) {
 		{[]string{"-peers", "redsync 5 nodes"}, len(scenarios), 1, fullRounds, false},
 		{[]string{"-peers", "nobody"}, 0, 0, 0, true},
 		{[]string{"-scenarios", "s99"}, 0, 0, 0, true},
+		{[]string{"-scenarios", "s1", "-out", "../docs"}, 0, 0, 0, true}, // the page would have no other
 		{[]string{"-rounds", "-1"}, 0, 0, 0, true},
 		{[]string{"s1"}, 0, 0, 0, true},
 	} {
