@@ -505,6 +505,9 @@ func (ls *labels) label(o *LockOptions) string {
 	reason := o.Reason
 	if o.Label != nil {
 		other := *o.Label
+		if other.Host == "" && other.PID == 0 {
+			other, other.Kept = self(), o.Label.Kept
+		}
 		other.Reason, other.Since = reason, time.Now().UTC()
 		return other.Encode()
 	}

@@ -53,3 +53,6 @@ func PendingReleases(c *Client) int {
 	defer c.core.cleanups.mu.Unlock()
 	return len(c.core.cleanups.pending)
 }
+
+// MarkKey is the key of the mark of an occurrence.
+var MarkKey = markKey

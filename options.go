@@ -106,7 +106,7 @@ type LockOptions struct {
 	// Reason is shown to the waiters of the key.
 	Reason string
 	// Label names the process that the key is held for, where that is not this one: an agent locks for its clients. Its
-	// Reason and Since are not used. nil: this process.
+	// Reason and Since are not used. nil, or without Host and PID: this process.
 	Label *driver.Label
 }
 

@@ -1,0 +1,135 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package hasp
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/internal/backoff"
+)
+
+// Once is work that is done once for each occurrence: the nightly job of a date, the mail of an order. A Mutex does not give that: it
+// excludes for a time, and of three hosts whose clocks differ by a second each would run a short job, one after the other.
+// While the key is still held, Once leaves a mark in the store that the occurrence is done, and later holders find it.
+//
+// It is once, or again after a crash: a process that dies between its work and the mark leaves none, and the next holder runs, and is told
+// (Lease.Abandoned). Storage that compares the fence can make its write once even then.
+//
+// A mark is a shared lease of a key of its own, KEY#OCCURRENCE, which ends by itself. It is as durable as the engine's leases. Like a
+// Mutex, a Once is a handle without state.
+type Once struct {
+	m    *Mutex
+	mark *lock
+}
+
+// Once returns the work of a key of 1 to 512 bytes for one occurrence of it, any text but an empty one. keep is how long it is
+// remembered: longer than clocks, or retries, of the same occurrence may differ. nil options mean the defaults. What is invalid, and an engine
+// that cannot keep a mark for so long, or shares no key (ErrUnsupported), is reported on first use.
+func (c *Client) Once(key, occurrence string, keep time.Duration, o *LockOptions) *Once {
+	note := LockOptions{TTL: keep, NoRenew: true, Label: &driver.Label{Kept: "done: " + occurrence}}
+	if o != nil {
+		note.Reason = o.Reason
+		if o.Label != nil {
+			*note.Label = *o.Label
+			note.Label.Kept = "done: " + occurrence
+		}
+	}
+	once := &Once{c.Mutex(key, o), c.lock(markKey(key, occurrence), &note, Shared, 0)}
+	switch most := once.mark.c.traits.MaxTTL; {
+	case most > 0 && keep > most:
+		once.mark.err = mistake{fmt.Errorf("a mark cannot be kept for %v: this store keeps nothing for longer than %v", keep, most)}
+	case keep <= 0:
+		once.mark.err = mistake{errors.New("a mark that is kept for no time marks nothing: keep must be positive")}
+	case occurrence == "":
+		once.mark.err = mistake{errors.New("the occurrence is empty: name it, such as by its date")}
+	}
+	return once
+}
+
+// markKey is unambiguous: no two pairs of a key and an occurrence share one.
+func markKey(key, occurrence string) string {
+	if mark := key + "#" + occurrence; len(mark) <= driver.MaxKey && !strings.Contains(key, "#") && !strings.HasPrefix(occurrence, "#") {
+		return mark
+	}
+	sum := sha256.Sum256([]byte(strconv.Itoa(len(key)) + ":" + key + occurrence))
+	key = strings.ReplaceAll(key, "#", "_")
+	return key[:min(len(key), driver.MaxKey-len("##")-2*len(sum))] + "##" + hex.EncodeToString(sum[:])
+}
+
+// Do waits for the key, and runs f unless the occurrence is done. If f returns nil, it is done; if it fails or panics, it is not. f's
+// context and the errors are as of Mutex.Do. ran says whether f was called. When f has returned nil and the mark could not be
+// written within 5 seconds, there is an error, and the next holder is told (Lease.Abandoned).
+func (o *Once) Do(ctx context.Context, f func(ctx context.Context, lease *Lease) error) (ran bool, err error) {
+	if o.mark.err != nil { // before the work
+		return false, o.mark.c.fail("mark", o.mark.key, o.mark.err)
+	}
+	err = o.m.Do(ctx, func(ctx context.Context, lease *Lease) error {
+		done, err := o.Done(ctx)
+		if done || err != nil {
+			return err
+		}
+		ran = true
+		if err := f(ctx, lease); err != nil {
+			return err
+		}
+		if err := o.Mark(lease); err != nil {
+			return errors.Join(err, lease.Abandon())
+		}
+		return nil
+	})
+	return ran, err
+}
+
+// Done says whether the occurrence is marked as done. It can be relied on while its key is held.
+func (o *Once) Done(ctx context.Context) (bool, error) {
+	c, key := o.mark.c, o.mark.key
+	if o.mark.err != nil {
+		return false, c.fail("mark", key, o.mark.err)
+	}
+	info, err := c.inspect(ctx, key)
+	return info.Held && info.Holder.Describe().Kept != "", c.fail("inspect", key, err)
+}
+
+// Mark marks the occurrence as done, for a caller that holds its key by a lease of its own, and has done the work. It asks the store for as long
+// as the lease lasts, but no longer than 5 seconds. On an error the mark may be there or not.
+func (o *Once) Mark(lease *Lease) error {
+	c, key := o.mark.c, o.mark.key
+	if o.mark.err != nil {
+		return c.fail("mark", key, o.mark.err)
+	}
+	ctx, cancel := context.WithTimeout(lease.Context(context.Background()), releaseLimit)
+	defer cancel()
+	ctx, done, err := c.calls.During(ctx)
+	if err != nil {
+		return c.fail("mark", key, err)
+	}
+	defer done()
+	req := driver.TryRequest{
+		Claim: driver.Claim{Key: key, Owner: rand.Text(), Label: c.labels.label(&o.mark.opts.LockOptions), Mode: Shared},
+		TTL:   o.mark.opts.TTL,
+	}
+	for pause := (backoff.Backoff{Least: 20 * time.Millisecond, Most: time.Second}); ; {
+		res, away, err := c.tryStore(ctx, req)
+		switch {
+		case err == nil && away == nil && res.Granted:
+			return c.fail("mark", key, lease.Err())
+		case err == nil && away == nil:
+			err = &HeldError{Holder: res.Holder, Left: res.Left} // a lock has the name of the mark
+		}
+		err = cmp.Or(err, away)
+		if errors.Is(err, ErrHeld) || c.classify(err) == driver.ClassImpossible || !pause.Wait(ctx.Done()) {
+			return c.fail("mark", key, cmp.Or(lease.Err(), err))
+		}
+	}
+}

@@ -1,0 +1,222 @@
+// Copyright 2026 The hasp Authors
+// SPDX-License-Identifier: Apache-2.0
+
+package hasp_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/memdriver"
+)
+
+// once is a job that counts its runs.
+func once(c *hasp.Client, occurrence string, runs *int, end error) (bool, error) {
+	return c.Once("job", occurrence, 25*time.Hour, nil).Do(context.Background(), func(context.Context, *hasp.Lease) error {
+		*runs++
+		return end
+	})
+}
+
+func TestOnceForEachOccurrence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, runs := memdriver.New(), 0
+		hosts := []*hasp.Client{newClient(t, store, nil), newClient(t, store, nil), newClient(t, store, nil)}
+		broke := errors.New("broke")
+		if ran, err := once(hosts[0], "monday", &runs, broke); !ran || !errors.Is(err, broke) {
+			t.Fatalf("ran: %v, %v", ran, err)
+		}
+		for i, c := range hosts { // it failed, and so the first of these runs it
+			if ran, err := once(c, "monday", &runs, nil); ran != (i == 0) || err != nil {
+				t.Errorf("host %d ran: %v, %v", i, ran, err)
+			}
+		}
+		if ran, err := once(hosts[1], "tuesday", &runs, nil); !ran || err != nil || runs != 3 {
+			t.Errorf("another occurrence ran: %v, %v; %d runs in all", ran, err, runs)
+		}
+		time.Sleep(25*time.Hour - time.Second)
+		if ran, err := once(hosts[2], "monday", &runs, nil); ran || err != nil {
+			t.Errorf("a second before keep is over it ran: %v, %v", ran, err)
+		}
+		time.Sleep(time.Minute)
+		if ran, err := once(hosts[2], "monday", &runs, nil); !ran || err != nil {
+			t.Errorf("after that it ran: %v, %v", ran, err)
+		}
+	})
+}
+
+// A waiter that gets the key from the host that did the work does not do it again; of one that died it does, and is told.
+func TestOnceWhileAnotherRuns(t *testing.T) {
+	for _, dies := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			store := memdriver.New()
+			first, second := newClient(t, store, nil), newClient(t, store, nil)
+			began, end := make(chan struct{}), make(chan struct{})
+			go func() {
+				defer func() { _ = recover() }()
+				_, _ = first.Once("job", "monday", time.Hour, nil).Do(context.Background(), func(context.Context, *hasp.Lease) error {
+					close(began)
+					<-end
+					if dies {
+						panic("as a crash, but at once")
+					}
+					return nil
+				})
+			}()
+			<-began
+			told := false
+			done := make(chan bool)
+			go func() {
+				ran, err := second.Once("job", "monday", time.Hour, nil).Do(context.Background(), func(_ context.Context, l *hasp.Lease) error {
+					told = l.Abandoned()
+					return nil
+				})
+				if err != nil {
+					t.Error(err)
+				}
+				done <- ran
+			}()
+			synctest.Wait()
+			close(end)
+			if ran := <-done; ran != dies || told != dies {
+				t.Errorf("the first one died: %v; the second ran: %v, and was told: %v", dies, ran, told)
+			}
+		})
+	}
+}
+
+// What the store shows of a mark, and that the mark leaves nothing that was abandoned.
+func TestMarkIsAKeptKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, runs := newClient(t, memdriver.New(), nil), 0
+		if _, err := once(c, "monday\x1b[2J", &runs, nil); err != nil {
+			t.Fatal(err)
+		}
+		key := "job#monday\x1b[2J"
+		info, err := c.Operator().Inspect(t.Context(), key)
+		if l := info.Holder.Describe(); err != nil || !info.Held || info.Holder.Mode != hasp.Shared || l.Kept != "done: monday\x1b[2J" || l.PID == 0 {
+			t.Errorf("%+v, %+v, %v", info, l, err)
+		}
+		time.Sleep(26 * time.Hour)
+		l, err := c.Mutex(key, nil).Lock(t.Context())
+		if err != nil || l.Abandoned() {
+			t.Errorf("abandoned: %v, %v", l.Abandoned(), err)
+		}
+		// A lock that has the name of a mark is no mark, and is not passed over in silence.
+		l, err = c.Mutex("job#tuesday", nil).Lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ran, err := once(c, "tuesday", &runs, nil); !ran || !errors.Is(err, hasp.ErrHeld) || l.Err() != nil {
+			t.Errorf("ran: %v, %v", ran, err)
+		}
+	})
+}
+
+func TestMarksHaveKeysOfTheirOwn(t *testing.T) {
+	seen := map[string]string{}
+	long := strings.Repeat("x", driver.MaxKey)
+	for _, key := range []string{"a", "a#", "a#b", "a_b", "#", "a##", long, long[:500], long[:440]} {
+		for _, occurrence := range []string{"b", "#b", "b#c", "##", "#", "\x00", "\xff", long, long + "y", "c", strings.Repeat("0", 64), "#" + strings.Repeat("0", 64)} {
+			mark := hasp.MarkKey(key, occurrence)
+			if err := driver.CheckKey(mark); err != nil {
+				t.Errorf("%q of %q: %v", occurrence, key, err)
+			}
+			if other, twice := seen[mark]; twice {
+				t.Errorf("%q of %q has the key of %s", occurrence, key, other)
+			}
+			seen[mark] = key + " " + occurrence
+		}
+	}
+}
+
+// What cannot be kept is refused before the work.
+func TestOnceIsRefused(t *testing.T) {
+	limited := &limits{Driver: memdriver.New(), most: time.Hour}
+	c := newClient(t, limited, nil)
+	for _, o := range []*hasp.Once{c.Once("job", "", time.Hour, nil), c.Once("job", "monday", 0, nil), c.Once("job", "monday", 25*time.Hour, nil), c.Once("", "monday", time.Minute, nil)} {
+		ran, err := o.Do(t.Context(), func(context.Context, *hasp.Lease) error { return nil })
+		var e *hasp.Error
+		if ran || !errors.As(err, &e) || e.Class != driver.ClassImpossible {
+			t.Errorf("ran: %v, %v", ran, err)
+		}
+		t.Log(err)
+	}
+}
+
+// limits is a store that keeps nothing for longer.
+type limits struct {
+	driver.Driver
+	most time.Duration
+}
+
+func (l *limits) Traits() driver.Traits {
+	tr := l.Driver.Traits()
+	tr.MaxTTL = l.most
+	return tr
+}
+
+// The mark survives an answer that is lost; where it cannot be written, the work may be done again, and the next holder is told.
+func TestMarkInTrouble(t *testing.T) {
+	for _, down := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			d, c := newHooked(t)
+			marks, runs := 0, 0
+			d.onTry(func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
+				if !strings.Contains(r.Key, "#") {
+					return next(ctx, r)
+				}
+				if marks++; down {
+					return driver.Result{}, errDown
+				}
+				res, err := next(ctx, r)
+				if marks == 1 {
+					return driver.Result{}, errDown
+				}
+				return res, err
+			})
+			if ran, err := once(c, "monday", &runs, nil); !ran || (err != nil) != down || marks < 2 {
+				t.Errorf("down: %v; ran: %v, %v, after %d attempts", down, ran, err, marks)
+			}
+			if info, err := c.Operator().Inspect(t.Context(), "job#monday"); err != nil || info.Held == down || len(info.Holders) > 1 {
+				t.Errorf("down: %v; the mark: %+v, %v", down, info, err)
+			}
+			down = false
+			ran, err := c.Once("job", "monday", time.Hour, nil).Do(t.Context(), func(_ context.Context, l *hasp.Lease) error {
+				if !l.Abandoned() {
+					t.Error("it runs again, and was not told")
+				}
+				return nil
+			})
+			if ran == (marks == 2) || err != nil {
+				t.Errorf("again: %v, %v", ran, err)
+			}
+		})
+	}
+}
+
+// Work whose lock was lost is not marked: another may have begun, and is told.
+func TestLostWorkIsNotMarked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, c := newMem(t)
+		_, err := c.Once("job", "monday", time.Hour, nil).Do(t.Context(), func(ctx context.Context, l *hasp.Lease) error {
+			if err := newClient(t, store, nil).Operator().Break(ctx, "job", l.Owner()); err != nil {
+				t.Fatal(err)
+			}
+			<-ctx.Done()
+			return nil
+		})
+		if !errors.Is(err, hasp.ErrLost) {
+			t.Errorf("the error is %v", err)
+		}
+		if info, err := c.Operator().Inspect(t.Context(), "job#monday"); err != nil || info.Held {
+			t.Errorf("the mark: %+v, %v", info, err)
+		}
+	})
+}
