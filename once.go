@@ -37,14 +37,14 @@ type Once struct {
 // remembered: longer than clocks, or retries, of the same occurrence may differ. nil options mean the defaults. What is invalid, and an engine
 // that cannot keep a mark for so long, or shares no key (ErrUnsupported), is reported on first use.
 func (c *Client) Once(key, occurrence string, keep time.Duration, o *LockOptions) *Once {
-	note := LockOptions{TTL: keep, NoRenew: true, Label: &driver.Label{Kept: "done: " + occurrence}}
-	if o != nil {
-		note.Reason = o.Reason
-		if o.Label != nil {
-			*note.Label = *o.Label
-			note.Label.Kept = "done: " + occurrence
-		}
+	note := LockOptions{TTL: keep, NoRenew: true, Reason: "(done: " + occurrence + ")", Label: &driver.Label{}}
+	if o != nil && o.Reason != "" {
+		note.Reason = o.Reason + " " + note.Reason
 	}
+	if o != nil && o.Label != nil {
+		*note.Label = *o.Label
+	}
+	note.Label.Kept = true
 	once := &Once{c.Mutex(key, o), c.lock(markKey(key, occurrence), &note, Shared, 0)}
 	switch most := once.mark.c.traits.MaxTTL; {
 	case most > 0 && keep > most:
@@ -75,7 +75,7 @@ func (o *Once) Do(ctx context.Context, f func(ctx context.Context, lease *Lease)
 		return false, o.mark.c.fail("mark", o.mark.key, o.mark.err)
 	}
 	err = o.m.Do(ctx, func(ctx context.Context, lease *Lease) error {
-		done, err := o.Done(ctx)
+		done, _, err := o.Done(ctx)
 		if done || err != nil {
 			return err
 		}
@@ -91,14 +91,14 @@ func (o *Once) Do(ctx context.Context, f func(ctx context.Context, lease *Lease)
 	return ran, err
 }
 
-// Done says whether the occurrence is marked as done. It can be relied on while its key is held.
-func (o *Once) Done(ctx context.Context) (bool, error) {
+// Done says whether the occurrence is marked as done, and by which owner. It can be relied on while its key is held.
+func (o *Once) Done(ctx context.Context) (done bool, by Holder, err error) {
 	c, key := o.mark.c, o.mark.key
 	if o.mark.err != nil {
-		return false, c.fail("mark", key, o.mark.err)
+		return false, by, c.fail("mark", key, o.mark.err)
 	}
 	info, err := c.inspect(ctx, key)
-	return info.Held && info.Holder.Describe().Kept != "", c.fail("inspect", key, err)
+	return info.Held && info.Holder.Describe().Kept, info.Holder, c.fail("inspect", key, err)
 }
 
 // Mark marks the occurrence as done, for a caller that holds its key by a lease of its own, and has done the work. It asks the store for as long

@@ -100,7 +100,7 @@ func TestMarkIsAKeptKey(t *testing.T) {
 		}
 		key := "job#monday\x1b[2J"
 		info, err := c.Operator().Inspect(t.Context(), key)
-		if l := info.Holder.Describe(); err != nil || !info.Held || info.Holder.Mode != hasp.Shared || l.Kept != "done: monday\x1b[2J" || l.PID == 0 {
+		if l := info.Holder.Describe(); err != nil || !info.Held || info.Holder.Mode != hasp.Shared || !l.Kept || l.Reason != "(done: monday\x1b[2J)" || l.PID == 0 {
 			t.Errorf("%+v, %+v, %v", info, l, err)
 		}
 		time.Sleep(26 * time.Hour)

@@ -20,17 +20,16 @@ type Label struct {
 	Reason string `json:"reason,omitempty"`
 	// Process is opaque; together with PID it identifies the process, so that the
 	// same machine can tell whether it has ended. Empty where that is not known.
-	Process string `json:"process,omitempty"`
-	// Kept says, of a Shared holder, that its work has ended, and why it keeps the key all the same.
-	Kept  string    `json:"kept,omitempty"`
-	Since time.Time `json:"since,omitzero"` // when the acquisition began, by the owner's clock
+	Process string    `json:"process,omitempty"`
+	Kept    bool      `json:"kept,omitempty"` // of a Shared holder: its work has ended, and it keeps the key on purpose. Reason says why
+	Since   time.Time `json:"since,omitzero"` // when the acquisition began, by the owner's clock
 }
 
 // Encode returns the label as JSON of at most MaxLabel bytes, and shortens the
 // longest texts where it must.
 func (l Label) Encode() string {
 	for limit := MaxLabel; ; limit /= 2 {
-		for _, s := range []*string{&l.Host, &l.User, &l.Reason, &l.Process, &l.Kept} {
+		for _, s := range []*string{&l.Host, &l.User, &l.Reason, &l.Process} {
 			*s = clip(strings.ToValidUTF8(*s, "\uFFFD"), limit)
 		}
 		b, err := json.Marshal(l)

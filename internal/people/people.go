@@ -56,28 +56,16 @@ func Name(h hasp.Holder) string {
 	return fmt.Sprintf("%s (pid %d, user %s)", driver.Printable(l.Host), l.PID, driver.Printable(l.User))
 }
 
-// atLeast begins the end of the reason of a holder that keeps its key when its command has ended.
-const atLeast = "(--hold-at-least "
-
-// KeptAtLeast is the reason of an exclusive holder that shares its key once its command has ended, and keeps it for d in all.
-func KeptAtLeast(reason string, d time.Duration) string {
-	return strings.TrimSpace(fmt.Sprintf("%s %s%v)", reason, atLeast, d))
-}
-
-// Kept says whether a holder keeps its key on purpose: its command has ended. See KeptAtLeast.
+// Kept says whether a holder keeps its key on purpose: its work has ended. See driver.Label.
 func Kept(h hasp.Holder) bool {
-	if h.Foreign || h.Mode != hasp.Shared || h.Limit != 0 || !strings.Contains(h.Label, atLeast) {
-		return false
-	}
-	reason := h.Describe().Reason
-	return strings.HasSuffix(reason, ")") && strings.Contains(reason, atLeast)
+	return !h.Foreign && h.Mode == hasp.Shared && h.Limit == 0 && strings.Contains(h.Label, `"kept"`) && h.Describe().Kept // a label is read slowly
 }
 
 // Fate says what has become of the process of a holder, or a waiter; nothing while it may work.
 func Fate(h hasp.Holder) string {
 	switch {
 	case Kept(h):
-		return "kept on purpose (--hold-at-least): its command has ended"
+		return "kept on purpose: its work has ended"
 	case Ended(h):
 		return "a process of this host that has ended"
 	}

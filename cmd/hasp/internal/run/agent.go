@@ -102,6 +102,9 @@ func (a *agentKeys) check(o *options) error {
 	if o.atLeast.Given {
 		return base.Usage("--hold-at-least keeps the key when hasp has ended, and an agent keeps none then: leave it out, or name the store with --store")
 	}
+	if o.occurrence != "" {
+		return base.Usage("--once leaves a mark in the store, and an agent makes none: name the store with --store")
+	}
 	return nil
 }
 

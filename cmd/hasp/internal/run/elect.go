@@ -91,7 +91,7 @@ func elect(cmd *cobra.Command, o *options, keys, argv []string) error {
 func (j *job) campaign() (*child.Status, error) {
 	for {
 		began := time.Now()
-		status, err := j.once()
+		status, err := j.single()
 		if status != nil {
 			began = j.acquired
 		}

@@ -45,6 +45,9 @@ func (j *job) environment(leases []leaseJSON) []string {
 	if abandoned {
 		env = append(env, "HASP_ABANDONED=1")
 	}
+	if j.o.occurrence != "" {
+		env = append(env, "HASP_OCCURRENCE="+j.o.occurrence)
+	}
 	held := slices.Clone(j.around)
 	for _, lease := range leases {
 		held = append(held, lease.Owner)
@@ -60,7 +63,7 @@ func ours(name string) bool {
 		}
 	}
 	switch name {
-	case "HASP_KEY", "HASP_FENCE", "HASP_OWNER", "HASP_SLOT", "HASP_ABANDONED", "HASP_STORE_KIND", envHeld, envAgent, store.EnvURL, store.EnvFile:
+	case "HASP_KEY", "HASP_FENCE", "HASP_OWNER", "HASP_SLOT", "HASP_ABANDONED", "HASP_OCCURRENCE", "HASP_STORE_KIND", envHeld, envAgent, store.EnvURL, store.EnvFile:
 		return true
 	}
 	return false

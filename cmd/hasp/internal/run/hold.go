@@ -75,6 +75,9 @@ func (j *job) hold(leases held) (*child.Status, error) {
 		_ = j.release(leases) // as above
 		end = lossOf(over, "LOST %s: %s. The command %s, but another may have worked at the same time", base.Quote(j.lost(over)), reason(over), outcome(st))
 	default:
+		if end == nil {
+			end = j.mark(leases)
+		}
 		if lost := j.keep(leases, st, end); lost != nil {
 			end = j.unnoticed(lost, st.Exit(), "the command "+outcome(st))
 		}

@@ -47,6 +47,7 @@ type job struct {
 	via       string     // the command that it names
 	recording sync.WaitGroup
 
+	once      *hasp.Once // of --once, else nil
 	candidate *candidate // of hasp elect, else nil
 	acquired  time.Time
 	worked    time.Duration // how long the command ran
@@ -84,7 +85,7 @@ func run(cmd *cobra.Command, o *options, keys, argv []string) error {
 		}
 		j.metrics = &jobMetrics{path: o.metrics, label: jobLabel(keys, o.metrics), figures: noFigures()}
 	}
-	status, err := j.all(cmd, j.once)
+	status, err := j.all(cmd, j.single)
 	j.measureEnd(status, endOf(err))
 	j.measured()
 	return j.rep.verdict(status, err)
@@ -147,6 +148,9 @@ func (j *job) opened(cmd *cobra.Command, work func() (*child.Status, error)) (st
 		return nil, err
 	}
 	j.from.name(j.o, j.keys, lo)
+	if s, ok := j.from.(*storeKeys); ok && j.o.occurrence != "" {
+		j.once = s.Once(j.keys[0], j.o.occurrence, j.o.remember.D, lo)
+	}
 	return work()
 }
 
@@ -168,11 +172,18 @@ func (j *job) heard(read func() error) error {
 	}
 }
 
-// once waits for the keys and holds them while the command runs.
-func (j *job) once() (*child.Status, error) {
+// single waits for the keys and holds them while the command runs.
+func (j *job) single() (*child.Status, error) {
+	if err := j.marked(true); err != nil {
+		return nil, err
+	}
 	j.wait.begin()
 	leases, err := j.acquire()
 	if err != nil {
+		return nil, err
+	}
+	if err := j.marked(false); err != nil {
+		_ = j.finish(leases.unused) // the leases expire when this fails
 		return nil, err
 	}
 	j.measureStart()

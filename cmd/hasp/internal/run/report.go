@@ -118,7 +118,7 @@ func (r *report) verdict(status *child.Status, err error) error {
 	end := endOf(err)
 	l := problem
 	switch end.Verdict {
-	case "exited", "signaled", "busy", "interrupted":
+	case "exited", "signaled", "busy", "done", "interrupted":
 		l = normal
 	}
 	if r.json { // programs wait for this line

@@ -8,42 +8,46 @@
 package run
 
 import (
+	"fmt"
 	"math"
 	"os"
 	"os/exec"
+	"strings"
 	"syscall"
 	"time"
 
 	"github.com/hasplock/hasp"
 	"github.com/hasplock/hasp/cmd/hasp/internal/base"
 	"github.com/hasplock/hasp/cmd/hasp/internal/child"
-	"github.com/hasplock/hasp/internal/people"
+	"github.com/hasplock/hasp/driver"
 	"github.com/spf13/cobra"
 )
 
 // options are the flags of hasp run, and of hasp elect, which has some of them.
 type options struct {
-	store    base.StoreFlag
-	agent    string // its address
-	shared   bool
-	slots    int  // 0: not given
-	election bool // it is hasp elect
-	forShell bool // it is hasp acquire
-	now      bool
-	wait     base.Duration
-	busyCode int
-	ttl      base.Duration
-	maxHold  base.Duration
-	atLeast  base.Duration
-	grace    base.Duration
-	onLost   base.Choice
-	reason   string
-	reasoned bool // --reason was given
-	quiet    bool
-	verbose  bool
-	output   base.Choice
-	audit    base.AuditFlag
-	metrics  string // the file
+	store      base.StoreFlag
+	agent      string // its address
+	shared     bool
+	slots      int  // 0: not given
+	election   bool // it is hasp elect
+	forShell   bool // it is hasp acquire
+	now        bool
+	wait       base.Duration
+	busyCode   int
+	ttl        base.Duration
+	maxHold    base.Duration
+	atLeast    base.Duration
+	occurrence string        // of --once; "": none
+	remember   base.Duration // --keep
+	grace      base.Duration
+	onLost     base.Choice
+	reason     string
+	reasoned   bool // --reason was given
+	quiet      bool
+	verbose    bool
+	output     base.Choice
+	audit      base.AuditFlag
+	metrics    string // the file
 }
 
 const (
@@ -57,6 +61,7 @@ func newRun(args []string) *cobra.Command {
 		busyCode: base.ExitBusy,
 		onLost:   base.OneOf(lostTerm, lostTerm, lostKill, lostIgnore),
 		output:   base.Outputs(),
+		remember: base.Duration{D: 25 * time.Hour},
 	}
 	cmd := &cobra.Command{
 		Use:     "run [flags] KEY [KEY...] -- COMMAND [ARGUMENT...]",
@@ -76,6 +81,9 @@ func newRun(args []string) *cobra.Command {
 			if o.agent, err = agentOf(cmd, o.agent); err != nil {
 				return err
 			}
+			if err = o.checkOnce(cmd.Flags().Changed("once"), keys); err != nil {
+				return err
+			}
 			return run(cmd, o, keys, command)
 		},
 		DisableFlagsInUseLine: true,
@@ -85,6 +93,8 @@ func newRun(args []string) *cobra.Command {
 	f.SortFlags = false
 	o.askFlags(cmd)
 	f.Var(&o.atLeast, "hold-at-least", "keep the key for at least so long, even when the command was quicker")
+	f.StringVar(&o.occurrence, "once", "", "run once for an `OCCURRENCE`, such as a date; @day and @hour are the current ones. A run that fails does not count")
+	f.Var(&o.remember, "keep", "for how long --once remembers an occurrence; default 25h")
 	o.holdFlags(cmd, "when the lock is lost: TERM and then KILL the command, only KILL it, or let it go on")
 	f.StringVar(&o.agent, "agent", "", "take the key from the hasp agent at a `SOCKET`, unix:PATH; without it, or --store, what HASP_AGENT says")
 	f.StringVar(&o.metrics, "metrics-file", "", "write how it went to `FILE`; for the textfile collector of node_exporter")
@@ -158,7 +168,7 @@ func (o *options) lockOptions(from source) (*hasp.LockOptions, error) {
 	for _, f := range []struct {
 		name string
 		v    base.Duration
-	}{{"--ttl", o.ttl}, {"--max-hold", o.maxHold}, {"--hold-at-least", o.atLeast}} {
+	}{{"--ttl", o.ttl}, {"--max-hold", o.maxHold}, {"--hold-at-least", o.atLeast}, {"--keep", o.remember}} {
 		if f.v.Given && f.v.D == 0 {
 			return nil, base.Usage("%s is 0: it must be positive", f.name)
 		}
@@ -184,11 +194,11 @@ func (o *options) lockOptions(from source) (*hasp.LockOptions, error) {
 	if o.maxHold.Given && o.atLeast.D > o.maxHold.D {
 		return nil, base.Usage("--hold-at-least %v is longer than --max-hold %v", o.atLeast.D, o.maxHold.D)
 	}
-	reason := o.reason
+	lo := &hasp.LockOptions{TTL: o.ttl.D, MaxHold: o.maxHold.D, Lead: o.lead(), Reason: o.reason}
 	if o.atLeast.Given && !o.shared { // a reader stays one when its command has ended
-		reason = people.KeptAtLeast(reason, o.atLeast.D)
+		lo.Reason, lo.Label = strings.TrimSpace(fmt.Sprintf("%s (--hold-at-least %v)", o.reason, o.atLeast.D)), &driver.Label{Kept: true}
 	}
-	return &hasp.LockOptions{TTL: o.ttl.D, MaxHold: o.maxHold.D, Lead: o.lead(), Reason: reason}, nil
+	return lo, nil
 }
 
 // whose names what works under the lock, after an article.
