@@ -49,6 +49,8 @@ func (c *Client) Once(key, occurrence string, keep time.Duration, o *LockOptions
 	switch most := once.mark.c.traits.MaxTTL; {
 	case most > 0 && keep > most:
 		once.mark.err = mistake{fmt.Errorf("a mark cannot be kept for %v: this store keeps nothing for longer than %v", keep, most)}
+	case !once.mark.c.traits.MarksAbandoned:
+		once.mark.err = mistake{fmt.Errorf("%w: %s does not tell a holder that the one before it died", ErrUnsupported, once.mark.c.traits.Engine)}
 	case keep <= 0:
 		once.mark.err = mistake{errors.New("a mark that is kept for no time marks nothing: keep must be positive")}
 	case occurrence == "":
@@ -76,6 +78,9 @@ func (o *Once) Do(ctx context.Context, f func(ctx context.Context, lease *Lease)
 	}
 	err = o.m.Do(ctx, func(ctx context.Context, lease *Lease) error {
 		done, _, err := o.Done(ctx)
+		if (done || err != nil) && lease.Abandoned() { // a release would say that it was repaired
+			return errors.Join(err, lease.Abandon())
+		}
 		if done || err != nil {
 			return err
 		}
@@ -91,14 +96,23 @@ func (o *Once) Do(ctx context.Context, f func(ctx context.Context, lease *Lease)
 	return ran, err
 }
 
-// Done says whether the occurrence is marked as done, and by which owner. It can be relied on while its key is held.
+// Done says whether the occurrence is marked as done, and by which owner. It can be relied on while its key is held. ErrHeld: a lock has the
+// name of the mark.
 func (o *Once) Done(ctx context.Context) (done bool, by Holder, err error) {
 	c, key := o.mark.c, o.mark.key
 	if o.mark.err != nil {
 		return false, by, c.fail("mark", key, o.mark.err)
 	}
 	info, err := c.inspect(ctx, key)
-	return info.Held && info.Holder.Describe().Kept, info.Holder, c.fail("inspect", key, err)
+	for _, h := range info.Holders { // a reader may share the key with the mark
+		if h.Holder.Mode == Shared && !h.Holder.Foreign && h.Holder.Describe().Kept {
+			return true, h.Holder, nil
+		}
+	}
+	if err == nil && info.Held && info.Holder.Mode == Exclusive { // no mark could be left after the work
+		err = &HeldError{Holder: info.Holder, Left: info.Left}
+	}
+	return false, by, c.fail("inspect", key, err)
 }
 
 // Mark marks the occurrence as done, for a caller that holds its key by a lease of its own, and has done the work. It asks the store for as long

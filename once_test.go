@@ -108,15 +108,80 @@ func TestMarkIsAKeptKey(t *testing.T) {
 		if err != nil || l.Abandoned() {
 			t.Errorf("abandoned: %v, %v", l.Abandoned(), err)
 		}
-		// A lock that has the name of a mark is no mark, and is not passed over in silence.
-		l, err = c.Mutex("job#tuesday", nil).Lock(t.Context())
+	})
+}
+
+// A lock that has the name of a mark is no mark. Where it leaves no room for one, that is found before the work.
+func TestLockWithTheNameOfAMark(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, runs := newClient(t, memdriver.New(), nil), 0
+		kept := &hasp.LockOptions{Label: &driver.Label{Kept: true}} // as hasp run --hold-at-least has it
+		l, err := c.Mutex("job#monday", kept).Lock(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if ran, err := once(c, "tuesday", &runs, nil); !ran || !errors.Is(err, hasp.ErrHeld) || l.Err() != nil {
-			t.Errorf("ran: %v, %v", ran, err)
+		if ran, err := once(c, "monday", &runs, nil); ran || !errors.Is(err, hasp.ErrHeld) || l.Err() != nil {
+			t.Errorf("while another writes, it ran: %v, %v", ran, err)
+		}
+		if err := l.Release(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.RWMutex("job#monday", nil).RLock(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 2 {
+			if ran, err := once(c, "monday", &runs, nil); ran != (i == 0) || err != nil {
+				t.Errorf("beside a reader, the run %d: %v, %v", i, ran, err)
+			}
 		}
 	})
+}
+
+// deafDriver describes no key.
+type deafDriver struct {
+	driver.Driver
+	deaf bool
+}
+
+func (d *deafDriver) Inspect(ctx context.Context, key string) (driver.Info, error) {
+	if d.deaf {
+		return driver.Info{}, errDown
+	}
+	return d.Driver.Inspect(ctx, key)
+}
+
+// Who does no work leaves it to the next holder to hear of a crash.
+func TestOnceDoneAfterACrash(t *testing.T) {
+	for _, deaf := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			d, runs := &deafDriver{Driver: memdriver.New()}, 0
+			c := newClient(t, d, nil)
+			if _, err := once(c, "monday", &runs, nil); err != nil {
+				t.Fatal(err)
+			}
+			l, err := c.Mutex("job", nil).Lock(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := l.Abandon(); err != nil { // as a crash in tuesday's work
+				t.Fatal(err)
+			}
+			d.deaf = deaf
+			if ran, err := once(c, "monday", &runs, nil); ran || (err != nil) != deaf {
+				t.Errorf("deaf: %v; monday ran again: %v, %v", deaf, ran, err)
+			}
+			d.deaf = false
+			ran, err := c.Once("job", "tuesday", time.Hour, nil).Do(t.Context(), func(_ context.Context, l *hasp.Lease) error {
+				if !l.Abandoned() {
+					t.Errorf("deaf: %v; tuesday's work runs again, and was not told", deaf)
+				}
+				return nil
+			})
+			if !ran || err != nil {
+				t.Errorf("tuesday ran: %v, %v", ran, err)
+			}
+		})
+	}
 }
 
 func TestMarksHaveKeysOfTheirOwn(t *testing.T) {
@@ -148,6 +213,22 @@ func TestOnceIsRefused(t *testing.T) {
 		}
 		t.Log(err)
 	}
+}
+
+// A store that does not tell the next holder of a crash is refused, too: ZooKeeper's marks end with the session, however short keep is.
+func TestOnceNeedsToTell(t *testing.T) {
+	c := newClient(t, silentDriver{memdriver.New()}, nil)
+	if ran, err := once(c, "monday", new(int), nil); ran || !errors.Is(err, hasp.ErrUnsupported) {
+		t.Errorf("ran: %v, %v", ran, err)
+	}
+}
+
+type silentDriver struct{ driver.Driver }
+
+func (d silentDriver) Traits() driver.Traits {
+	tr := d.Driver.Traits()
+	tr.MarksAbandoned = false
+	return tr
 }
 
 // limits is a store that keeps nothing for longer.
