@@ -29,7 +29,8 @@ func occurrence(once string, now time.Time) (string, error) {
 	case once == "@hour":
 		return now.UTC().Format("2006-01-02T15Z"), nil
 	case once == "@day":
-		return time.Date(now.Year(), now.Month(), now.Day(), 0, 0, 0, 0, now.Location()).Format("2006-01-02Z07:00"), nil
+		midnight := time.Date(now.Year(), now.Month(), now.Day(), 0, 0, 0, 0, now.Location()) // perhaps of the day before: where clocks go forward then
+		return now.Format(time.DateOnly) + midnight.Format("Z07:00"), nil
 	case once[0] == '@':
 		return "", base.Usage("--once %s: of the occurrences that begin with @ there are @day and @hour, the current ones", base.Quote(once))
 	}

@@ -31,6 +31,20 @@ func TestOccurrence(t *testing.T) {
 	if got, err := occurrence("@day", time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)); got != "2026-01-02Z" || err != nil {
 		t.Errorf("%q, %v", got, err)
 	}
+	santiago, err := time.LoadLocation("America/Santiago")
+	if err != nil {
+		t.Skip(err)
+	}
+	for at, want := range map[time.Time]string{ // a day without a midnight
+		time.Date(2026, 9, 5, 12, 0, 0, 0, santiago): "2026-09-05-04:00",
+		time.Date(2026, 9, 6, 1, 0, 0, 0, santiago):  "2026-09-06-04:00",
+		time.Date(2026, 9, 6, 12, 0, 0, 0, santiago): "2026-09-06-04:00",
+		time.Date(2026, 9, 7, 12, 0, 0, 0, santiago): "2026-09-07-03:00",
+	} {
+		if got, err := occurrence("@day", at); got != want || err != nil {
+			t.Errorf("@day at %v is %q, %v; want %q", at, got, err, want)
+		}
+	}
 	for _, bad := range []string{"", "@", "@week"} {
 		if got, err := occurrence(bad, midnight); err == nil {
 			t.Errorf("%q is %q", bad, got)
