@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/hasplock/hasp/driver"
 	"github.com/hasplock/hasp/internal/process"
@@ -72,10 +73,14 @@ func unixListener(f *os.File) (net.Listener, error) {
 }
 
 // lockDir keeps other agents from the sockets of a directory, where that can be: of two that find a stale one, the second would remove the first's.
+// Anybody who may read the directory can lock it, and an agent has its turn in a moment: it waits no longer.
 func lockDir(dir string) (unlock func()) {
 	d, err := os.Open(dir)
-	if err == nil {
-		_ = unix.Flock(int(d.Fd()), unix.LOCK_EX)
+	for pause := time.Millisecond; err == nil && pause < 2*time.Second; pause *= 2 {
+		if !errors.Is(unix.Flock(int(d.Fd()), unix.LOCK_EX|unix.LOCK_NB), unix.EWOULDBLOCK) {
+			break
+		}
+		time.Sleep(pause)
 	}
 	return func() { _ = d.Close() }
 }

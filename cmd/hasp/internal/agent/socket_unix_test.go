@@ -9,6 +9,7 @@ import (
 	"net"
 	"path/filepath"
 	"testing"
+	"testing/synctest"
 )
 
 // A socket of systemd that is none of unix is refused at the start: its first client was a panic.
@@ -26,6 +27,19 @@ func TestTCPSocketOfSystemd(t *testing.T) {
 	if got, err := unixListener(f); err == nil {
 		t.Errorf("it is served: %v", got.Addr())
 	}
+}
+
+// A program that keeps the lock of the directory keeps no agent from its socket.
+func TestDirOfAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dir := t.TempDir()
+		defer lockDir(dir)()
+		l, err := (&agent{o: &options{listen: "unix:" + filepath.Join(dir, "s")}}).socket()
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.Close()
+	})
 }
 
 // Of several agents that find the socket of a killed one, one has its path in the end.
