@@ -286,6 +286,7 @@ func (l *agentLease) Release() error {
 // unused: an agent takes what is not released for abandoned.
 func (l *agentLease) unused() error {
 	if l.Abandoned {
+		l.released.Store(true) // its end is no loss
 		return l.from.Close()
 	}
 	return l.Release()
