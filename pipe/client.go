@@ -105,6 +105,8 @@ func (c *Client) call(ctx context.Context, method string, params, result any, fi
 		ours := &Error{Message: e.Message}
 		_ = json.Unmarshal(data, &ours.ErrorData) // of an agent that says no more, the message is all
 		return ours
+	case errors.Is(err, jsonrpc.ErrLong):
+		return &Error{Message: err.Error(), ErrorData: ErrorData{Kind: Limit}}
 	case err != nil || result == nil:
 		return err
 	}

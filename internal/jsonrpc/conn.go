@@ -14,6 +14,7 @@ import (
 	"io"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 )
@@ -23,6 +24,8 @@ const (
 	MaxLine = 64 << 10
 	// maxUnread bounds what the other end has not read, in bytes. A connection with more is closed.
 	maxUnread = 1 << 20
+	// maxIdle is how many goroutines stay when there were more requests at once.
+	maxIdle = 64
 )
 
 // The codes of JSON-RPC, and of cancellation, which is LSP's.
@@ -45,6 +48,9 @@ func (e *Error) Error() string { return e.Message }
 
 // ErrBroken is a line that was none: the other end does not speak this protocol.
 var ErrBroken = errors.New("a line is not one JSON object of at most 64 KiB of UTF-8")
+
+// ErrLong is a message of ours that is no line.
+var ErrLong = errors.New("a line has at most 64 KiB")
 
 // Handler answers a request, or takes a notification, whose answer is dropped. ctx ends with the connection, and when the request
 // is cancelled. Of a request it runs in a goroutine of its own, of a notification, and of the first request, a greeting, in the
@@ -71,7 +77,8 @@ type Conn struct {
 	close   sync.Once
 
 	idle    chan func()
-	greeted bool // the first request came; of the reader
+	idlers  atomic.Int32 // goroutines that wait for one
+	greeted bool         // the first request came; of the reader
 
 	mu    sync.Mutex
 	under map[string]context.CancelFunc // requests of the other end, by id; nil: the connection has ended
@@ -286,8 +293,13 @@ func (c *Conn) asked(ctx context.Context, m *message) {
 	case c.idle <- answer: // a goroutine whose stack has grown
 	default:
 		c.work.Go(func() {
-			for do := answer; do != nil; do = <-c.idle {
-				do()
+			for do := answer; do != nil; {
+				if do(); c.idlers.Add(1) <= maxIdle {
+					do = <-c.idle
+				} else {
+					do = nil
+				}
+				c.idlers.Add(-1)
 			}
 		})
 	}
@@ -379,7 +391,7 @@ func (c *Conn) Call(ctx context.Context, method string, params any, first func(r
 func (c *Conn) send(m any) error {
 	line, err := json.Marshal(m)
 	if err == nil && len(line) >= MaxLine {
-		err = fmt.Errorf("the message has %d bytes: a line has at most %d", len(line), MaxLine)
+		err = fmt.Errorf("the message has %d bytes: %w", len(line), ErrLong)
 	}
 	if err != nil {
 		return err
