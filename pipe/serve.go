@@ -94,6 +94,9 @@ func (s *server) heard() {
 // eighths are the parts in which a silence is measured.
 const eighths = 8
 
+// leastSilence bounds how often a part is measured: a client that names less would have the agent do nothing else.
+const leastSilence = time.Second
+
 // listen measures one more part of a silence.
 func (s *server) listen() {
 	s.due = time.Now().Add(s.silence / eighths)
@@ -199,7 +202,7 @@ func (s *server) hello(_ context.Context, p *helloParams, _ clock.Instant) (any,
 	}
 	s.mu.Lock()
 	if s.met = true; p.Alive > 0 && s.alive == nil {
-		s.silence = p.Alive.duration()
+		s.silence = max(p.Alive.duration(), leastSilence)
 		s.alive = time.AfterFunc(s.silence, s.unheard)
 		s.listen()
 	}

@@ -165,12 +165,13 @@ func TestEnds(t *testing.T) {
 		"10,001 deep": {func(_ *agent, r *raw) {
 			r.write(request(9, "status", strings.Repeat("[", 10_001)+strings.Repeat("]", 10_001)))
 		}, abandoned, jsonrpc.ErrBroken, 0},
-		"an array":         {func(_ *agent, r *raw) { r.write("[" + request(9, "status", "{}") + "]") }, abandoned, jsonrpc.ErrBroken, 0},
-		"no JSON":          {func(_ *agent, r *raw) { r.write("{") }, abandoned, jsonrpc.ErrBroken, 0},
-		"a wrong response": {func(_ *agent, r *raw) { r.write(`{"jsonrpc":"2.0","id":"x","result":{}}`) }, abandoned, jsonrpc.ErrBroken, 0},
-		"bye":              {func(_ *agent, r *raw) { r.send("bye", "{}") }, finished, nil, 0},
-		"the agent ends":   {func(a *agent, _ *raw) { a.stop() }, abandoned, nil, 3 * time.Second},
-		"silence":          {func(_ *agent, r *raw) { r.ask("hello", `{"alive_ms":7000}`) }, abandoned, nil, 7 * time.Second},
+		"an array":           {func(_ *agent, r *raw) { r.write("[" + request(9, "status", "{}") + "]") }, abandoned, jsonrpc.ErrBroken, 0},
+		"no JSON":            {func(_ *agent, r *raw) { r.write("{") }, abandoned, jsonrpc.ErrBroken, 0},
+		"a wrong response":   {func(_ *agent, r *raw) { r.write(`{"jsonrpc":"2.0","id":"x","result":{}}`) }, abandoned, jsonrpc.ErrBroken, 0},
+		"bye":                {func(_ *agent, r *raw) { r.send("bye", "{}") }, finished, nil, 0},
+		"the agent ends":     {func(a *agent, _ *raw) { a.stop() }, abandoned, nil, 3 * time.Second},
+		"silence":            {func(_ *agent, r *raw) { r.ask("hello", `{"alive_ms":7000}`) }, abandoned, nil, 7 * time.Second},
+		"a moment's silence": {func(_ *agent, r *raw) { r.ask("hello", `{"alive_ms":0.000001}`) }, abandoned, nil, time.Second},
 		"signs of life": {func(_ *agent, r *raw) {
 			r.ask("hello", `{"alive_ms":7000}`)
 			for range 10 {
