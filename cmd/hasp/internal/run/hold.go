@@ -79,7 +79,11 @@ func (j *job) hold(leases held) (*child.Status, error) {
 			end = j.mark(leases)
 		}
 		if lost := j.keep(leases, st, end); lost != nil {
-			end = j.unnoticed(lost, st.Exit(), "the command "+outcome(st))
+			code := st.Exit()
+			if end != nil { // also where --once could not be noted
+				code = end.Code
+			}
+			end = j.unnoticed(lost, code, "the command "+outcome(st))
 		}
 	}
 	if end == nil {
@@ -229,7 +233,7 @@ func (j *job) release(leases held) (lost error) {
 func (j *job) keep(keys held, st child.Status, end *base.Exit) (lost error) {
 	rest := j.o.atLeast.D - time.Since(j.acquired)
 	leases, ok := keys.(*storeLeases)
-	if rest <= 0 || !ok { // an agent is not asked to keep any
+	if rest <= 0 || !ok || end != nil && end.Verdict == unmarked { // an agent is not asked to keep any, and what is abandoned is free
 		return j.release(keys)
 	}
 	j.keeping.Store(true)

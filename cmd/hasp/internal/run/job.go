@@ -48,6 +48,7 @@ type job struct {
 	recording sync.WaitGroup
 
 	once      *hasp.Once // of --once, else nil
+	done      time.Time  // when another run did the occurrence; zero: none had
 	candidate *candidate // of hasp elect, else nil
 	acquired  time.Time
 	worked    time.Duration // how long the command ran

@@ -45,7 +45,7 @@ const (
 
 var gaugeNames = [gauges]struct{ name, help string }{
 	{"hasp_job_last_start_timestamp_seconds", "When the key was last acquired for the command."},
-	{"hasp_job_last_success_timestamp_seconds", "When the command last ended with status 0, and the lock was not lost."},
+	{"hasp_job_last_success_timestamp_seconds", "When the command last ended with status 0, and the lock was not lost; by --once, on any host."},
 	{"hasp_job_last_duration_seconds", "How long the command ran, when it last did."},
 	{"hasp_job_last_exit_status", "What hasp run last exited with."},
 	{"hasp_job_last_wait_seconds", "How long hasp run last waited for the key."},
@@ -248,6 +248,9 @@ func (j *job) measureEnd(status *child.Status, exit *base.Exit) {
 	}
 	if !j.acquired.IsZero() {
 		f[running] = 0
+	}
+	if !j.done.IsZero() { // else the hosts that come second would look late for ever
+		f[lastSuccess] = stamp(j.done)
 	}
 	if status != nil {
 		f[lastDuration] = j.worked.Seconds()

@@ -16,6 +16,9 @@ import (
 	"github.com/hasplock/hasp/internal/people"
 )
 
+// unmarked is the verdict on work that is done, but could not be noted.
+const unmarked = "unmarked"
+
 // early is how much a clock may be behind that of the planner, for the occurrence of now: a job begins at a full minute, and no job half a
 // minute before one.
 const early = 30 * time.Second
@@ -52,19 +55,36 @@ func (o *options) checkOnce(given bool, keys []string) (err error) {
 }
 
 // marked says whether the occurrence of --once is done; then that is the end. Before the wait only a store that
-// answers counts.
+// answers counts; after it, the store is asked until it does.
 func (j *job) marked(waits bool) error {
 	if j.once == nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), base.AskLimit)
 	defer cancel()
-	done, by, err := j.once.Done(ctx)
+	var done bool
+	var by hasp.Holder
+	ask := func(ctx context.Context) (err error) {
+		if done, by, err = j.once.Done(ctx); !waits && errors.Is(err, hasp.ErrHeld) { // by a lock that has the name of the mark
+			return j.refused(err)
+		}
+		return err
+	}
+	err := j.heard(func() error {
+		if waits {
+			return ask(ctx)
+		}
+		return insist(ctx, ask)
+	})
+	if end := (*base.Exit)(nil); errors.As(err, &end) { // that, or a signal's
+		return end
+	}
 	var e *hasp.Error
 	switch {
 	case done:
+		j.done = by.Describe().Since
 		return &base.Exit{Verdict: "done", Message: fmt.Sprintf("%s is done for %s, by %s %s. The command was not started",
-			base.Quote(j.keys[0]), base.Quote(j.o.occurrence), people.Name(by), people.For(by.Describe().Since, time.Now()))}
+			base.Quote(j.keys[0]), base.Quote(j.o.occurrence), people.Name(by), people.Ago(j.done, time.Now()))}
 	case err == nil, waits && !(errors.As(err, &e) && e.Class == driver.ClassImpossible):
 		return nil
 	}
@@ -78,11 +98,13 @@ func (j *job) mark(leases held) *base.Exit {
 	}
 	lease := leases.(*storeLeases).All()[0]
 	err := j.finish(func() error { return j.once.Mark(lease) })
-	if err == nil || errors.Is(err, hasp.ErrLost) { // which the release says
+	if err == nil {
 		return nil
 	}
-	_ = j.finish(lease.Abandon)
-	return &base.Exit{Code: base.ExitUnreachable, Verdict: "unmarked", Message: fmt.Sprintf(
+	if !errors.Is(err, hasp.ErrLost) { // what is lost is abandoned
+		_ = j.finish(lease.Abandon)
+	}
+	return &base.Exit{Code: base.ExitUnreachable, Verdict: unmarked, Message: fmt.Sprintf(
 		"the command exited with status 0, but that %s is done for %s could not be noted: %s. It may be done again, with HASP_ABANDONED=1",
 		base.Quote(j.keys[0]), base.Quote(j.o.occurrence), strings.TrimSuffix(reason(err), "."))}
 }

@@ -4,8 +4,19 @@
 package run
 
 import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/hasplock/hasp"
+	"github.com/hasplock/hasp/cmd/hasp/internal/base"
+	"github.com/hasplock/hasp/driver"
+	"github.com/hasplock/hasp/memdriver"
 )
 
 func TestOccurrence(t *testing.T) {
@@ -52,5 +63,77 @@ func TestOccurrence(t *testing.T) {
 	}
 	if got, err := occurrence("2026\x1b[2J", midnight); got != "2026\x1b[2J" || err != nil { // any other text is itself
 		t.Errorf("%q, %v", got, err)
+	}
+}
+
+// onceJob is a job with --once monday on a store that fails so often to describe a key.
+func onceJob(t *testing.T, fails int) *job {
+	c, err := hasp.New(&vague{memdriver.New(), fails}, nil)
+	must(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	o := &options{occurrence: "monday"}
+	return &job{o: o, rep: newReport(o, []string{"k"}, &strings.Builder{}), keys: []string{"k"}, wait: newWatcher(nil), blocked: make(chan *base.Exit),
+		signals: make(chan os.Signal, 1), once: c.Once("k", "monday", time.Hour, nil),
+		from: &storeKeys{Locks: &base.Locks{Client: c}, lockers: hasp.Locks{c.Mutex("k", &hasp.LockOptions{MaxHold: time.Minute})}}}
+}
+
+type vague struct {
+	driver.Driver
+	fails int
+}
+
+func (v *vague) Inspect(ctx context.Context, key string) (driver.Info, error) {
+	if v.fails--; v.fails >= 0 {
+		return driver.Info{}, errors.New("connection reset by peer")
+	}
+	return v.Driver.Inspect(ctx, key)
+}
+
+// Under the lock a store that fails for a moment is asked again; a signal ends that.
+func TestMarkedInTrouble(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		if err := onceJob(t, 2).marked(false); err != nil {
+			t.Error(err)
+		}
+		j, sent := onceJob(t, 1000), make(chan os.Signal, 1)
+		j.signals = sent
+		sent <- syscall.SIGTERM
+		end, began := (*base.Exit)(nil), time.Now()
+		if err := j.marked(false); !errors.As(err, &end) || end.Code != 143 || time.Since(began) > 0 {
+			t.Errorf("%v, after %v", err, time.Since(began))
+		}
+		synctest.Wait()
+	})
+}
+
+// Work whose lock is over cannot be noted, and that is said.
+func TestMarkOfLostWork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := onceJob(t, 0)
+		leases, err := j.from.ask(t.Context(), 0)
+		must(t, err)
+		time.Sleep(2 * time.Minute)
+		end := j.mark(leases)
+		if end == nil || end.Code != base.ExitUnreachable || end.Verdict != unmarked {
+			t.Fatalf("%+v", end)
+		}
+		t.Log(end.Message)
+	})
+}
+
+// A run that another did counts as a success of the job at that time.
+func TestDoneIsASuccess(t *testing.T) {
+	j := onceJob(t, 0)
+	leases, err := j.from.ask(t.Context(), 0)
+	must(t, err)
+	if end := j.mark(leases); end != nil {
+		t.Fatal(end)
+	}
+	j.metrics = &jobMetrics{path: t.TempDir() + "/k.prom", figures: noFigures()}
+	err = j.marked(true)
+	j.measureEnd(nil, endOf(err))
+	must(t, <-j.metrics.done)
+	if f := j.metrics.figures; endOf(err).Verdict != "done" || time.Since(time.UnixMilli(int64(f[lastSuccess]*1000))) > time.Hour || f[lastExit] != 0 {
+		t.Errorf("%v; %v", err, f)
 	}
 }
