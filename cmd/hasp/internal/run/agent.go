@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/hasplock/hasp"
@@ -48,6 +49,9 @@ func agentOf(cmd *cobra.Command, flag string) (addr string, err error) {
 	if path[0] != '@' { // the command may go elsewhere
 		path, err = filepath.Abs(path)
 	}
+	if most := len(syscall.RawSockaddrUnix{}.Path); len(path) >= most {
+		return "", base.BadConfig(fmt.Errorf("%s is %q, a path of %d bytes: that of a socket has less than %d", where, "unix:"+path, len(path), most))
+	}
 	return "unix:" + path, err
 }
 
@@ -62,7 +66,7 @@ type agentKeys struct {
 func dialAgent(j *job) (source, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), base.AskLimit)
 	defer cancel()
-	c, err := pipe.Dial(ctx, j.o.agent, "hasp run", max(hasp.DefaultTTL, j.o.ttl.D))
+	c, err := pipe.Dial(ctx, j.o.agent, "hasp run", min(max(hasp.DefaultTTL, j.o.ttl.D), longestKept))
 	a := &agentKeys{Client: c, j: j}
 	if err == nil {
 		j.o.store.Text = c.Hello.Store // for the commands that messages name
@@ -122,6 +126,7 @@ func (a *agentKeys) name(o *options, keys []string, lo *hasp.LockOptions) {
 func (a *agentKeys) ask(ctx context.Context, wait time.Duration) (held, error) {
 	p := a.params
 	if wait >= 0 {
+		wait = min(wait, longestKept) // the protocol has no more than twice that
 		most := pipe.InMillis(wait)
 		p.Wait = &most
 		var cancel context.CancelFunc
@@ -161,7 +166,8 @@ func (a *agentKeys) watch(ctx context.Context) {
 			return
 		}
 		e := &event.Event{Kind: event.Waiting, Key: keys[len(keys)-1], Waited: time.Since(a.j.wait.began)}
-		for _, key := range keys { // what is held before the one that we wait for is ours
+		goesOn := false
+		for _, key := range keys { // the first that is held is the one that we wait for, or ours, which is then our latest
 			info, err := a.Inspect(ctx, key)
 			if ctx.Err() != nil {
 				return
@@ -170,14 +176,25 @@ func (a *agentKeys) watch(ctx context.Context) {
 				e.Kind, e.Err = event.Trouble, errors.New(strings.TrimPrefix(a.trouble(err).Message, fmt.Sprintf("the store %s ", a)))
 				break
 			}
+			if goesOn = slices.ContainsFunc(info.Holders, func(l driver.Holding) bool { return a.mine(l.Holder) }); goesOn {
+				break
+			}
 			if info.Held && info.Leases >= a.j.o.slots {
-				ours := func(h hasp.Holder) bool { return h.Describe().PID == os.Getpid() } // it counts for people alone
-				e.Key, e.Holder, e.Left, e.Ahead = key, info.Holder, info.Left, max(slices.IndexFunc(info.Queue, ours), 0)
+				e.Key, e.Holder, e.Left, e.Ahead = key, info.Holder, info.Left, max(slices.IndexFunc(info.Queue, a.mine), 0)
 				break
 			}
 		}
-		a.j.observe(ctx, e)
+		if !goesOn {
+			a.j.observe(ctx, e)
+		}
 	}
+}
+
+// mine says whether it is this process; it counts for people alone.
+func (*agentKeys) mine(h hasp.Holder) bool {
+	host, _ := os.Hostname()
+	l := h.Describe()
+	return l.PID == os.Getpid() && l.Host == host
 }
 
 func (a *agentKeys) Inspect(ctx context.Context, key string) (hasp.Info, error) {
