@@ -12,6 +12,7 @@
 //	go run ./verify/cmd campaign -seed 17        one schedule, with its history
 //	go run ./verify/cmd campaign -wired          partitions by network namespaces and nftables; as root
 //	go run ./verify/cmd waiters -engine redis
+//	go run ./verify/cmd once                     50 processes, 1,000 occurrences, 400 kills on each of three engines
 //	go run ./verify/cmd overlap -only redsync -n 20
 //
 // It ends with a table, and with exit code 1 when something was violated, or a bar was missed.
@@ -41,6 +42,7 @@ type show struct {
 
 var shows = []show{
 	{"costs", "what each engine promises, and costs without contention and from one client to the next", costs},
+	{"once", "a job of many processes with clocks that differ, which are killed: each occurrence once, or again and told", onces},
 	{"waiters", "many waiters for one key over a slow link or beside busy loops, on every engine", waiters},
 }
 
