@@ -54,5 +54,5 @@ func PendingReleases(c *Client) int {
 	return len(c.core.cleanups.pending)
 }
 
-// MarkKey is the key of the mark of an occurrence.
-var MarkKey = markKey
+// OnceKeys are the keys of an occurrence.
+var OnceKeys = onceKeys

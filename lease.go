@@ -38,6 +38,7 @@ type Lease struct {
 	released bool   // as mode
 	next     *Lease // of handles.fresh
 	taken    *origin
+	left     bool // by another holder of the same work (Once)
 }
 
 // noCopy has go vet find what is copied.
@@ -89,7 +90,7 @@ func (l *Lease) Slot() int { return l.hold().grant.slot }
 // may need repair. Readers see the mark but do not clear it; any other holder
 // that saw it clears it by releasing or downgrading its lease. It is never true
 // of an adopted lease.
-func (l *Lease) Abandoned() bool { return l.hold().grant.abandoned }
+func (l *Lease) Abandoned() bool { return l.hold().grant.abandoned || l.left }
 
 // Wanted returns a channel that is closed once a waiter is in the queue for the
 // key, so that a long holder can finish early. It stays closed. Where the engine can

@@ -26,11 +26,12 @@ import (
 // It is once, or again after a crash: a process that dies between its work and the mark leaves none, and the next holder runs, and is told
 // (Lease.Abandoned). Storage that compares the fence can make its write once even then.
 //
-// A mark is a shared lease of a key of its own, KEY#OCCURRENCE, which ends by itself. It is as durable as the engine's leases. Like a
+// While it runs, the key KEY#~OCCURRENCE is held, too: so a crash is told to the next holder that works on this occurrence, whichever
+// others held KEY meanwhile. A mark is a shared lease of a key of its own, KEY#OCCURRENCE, which ends by itself. It is as durable as the engine's leases. Like a
 // Mutex, a Once is a handle without state.
 type Once struct {
-	m    *Mutex
-	mark *lock
+	m, run *Mutex
+	mark   *lock
 }
 
 // Once returns the work of a key of 1 to 512 bytes for one occurrence of it, any text but an empty one. keep is how long it is
@@ -45,7 +46,13 @@ func (c *Client) Once(key, occurrence string, keep time.Duration, o *LockOptions
 		*note.Label = *o.Label
 	}
 	note.Label.Kept = true
-	once := &Once{c.Mutex(key, o), c.lock(markKey(key, occurrence), &note, Shared, 0)}
+	work := LockOptions{}
+	if o != nil {
+		work = *o
+		work.Keep, work.Cohort = 0, 0
+	}
+	mark, run := onceKeys(key, occurrence)
+	once := &Once{c.Mutex(key, o), c.Mutex(run, &work), c.lock(mark, &note, Shared, 0)}
 	switch most := once.mark.c.traits.MaxTTL; {
 	case most > 0 && keep > most:
 		once.mark.err = mistake{fmt.Errorf("a mark cannot be kept for %v: this store keeps nothing for longer than %v", keep, most)}
@@ -59,14 +66,14 @@ func (c *Client) Once(key, occurrence string, keep time.Duration, o *LockOptions
 	return once
 }
 
-// markKey is unambiguous: no two pairs of a key and an occurrence share one.
-func markKey(key, occurrence string) string {
-	if mark := key + "#" + occurrence; len(mark) <= driver.MaxKey && !strings.Contains(key, "#") && !strings.HasPrefix(occurrence, "#") {
-		return mark
+// onceKeys are the keys of a mark, and of the work. No two pairs of a key and an occurrence share one.
+func onceKeys(key, occurrence string) (mark, run string) {
+	if len(key)+len("#~")+len(occurrence) > driver.MaxKey || strings.Contains(key, "#") || strings.HasPrefix(occurrence, "#") || strings.HasPrefix(occurrence, "~") {
+		sum := sha256.Sum256([]byte(strconv.Itoa(len(key)) + ":" + key + occurrence))
+		key, occurrence = strings.ReplaceAll(key, "#", "_"), "#"+hex.EncodeToString(sum[:])
+		key = key[:min(len(key), driver.MaxKey-len("#~")-len(occurrence))]
 	}
-	sum := sha256.Sum256([]byte(strconv.Itoa(len(key)) + ":" + key + occurrence))
-	key = strings.ReplaceAll(key, "#", "_")
-	return key[:min(len(key), driver.MaxKey-len("##")-2*len(sum))] + "##" + hex.EncodeToString(sum[:])
+	return key + "#" + occurrence, key + "#~" + occurrence
 }
 
 // Do waits for the key, and runs f unless the occurrence is done. If f returns nil, it is done; if it fails or panics, it is not. f's
@@ -84,17 +91,23 @@ func (o *Once) Do(ctx context.Context, f func(ctx context.Context, lease *Lease)
 		if done || err != nil {
 			return err
 		}
-		ran = true
-		if err := f(ctx, lease); err != nil {
-			return err
-		}
-		if err := o.Mark(lease); err != nil {
-			return errors.Join(err, lease.Abandon())
-		}
-		return nil
+		return o.run.Do(ctx, func(ctx context.Context, of *Lease) error {
+			lease.left = of.Abandoned()
+			ran = true
+			if err := f(ctx, lease); err != nil {
+				return err
+			}
+			if err := o.Mark(lease); err != nil {
+				return errors.Join(err, of.Abandon(), lease.Abandon())
+			}
+			return nil
+		})
 	})
 	return ran, err
 }
+
+// Locks are what a caller of Done and Mark holds: of the key, and of the work on the occurrence. One of them is Abandoned after a crash.
+func (o *Once) Locks() Locks { return Locks{o.m, o.run} }
 
 // Done says whether the occurrence is marked as done, and by which owner. It can be relied on while its key is held. ErrHeld: a lock has the
 // name of the mark.

@@ -188,15 +188,17 @@ func TestMarksHaveKeysOfTheirOwn(t *testing.T) {
 	seen := map[string]string{}
 	long := strings.Repeat("x", driver.MaxKey)
 	for _, key := range []string{"a", "a#", "a#b", "a_b", "#", "a##", long, long[:500], long[:440]} {
-		for _, occurrence := range []string{"b", "#b", "b#c", "##", "#", "\x00", "\xff", long, long + "y", "c", strings.Repeat("0", 64), "#" + strings.Repeat("0", 64)} {
-			mark := hasp.MarkKey(key, occurrence)
-			if err := driver.CheckKey(mark); err != nil {
-				t.Errorf("%q of %q: %v", occurrence, key, err)
+		for _, occurrence := range []string{"b", "#b", "b#c", "##", "#", "\x00", "\xff", long, long + "y", "c", "~b", "~#b", "~", strings.Repeat("0", 64), "#" + strings.Repeat("0", 64)} {
+			mark, run := hasp.OnceKeys(key, occurrence)
+			for _, k := range []string{mark, run} {
+				if err := driver.CheckKey(k); err != nil {
+					t.Errorf("%q of %q: %v", occurrence, key, err)
+				}
+				if other, twice := seen[k]; twice {
+					t.Errorf("%q of %q has the key of %s", occurrence, key, other)
+				}
+				seen[k] = key + " " + occurrence
 			}
-			if other, twice := seen[mark]; twice {
-				t.Errorf("%q of %q has the key of %s", occurrence, key, other)
-			}
-			seen[mark] = key + " " + occurrence
 		}
 	}
 }
@@ -250,7 +252,7 @@ func TestMarkInTrouble(t *testing.T) {
 			d, c := newHooked(t)
 			marks, runs := 0, 0
 			d.onTry(func(ctx context.Context, r driver.TryRequest, next tryFunc) (driver.Result, error) {
-				if !strings.Contains(r.Key, "#") {
+				if !strings.Contains(r.Key, "#") || strings.Contains(r.Key, "#~") {
 					return next(ctx, r)
 				}
 				if marks++; down {
@@ -299,5 +301,32 @@ func TestLostWorkIsNotMarked(t *testing.T) {
 		if info, err := c.Operator().Inspect(t.Context(), "job#monday"); err != nil || info.Held {
 			t.Errorf("the mark: %+v, %v", info, err)
 		}
+	})
+}
+
+// A crash is told to the next that works on the same occurrence, also if another occurrence came in between, and was told of it, too.
+func TestCrashOfAnOccurrence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memdriver.New()
+		work := func(occurrence string, f func(*hasp.Lease)) {
+			c := newClient(t, store, nil)
+			defer func() { _ = recover() }()
+			if ran, err := c.Once("job", occurrence, time.Hour, nil).Do(t.Context(), func(_ context.Context, l *hasp.Lease) error { f(l); return nil }); !ran || err != nil {
+				t.Errorf("%s ran: %v, %v", occurrence, ran, err)
+			}
+		}
+		work("monday", func(*hasp.Lease) { panic("as a crash, but at once") })
+		for _, occurrence := range []string{"tuesday", "monday"} {
+			work(occurrence, func(l *hasp.Lease) {
+				if !l.Abandoned() {
+					t.Errorf("%s was not told", occurrence)
+				}
+			})
+		}
+		work("wednesday", func(l *hasp.Lease) {
+			if l.Abandoned() {
+				t.Error("wednesday was told of a crash that was repaired")
+			}
+		})
 	})
 }

@@ -96,13 +96,13 @@ func (j *job) mark(leases held) *base.Exit {
 	if j.once == nil {
 		return nil
 	}
-	lease := leases.(*storeLeases).All()[0]
-	err := j.finish(func() error { return j.once.Mark(lease) })
+	all := leases.(*storeLeases)
+	err := j.finish(func() error { return j.once.Mark(all.All()[0]) })
 	if err == nil {
 		return nil
 	}
 	if !errors.Is(err, hasp.ErrLost) { // what is lost is abandoned
-		_ = j.finish(lease.Abandon)
+		_ = j.finish(all.Abandon)
 	}
 	return &base.Exit{Code: base.ExitUnreachable, Verdict: unmarked, Message: fmt.Sprintf(
 		"the command exited with status 0, but that %s is done for %s could not be noted: %s. It may be done again, with HASP_ABANDONED=1",
