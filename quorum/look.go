@@ -34,6 +34,11 @@ func (d *Driver) Inspect(ctx context.Context, key string) (driver.Info, error) {
 	if len(known) < d.need {
 		return driver.Info{}, d.tooFew(errs)
 	}
+	for _, n := range d.nodes { // one that may have lost what it had does not say that a key is free
+		if i := infos[n.index]; i != nil && !i.Held && i.Waiters == 0 && errors.Is(n.trouble(), voting.ErrNotVoting) {
+			known = slices.DeleteFunc(known, func(k *driver.Info) bool { return k == i })
+		}
+	}
 	return d.together(key, known), nil
 }
 

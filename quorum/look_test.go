@@ -100,6 +100,26 @@ func TestWhatIsToldOfAKey(t *testing.T) {
 	})
 }
 
+// What a majority has is still found when a node of it has lost its data: until that votes again it does not say that a key is free.
+func TestInspectAfterALoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, all := stubs(t)
+		all[1].Hold("k", time.Minute, driver.Label{}) // and all[0] did, which has lost it
+		for _, lost := range []bool{false, true} {
+			if lost {
+				d.nodes[0].setOut(heldFor(time.Minute))
+			}
+			if info, err := d.Inspect(t.Context(), "k"); err != nil || info.Held != lost {
+				t.Errorf("a node is held back: %v; held: %v, %v", lost, info.Held, err)
+			}
+		}
+		if info, err := d.Inspect(t.Context(), "free"); err != nil || info.Held {
+			t.Errorf("%+v, %v", info, err)
+		}
+		synctest.Wait()
+	})
+}
+
 // A node that is held back is asked, since what it has is still there; one that is away is
 // not, but for its probe.
 func TestWhoIsInspected(t *testing.T) {
