@@ -66,7 +66,12 @@ type agentKeys struct {
 func dialAgent(j *job) (source, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), base.AskLimit)
 	defer cancel()
-	c, err := pipe.Dial(ctx, j.o.agent, "hasp run", min(max(hasp.DefaultTTL, j.o.ttl.D), longestKept))
+	alive := min(max(hasp.DefaultTTL, j.o.ttl.D), longestKept)
+	c, err := pipe.Dial(ctx, j.o.agent, "hasp run", alive)
+	if err == nil && !j.o.ttl.Given && time.Duration(c.Hello.TTL)*time.Millisecond > alive { // which only its answer says
+		c.Kill()
+		c, err = pipe.Dial(ctx, j.o.agent, "hasp run", time.Duration(c.Hello.TTL)*time.Millisecond)
+	}
 	a := &agentKeys{Client: c, j: j}
 	if err == nil {
 		j.o.store.Text = c.Hello.Store // for the commands that messages name
