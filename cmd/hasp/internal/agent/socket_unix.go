@@ -37,6 +37,9 @@ func (a *agent) socket() (net.Listener, error) {
 	if !ok || path == "" {
 		return nil, fmt.Errorf("--listen %q is no socket: name unix:PATH, or systemd: for one of systemd's", a.o.listen)
 	}
+	if most := len(syscall.RawSockaddrUnix{}.Path); len(path) >= most {
+		return nil, fmt.Errorf("--listen names a path of %d bytes: that of a socket has less than %d", len(path), most)
+	}
 	group := -1
 	if a.o.group != "" {
 		g, err := user.LookupGroup(a.o.group)

@@ -8,6 +8,7 @@ package agent
 import (
 	"net"
 	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 )
@@ -40,6 +41,17 @@ func TestDirOfAnother(t *testing.T) {
 		}
 		l.Close()
 	})
+}
+
+// A path that no socket has is refused with the bound.
+func TestLongPath(t *testing.T) {
+	l, err := (&agent{o: &options{listen: "unix:" + t.TempDir() + strings.Repeat("/x", 60)}}).socket()
+	if err == nil {
+		t.Fatal(l.Close())
+	}
+	if !strings.Contains(err.Error(), "less than") {
+		t.Error(err)
+	}
 }
 
 // Of several agents that find the socket of a killed one, one has its path in the end.
