@@ -101,7 +101,7 @@ func (j *HolderJSON) Back() hasp.Holder {
 		h.Since = *j.Since
 	}
 	if !j.Foreign {
-		h.Label = driver.Label{Host: j.Host, PID: j.PID, User: j.User, Reason: j.Reason}.Encode()
+		h.Label = driver.Label{Host: j.Host, PID: j.PID, User: j.User, Reason: j.Reason, Kept: j.Kept}.Encode()
 	}
 	if j.Mode == hasp.Shared.String() {
 		h.Mode = hasp.Shared

@@ -50,7 +50,7 @@ func TestMomentsAhead(t *testing.T) {
 func TestInfoOfJSON(t *testing.T) {
 	since, label := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), driver.Label{Host: "h", PID: 7, User: "u", Reason: "r"}.Encode()
 	want := hasp.Info{Key: "k", Held: true, Fence: 1 << 60, Left: 1500 * time.Millisecond, Leases: 2, Waiters: 2, Holder: hasp.Holder{Owner: "o", Label: label, Since: since, Mode: hasp.Shared, Limit: 3, Slot: 1},
-		Queue: []hasp.Holder{{Owner: "p", Label: label}, {Foreign: true, Label: "value"}}}
+		Queue: []hasp.Holder{{Owner: "p", Label: label}, {Foreign: true, Label: "value"}, {Owner: "q", Label: driver.Label{Host: "h", Kept: true}.Encode(), Mode: hasp.Shared}}}
 	want.Holders = []driver.Holding{{Holder: want.Holder, Fence: want.Fence, Left: want.Left}}
 	for range 2 {
 		text, err := json.Marshal(ToKeyJSON(want))
