@@ -244,8 +244,12 @@ func (j *job) keep(keys held, st child.Status, end *base.Exit) (lost error) {
 	}
 	j.measureEnd(&st, cmp.Or(end, endOf(nil)))
 	message := fmt.Sprintf("the command %s; keeping %s for another %s (--hold-at-least)", outcome(st), base.QuoteAll(j.keys), people.Short(rest))
-	if one := leases.All()[0]; end != nil {
-		message += ". To run it again before that: " + j.o.store.Again("break", one.Key(), "--owner", one.Owner())
+	if end != nil {
+		var all []string // with --once also the key of its work
+		for _, one := range leases.All() {
+			all = append(all, j.o.store.Again("break", one.Key(), "--owner", one.Owner()))
+		}
+		message += ". To run it again before that: " + strings.Join(all, " && ")
 	}
 	j.rep.say(normal, entry{Event: "keeping", Left: people.Seconds(rest), Message: message})
 	sig := j.received // meanwhile

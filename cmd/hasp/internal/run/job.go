@@ -151,7 +151,7 @@ func (j *job) opened(cmd *cobra.Command, work func() (*child.Status, error)) (st
 	j.from.name(j.o, j.keys, lo)
 	if s, ok := j.from.(*storeKeys); ok && j.o.occurrence != "" {
 		j.once = s.Once(j.keys[0], j.o.occurrence, j.o.remember.D, lo)
-		s.lockers = j.once.Locks()
+		s.lockers, s.once = j.once.Locks(), true
 	}
 	return work()
 }

@@ -64,6 +64,7 @@ type storeKeys struct {
 	*base.Locks
 	lockers hasp.Locks
 	slots   bool
+	once    bool // the second locker is that of the work of --once
 }
 
 func (s *storeKeys) String() string     { return s.URL.String() }
@@ -123,7 +124,7 @@ func (s *storeKeys) ask(ctx context.Context, wait time.Duration) (held, error) {
 	if err != nil { // a nil *hasp.Leases is no nil held
 		return nil, err
 	}
-	return &storeLeases{leases, s.slots}, nil
+	return &storeLeases{leases, s.slots, s.once}, nil
 }
 
 func (s *storeKeys) inherit() ([]string, func(), error) {
@@ -134,11 +135,15 @@ func (s *storeKeys) inherit() ([]string, func(), error) {
 // storeLeases are keys that are held in a store.
 type storeLeases struct {
 	*hasp.Leases
-	slots bool
+	slots, once bool
 }
 
 func (l *storeLeases) keys() (all []leaseJSON) {
-	for _, lease := range l.All() {
+	for i, lease := range l.All() {
+		if l.once && i > 0 { // nobody asked for that key, but its crash counts
+			all[0].Abandoned = all[0].Abandoned || lease.Abandoned()
+			break
+		}
 		one := leaseJSON{Key: lease.Key(), Fence: lease.Fence(), Owner: lease.Owner(), Abandoned: lease.Abandoned()}
 		if n := lease.Slot(); l.slots {
 			one.Slot = &n
