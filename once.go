@@ -83,25 +83,24 @@ func (o *Once) Do(ctx context.Context, f func(ctx context.Context, lease *Lease)
 	if o.mark.err != nil { // before the work
 		return false, o.mark.c.fail("mark", o.mark.key, o.mark.err)
 	}
-	err = o.m.Do(ctx, func(ctx context.Context, lease *Lease) error {
+	err = o.Locks().Do(ctx, func(ctx context.Context, leases *Leases) error {
+		lease, of := leases.All()[0], leases.All()[1]
+		told := lease.Abandoned() || of.Abandoned()
 		done, _, err := o.Done(ctx)
-		if (done || err != nil) && lease.Abandoned() { // a release would say that it was repaired
-			return errors.Join(err, lease.Abandon())
+		if (done || err != nil) && told { // a release would say that it was repaired
+			return errors.Join(err, leases.Abandon())
 		}
 		if done || err != nil {
 			return err
 		}
-		return o.run.Do(ctx, func(ctx context.Context, of *Lease) error {
-			lease.left = of.Abandoned()
-			ran = true
-			if err := f(ctx, lease); err != nil {
-				return err
-			}
-			if err := o.Mark(lease); err != nil {
-				return errors.Join(err, of.Abandon(), lease.Abandon())
-			}
-			return nil
-		})
+		lease.left, ran = told, true
+		if err := f(ctx, lease); err != nil {
+			return err
+		}
+		if err := o.Mark(lease); err != nil {
+			return errors.Join(err, leases.Abandon())
+		}
+		return nil
 	})
 	return ran, err
 }

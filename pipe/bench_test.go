@@ -33,7 +33,7 @@ func BenchmarkPair(b *testing.B) {
 	defer l.Close()
 	go func() {
 		for c, err := l.Accept(); err == nil; c, err = l.Accept() {
-			go pipe.Serve(b.Context(), locks, c, &pipe.Options{})
+			go func() { _ = pipe.Serve(b.Context(), locks, c, &pipe.Options{}) }()
 		}
 	}()
 	c, err := pipe.Dial(b.Context(), "unix:"+path, "bench", 0)
