@@ -104,6 +104,7 @@ func (o *occurrences) run(t *testserver.Program, name string, processes int, ske
 	var mu sync.Mutex
 	begun, done, failed := map[int][]occurred{}, map[int]int{}, 0
 	over := make(chan struct{}, processes)
+	victim := make(chan int) // a process that begins while the next one is to be killed at its work
 	spawn := func(i int, late bool) *player.Process {
 		job := *o
 		job.Late = late
@@ -120,6 +121,10 @@ func (o *occurrences) run(t *testserver.Program, name string, processes int, ske
 				failed++
 			case e.Fence > 0:
 				begun[e.N] = append(begun[e.N], e)
+				select {
+				case victim <- i: // in its work, or about its mark
+				default:
+				}
 			}
 		})
 		t.Must(err)
@@ -138,6 +143,13 @@ func (o *occurrences) run(t *testserver.Program, name string, processes int, ske
 	for end := o.Start.Add(time.Duration(o.N)*o.Period - skew); time.Now().Before(end) && t.Context().Err() == nil; kills++ { // until the first of them may be over
 		time.Sleep(kill)
 		i := rand.IntN(processes)
+		if kills%4 == 0 {
+			select {
+			case i = <-victim:
+				time.Sleep(rand.N(8 * time.Millisecond))
+			case <-time.After(kill):
+			}
+		}
 		all[i].Kill()
 		all[i] = spawn(i, true)
 	}
