@@ -51,7 +51,7 @@ func TestOnceForEachOccurrence(t *testing.T) {
 	})
 }
 
-// A waiter that gets the key from the host that did the work does not do it again; of one that died it does, and is told.
+// A waiter that gets the key from a holder that did the work does not do it again. After a holder that died it does, and is told.
 func TestOnceWhileAnotherRuns(t *testing.T) {
 	for _, dies := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -150,7 +150,7 @@ func (d *deafDriver) Inspect(ctx context.Context, key string) (driver.Info, erro
 	return d.Driver.Inspect(ctx, key)
 }
 
-// Who does no work leaves it to the next holder to hear of a crash.
+// A holder that does no work leaves the next holder to be told of a crash.
 func TestOnceDoneAfterACrash(t *testing.T) {
 	for _, deaf := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

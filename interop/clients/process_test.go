@@ -134,7 +134,7 @@ func start(t testing.TB, p *program, ttl time.Duration, deployments ...string) *
 	return r
 }
 
-// process is the one that has a kind of locks.
+// process is the process of a peer that has a kind of locks.
 func (p *peer) process(kind string) (*process, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -66,7 +66,7 @@ func (a *agent) socket() (net.Listener, error) {
 	return l, nil
 }
 
-// unixListener takes a socket that another opened. Of a TCP client nothing says who it is.
+// unixListener takes a socket that systemd opened. A TCP socket does not tell the user of its client.
 func unixListener(f *os.File) (net.Listener, error) {
 	l, err := net.FileListener(f)
 	if _, ok := l.(*net.UnixListener); err == nil && !ok {
@@ -75,8 +75,8 @@ func unixListener(f *os.File) (net.Listener, error) {
 	return l, err
 }
 
-// lockDir keeps other agents from the sockets of a directory, where that can be: of two that find a stale one, the second would remove the first's.
-// Anybody who may read the directory can lock it, and an agent has its turn in a moment: it waits no longer.
+// lockDir keeps other agents from the sockets of a directory, where that can be: of two agents that find a stale socket, the second would
+// remove that of the first. It waits for two seconds at most: an agent is done in a moment, and other programs may lock the directory, too.
 func lockDir(dir string) (unlock func()) {
 	d, err := os.Open(dir)
 	for pause := time.Millisecond; err == nil && pause < 2*time.Second; pause *= 2 {

@@ -172,7 +172,7 @@ func (a *agentKeys) watch(ctx context.Context) {
 		}
 		e := &event.Event{Kind: event.Waiting, Key: keys[len(keys)-1], Waited: time.Since(a.j.wait.began)}
 		goesOn := false
-		for _, key := range keys { // the first that is held is the one that we wait for, or ours, which is then our latest
+		for _, key := range keys { // the first held key is the one that this run waits for, or its own latest
 			info, err := a.Inspect(ctx, key)
 			if ctx.Err() != nil {
 				return
@@ -274,7 +274,7 @@ func (l *agentLease) ofLibrary(err error) error {
 		return ours
 	}
 	said := *e
-	for _, k := range l.Keys { // the agent says LOST for people who are not told that yet
+	for _, k := range l.Keys { // the agent's text begins with LOST, as the report of this run does
 		if text, ok := strings.CutPrefix(said.Message, "LOST "+base.Quote(k.Key)+": "); ok {
 			ours.Key, said.Message = k.Key, text
 		}

@@ -140,7 +140,7 @@ type storeLeases struct {
 
 func (l *storeLeases) keys() (all []leaseJSON) {
 	for i, lease := range l.All() {
-		if l.once && i > 0 { // nobody asked for that key, but its crash counts
+		if l.once && i > 0 { // the user did not name the key of the work, but a crash under it counts
 			all[0].Abandoned = all[0].Abandoned || lease.Abandoned()
 			break
 		}
