@@ -269,8 +269,13 @@ func (l *Lease) Deadline() time.Time {
 	return time.Now().Add(l.rest(clock.System()))
 }
 
-// Release gives it back, in at most 10 seconds. The error is of kind Lost when it had been lost.
-func (l *Lease) Release() error {
+// Release gives it back, in at most 10 seconds. The error is of kind Lost when it had been lost: then the work counts as not finished.
+func (l *Lease) Release() error { return l.giveBack(false) }
+
+// Abandon is Release for work that was not finished: the next holder is told (Abandoned).
+func (l *Lease) Abandon() error { return l.giveBack(true) }
+
+func (l *Lease) giveBack(abandoned bool) error {
 	err := l.Err()
 	l.c.mu.Lock()
 	l.end(errReleased)
@@ -279,7 +284,7 @@ func (l *Lease) Release() error {
 	release := func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second) // as Close
 		defer cancel()
-		return l.c.Call(ctx, "release", leaseParams{Lease: l.Lease}, nil)
+		return l.c.Call(ctx, "release", leaseParams{Lease: l.Lease, Abandoned: abandoned || err != nil}, nil)
 	}
 	if err != nil {
 		go func() { _ = release() }() // the agent may stand still, and the caller knows of the loss

@@ -223,3 +223,30 @@ func TestLostByABreak(t *testing.T) {
 		}
 	})
 }
+
+// A client that ends a lease itself, before its agent ends, releases work that was not finished, of which the agent does not know.
+func TestReleaseOfALostLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newAgent(t)
+		c, err := pipe.NewClient(t.Context(), a.connect(&pipe.Options{Grace: time.Minute}), "test", 0)
+		must(t, c, err)
+		defer c.Kill()
+		lock := func(key string) *pipe.Lease {
+			l, err := c.Lock(t.Context(), pipe.LockParams{Key: key})
+			return must(t, l, err)
+		}
+		lost, finished, left := lock("lost"), lock("finished"), lock("left")
+		if err := errors.Join(finished.Release(), left.Abandon()); err != nil {
+			t.Error(err)
+		}
+		a.stop()
+		<-lost.Done()
+		wantKind(t, lost.Release(), pipe.Lost)
+		for _, key := range []string{"lost", "finished", "left"} {
+			next, err := a.locks.Mutex(key, nil).Lock(t.Context())
+			if must(t, next, err); next.Abandoned() != (key != "finished") {
+				t.Errorf("%s: abandoned: %v", key, next.Abandoned())
+			}
+		}
+	})
+}

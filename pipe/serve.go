@@ -332,6 +332,8 @@ func (s *server) lost(id string, l *lease) {
 type leaseParams struct {
 	Lease string `json:"lease"`
 	TTL   Millis `json:"ttl_ms"` // of extend
+
+	Abandoned bool `json:"abandoned,omitempty"` // of release: as Lease.Abandon of package hasp
 }
 
 // find returns a lease; take: it is the client's no more.
@@ -355,7 +357,7 @@ func (s *server) release(_ context.Context, p *leaseParams, _ clock.Instant) (an
 	if err != nil {
 		return nil, err
 	}
-	return nil, l.Release()
+	return nil, l.giveBack(p.Abandoned)
 }
 
 func (s *server) extend(ctx context.Context, p *leaseParams, came clock.Instant) (any, error) {

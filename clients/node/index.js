@@ -36,7 +36,7 @@ export class Lease {
     const left = this.left, lost = this.#error
     this.#error ??= failure('lost', 'this lock was released')
     this.#conn.drop(this.#id)
-    const answer = this.#conn.call('release', { lease: this.#id }, { idle: !!lost, limit: lost ? undefined : left })
+    const answer = this.#conn.call('release', { lease: this.#id, abandoned: lost && true }, { idle: !!lost, limit: lost ? undefined : left })
     if (lost) throw answer.catch(() => {}), lost // the loss is the news
     await answer
   }

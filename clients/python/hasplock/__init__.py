@@ -118,7 +118,7 @@ class Lease:
         if not self._why:
             self._client._send(answer, "release", {"lease": self._id})
         else:
-            _spawn(self._client._tell, "release", {"lease": self._id})
+            _spawn(self._client._tell, "release", {"lease": self._id, "abandoned": True})
             raise _error("lost", self._why, {"key": self._params["keys"][0]})
         return answer
     def _expire(self) -> None:  # this and what follows needs the client's mu

@@ -36,6 +36,7 @@ type request struct {
 type params struct {
 	pipe.LockParams
 	Lease     string
+	Abandoned bool
 	Protocols []int
 }
 

@@ -206,6 +206,15 @@ var Cases = []Case{
 		t.notice("lost", h.Lease)
 		t.refused(t.call("release", map[string]string{"lease": h.Lease}), pipe.Lost)
 	}},
+	{Name: "lost work", Rule: "the release of a lost lease says that the work under it was not finished", silent: true, script: func(t *trial) {
+		h, _ := t.lock("k", 400)
+		time.Sleep(time.Until(h.until) + rounding)
+		t.status(h)
+		t.call("release", map[string]string{"lease": h.Lease})
+		if r := t.want("release", nil); !r.Params.Abandoned {
+			t.fail("a lease that the client has lost is released as finished")
+		}
+	}},
 	{Name: "clock", Rule: "left_ms counts from when the request was sent, not from its answer", silent: true, script: func(t *trial) {
 		p, r := t.ask(pipe.LockParams{Key: "k"})
 		time.Sleep(500 * time.Millisecond)

@@ -165,6 +165,7 @@ var sabotages = map[string]*sabotage{
 	"new lease":  {in: replace(`"left_ms":8000`, `"left_ms":600000`)},
 
 	"lost release": {said: replace(`"kind":"lost"`, `"kind":"closed"`)},
+	"lost work":    {out: replace(`,"abandoned":true`, "", `, "abandoned": true`, "")},
 
 	"end of file": {deaf: true},
 	"cancel":      {said: replace("-32800", "-32000", "cancelled", "busy")},

@@ -309,7 +309,7 @@ func (l *agentLease) Release() error {
 func (l *agentLease) unused() error {
 	if l.Abandoned {
 		l.released.Store(true) // its end is no loss
-		return l.from.Close()
+		return l.Abandon()
 	}
 	return l.Release()
 }
