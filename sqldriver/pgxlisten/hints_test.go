@@ -108,6 +108,28 @@ func TestPooler(t *testing.T) {
 	}
 }
 
+// Rule: behind a pooler two processes hold one advisory lock of a session, since theirs may be the same; of hasp's lock one is the holder.
+func TestPoolerBesideAnAdvisoryLock(t *testing.T) {
+	t.Parallel()
+	server := testserver.Postgres(t)
+	c := behind(t, testserver.PgBouncer(t, server, "default_pool_size = 1"), newDatabase(t, server))
+	advisory, granted := 0, 0
+	for range 2 {
+		db := pool(t, c)
+		var got bool
+		must(t, db.QueryRowContext(t.Context(), "SELECT pg_try_advisory_lock(42)").Scan(&got))
+		if got {
+			advisory++
+		}
+		if try(t, sqldriver.NewPostgres(db, nil), claim("k")).Granted {
+			granted++
+		}
+	}
+	if advisory != 2 || granted != 1 {
+		t.Errorf("of two processes %d hold the advisory lock, and %d hasp's", advisory, granted)
+	}
+}
+
 // Rule: through a pooler that gives each transaction another session, an engine without a
 // listener does what it does without one.
 func TestPoolerCases(t *testing.T) {
