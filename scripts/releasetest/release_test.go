@@ -60,7 +60,7 @@ func TestReleaseCanBeInstalled(t *testing.T) {
 	}
 	run(t, dir, nil, "make", "release", "VERSION="+version, "TAG=yes")
 	tags := strings.Fields(run(t, dir, nil, "git", "tag"))
-	if got, want := strings.Join(tags, " "), "cmd/hasp/v0.1.0 etcddriver/v0.1.0 open/v0.1.0 redisdriver/rueidis/v0.1.0 redisdriver/v0.1.0 sqldriver/pgxlisten/v0.1.0 sqldriver/v0.1.0 telemetry/otel/v0.1.0 telemetry/prometheus/v0.1.0 v0.1.0 zkdriver/v0.1.0"; got != want {
+	if got, want := strings.Join(tags, " "), "adapters/asynq/v0.1.0 adapters/certmagic/v0.1.0 adapters/gocron/v0.1.0 adapters/goose/v0.1.0 adapters/river/v0.1.0 adapters/tusd/v0.1.0 cmd/hasp/v0.1.0 etcddriver/v0.1.0 open/v0.1.0 redisdriver/rueidis/v0.1.0 redisdriver/v0.1.0 sqldriver/pgxlisten/v0.1.0 sqldriver/v0.1.0 telemetry/otel/v0.1.0 telemetry/prometheus/v0.1.0 v0.1.0 zkdriver/v0.1.0"; got != want {
 		t.Errorf("the tags are %s, want %s", got, want)
 	}
 	if run(t, dir, nil, "git", "rev-parse", "HEAD") != head || run(t, dir, nil, "git", "status", "--porcelain") != "" {

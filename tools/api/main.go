@@ -28,7 +28,7 @@ const (
 )
 
 // private matches the packages that only this repository imports.
-var private = regexp.MustCompile(`/internal(/|$)|^` + root + `/(bench|cmd|deploy|interop|scripts|tools|verify)(/|$)|/browser$`)
+var private = regexp.MustCompile(`/internal(/|$)|^` + root + `/(adapters/examples|bench|cmd|deploy|interop|scripts|tools|verify)(/|$)|/browser$`)
 
 func main() {
 	write := flag.Bool("write", false, "write the listings")
