@@ -193,7 +193,7 @@ func TestHook(t *testing.T) {
 	c.says("status", "nothing is held")
 }
 
-// Eight sessions in two worktrees edit twenty files: HASP_TEST_SESSIONS is how often each, and 25 for the whole campaign.
+// Eight sessions in two worktrees edit twenty files: HASP_TEST_SESSIONS is how often each; 200 is the campaign.
 func TestSessions(t *testing.T) {
 	t.Parallel()
 	const sessions, files = 8, 20
