@@ -135,7 +135,7 @@ func (a *agentKeys) ask(ctx context.Context, wait time.Duration) (held, error) {
 		most := pipe.InMillis(wait)
 		p.Wait = &most
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, wait+2*base.AskLimit) // of an agent that does not answer
+		ctx, cancel = context.WithTimeout(ctx, wait+time.Duration(len(p.Keys)+1)*base.AskLimit) // of an agent that does not answer; each key may take as long
 		defer cancel()
 	}
 	if wait != 0 {
