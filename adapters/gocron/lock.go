@@ -6,10 +6,9 @@
 //
 //	gocron.NewScheduler(gocron.WithDistributedLocker(gocronlock.NewLocker(locks, gocronlock.Nearest(time.Minute), 25*time.Hour, nil)))
 //
-// A job is its name (gocron.WithName): two of one name count as one, also in different programs. gocron does not tell a locker for when a job
-// was planned, so the occurrence is reckoned from the clock; nor how it ended: one that failed, or that a shutdown cut short, is done. No job
-// hears that its lock is lost, and no one what Unlock says: Options.Observe does of a loss. With NewElector one leader runs all jobs, and no
-// occurrence is remembered: where the leader changes one may be skipped, or run twice.
+// A job is its name (gocron.WithName): two jobs of one name count as one, in different programs, too. gocron does not say for when it planned a
+// job: the occurrence is reckoned from the clock; nor how a job ended: one that failed, or that a shutdown cut short, is done; and tells no job
+// that its lock is lost: Options.Observe hears of that. With NewElector one leader runs all: where that changes, jobs may be skipped, or run twice.
 package gocronlock
 
 import (
@@ -77,14 +76,16 @@ func NewElector(ctx context.Context, locks *hasp.Client, key string, o *hasp.Loc
 	e := &elector{}
 	e.why.Store(&ErrFollower)
 	go func() {
-		for again := time.Tick(time.Second); ctx.Err() == nil && !errors.Is(*e.why.Load(), hasp.ErrClosed); <-again {
-			err := locks.Election(key, o).Lead(ctx, func(ctx context.Context, lease *hasp.Lease) error {
+		for ctx.Err() == nil && !errors.Is(*e.why.Load(), hasp.ErrClosed) {
+			err := errors.Join(ErrFollower, locks.Election(key, o).Lead(ctx, func(ctx context.Context, lease *hasp.Lease) error {
 				e.lease.Store(lease)
 				<-ctx.Done()
 				return nil
-			})
-			err = errors.Join(ErrFollower, err)
+			}))
 			e.why.Store(&err)
+			pause, cancel := context.WithTimeout(ctx, time.Second)
+			<-pause.Done()
+			cancel()
 		}
 	}()
 	return e

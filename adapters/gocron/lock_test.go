@@ -8,6 +8,7 @@ import (
 	"errors"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-co-op/gocron/v2"
@@ -81,22 +82,33 @@ func TestNearest(t *testing.T) {
 
 // One leads; when its process gives up, another does.
 func TestElector(t *testing.T) {
-	store := memdriver.New()
-	ctx, resign := context.WithCancel(t.Context())
-	first := gocronlock.NewElector(ctx, client(t, store), "scheduler", nil)
-	leads := func(e gocron.Elector) {
-		for e.IsLeader(t.Context()) != nil {
-			time.Sleep(time.Millisecond)
+	synctest.Test(t, func(t *testing.T) {
+		store := memdriver.New()
+		ctx, resign := context.WithCancel(t.Context())
+		first := gocronlock.NewElector(ctx, client(t, store), "scheduler", nil)
+		synctest.Wait()
+		second := gocronlock.NewElector(t.Context(), client(t, store), "scheduler", nil)
+		synctest.Wait()
+		if one, two := first.IsLeader(t.Context()), second.IsLeader(t.Context()); one != nil || !errors.Is(two, gocronlock.ErrFollower) {
+			t.Errorf("the first one: %v, the second one: %v", one, two)
 		}
-	}
-	leads(first)
-	second := gocronlock.NewElector(t.Context(), client(t, store), "scheduler", nil)
-	if err := second.IsLeader(t.Context()); !errors.Is(err, gocronlock.ErrFollower) {
-		t.Errorf("the second one: %v", err)
-	}
-	resign()
-	leads(second)
-	if err := first.IsLeader(t.Context()); !errors.Is(err, gocronlock.ErrFollower) {
-		t.Errorf("the first one, that resigned: %v", err)
-	}
+		resign()
+		synctest.Wait()
+		if one, two := first.IsLeader(t.Context()), second.IsLeader(t.Context()); !errors.Is(one, gocronlock.ErrFollower) || two != nil {
+			t.Errorf("after the first one resigned: %v, the second one: %v", one, two)
+		}
+	})
+}
+
+// An elector whose client is closed says why it follows.
+func TestElectorOfAClosedClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		locks := client(t, memdriver.New())
+		_ = locks.Close()
+		e := gocronlock.NewElector(t.Context(), locks, "scheduler", nil)
+		synctest.Wait()
+		if err := e.IsLeader(t.Context()); !errors.Is(err, gocronlock.ErrFollower) || !errors.Is(err, hasp.ErrClosed) {
+			t.Error(err)
+		}
+	})
 }

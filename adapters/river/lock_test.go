@@ -5,13 +5,17 @@ package riverlock_test
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/hasplock/hasp"
 	riverlock "github.com/hasplock/hasp/adapters/river"
+	"github.com/hasplock/hasp/internal/fault"
 	"github.com/hasplock/hasp/internal/testserver"
 	"github.com/hasplock/hasp/memdriver"
 	"github.com/jackc/pgx/v5"
@@ -49,6 +53,8 @@ func TestJobsOfAKeyTakeTurns(t *testing.T) {
 
 	store := memdriver.New()
 	var working atomic.Int32
+	var first, told sync.Once
+	snoozed := make(chan struct{})
 	done := make(chan *rivertype.JobRow, jobs)
 	var client *river.Client[pgx.Tx]
 	for range 2 {
@@ -63,7 +69,7 @@ func TestJobsOfAKeyTakeTurns(t *testing.T) {
 			if riverlock.FromContext(ctx).Fence() == 0 {
 				t.Error("there is no fence")
 			}
-			time.Sleep(20 * time.Millisecond)
+			first.Do(func() { <-snoozed }) // its key was busy for another job
 			working.Add(-1)
 			done <- job.JobRow
 			return nil
@@ -75,6 +81,13 @@ func TestJobsOfAKeyTakeTurns(t *testing.T) {
 			Logger:     slog.New(slog.DiscardHandler), FetchCooldown: 10 * time.Millisecond, FetchPollInterval: 20 * time.Millisecond,
 		})
 		must(t, err)
+		events, unsubscribe := client.Subscribe(river.EventKindJobSnoozed)
+		t.Cleanup(unsubscribe)
+		go func() {
+			for range events {
+				told.Do(func() { close(snoozed) })
+			}
+		}()
 		must(t, client.Start(ctx))
 		t.Cleanup(func() { _ = client.StopAndCancel(context.Background()) })
 	}
@@ -87,6 +100,37 @@ func TestJobsOfAKeyTakeTurns(t *testing.T) {
 			t.Errorf("a job is at attempt %d", job.Attempt)
 		}
 	}
+}
+
+// A store of locks that does not answer snoozes a job; a release that it does not confirm is no failure of a job that is done; a loss is.
+func TestStoreIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := fault.New(memdriver.New(), nil)
+		locks, err := hasp.New(store, nil)
+		must(t, err)
+		defer locks.Close()
+		m := riverlock.New(locks, func(job *rivertype.JobRow) string { return job.Kind }, time.Second, nil)
+		runs, lasts := 0, time.Duration(0)
+		work := func(kind string) error {
+			return m.Work(t.Context(), &rivertype.JobRow{Kind: kind}, func(context.Context) error {
+				runs++
+				store.Set(func(fault.Call) fault.Fault { return fault.Fault{Err: fault.ErrLink} })
+				time.Sleep(lasts)
+				return nil
+			})
+		}
+		if err := work("mail"); err != nil {
+			t.Errorf("a release that is not confirmed: %v", err)
+		}
+		if err := work("mail"); runs != 1 || !errors.As(err, new(*rivertype.JobSnoozeError)) {
+			t.Errorf("%d runs; while the store is away: %v", runs, err)
+		}
+		store.Set(nil)
+		lasts = time.Hour
+		if err := work("page"); !errors.Is(err, hasp.ErrLost) {
+			t.Errorf("a lock that was lost: %v", err)
+		}
+	})
 }
 
 func must(t *testing.T, err error) {

@@ -64,7 +64,7 @@ func (l *lock) Lock(ctx context.Context, requestUnlock func()) error {
 	if err != nil {
 		return err
 	}
-	freed, free := context.WithCancel(context.Background())
+	freed, free := context.WithCancel(context.Background()) // Unlock ends it: the lock outlives the request's wait
 	l.lease, l.free = lease, free
 	wanted := lease.Wanted()
 	go func() {

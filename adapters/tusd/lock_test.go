@@ -32,7 +32,7 @@ func lock(t *testing.T, l handler.Locker) handler.Lock {
 	return lock
 }
 
-// A server that wants an upload asks the one that has it to let go.
+// A server that wants an upload asks the server that has it to let go.
 func TestRequestUnlock(t *testing.T) {
 	store := memdriver.New()
 	one, two := lock(t, server(t, store)), lock(t, server(t, store))

@@ -5,8 +5,8 @@
 //
 //	go run ./gocron
 //
-// Start it twice: of each report one replica says that it is at work, and the other one that it was done. Kill the one at work: the other one
-// makes the same report.
+// Start it twice: of each report one replica says that it is at work, and the other replica that it was done. Kill the replica at work: the
+// other makes the same report.
 package main
 
 import (

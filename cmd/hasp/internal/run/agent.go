@@ -172,7 +172,7 @@ func (a *agentKeys) watch(ctx context.Context) {
 		}
 		e := &event.Event{Kind: event.Waiting, Key: keys[len(keys)-1], Waited: time.Since(a.j.wait.began)}
 		goesOn := false
-		for _, key := range keys { // the first held key is the one that this run waits for, or its own latest
+		for _, key := range keys { // this run waits for the first of them that is held, or has that itself
 			info, err := a.Inspect(ctx, key)
 			if ctx.Err() != nil {
 				return
